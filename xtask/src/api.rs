@@ -1,4 +1,4 @@
-//! The HTTP API held against its own description: the document by a validator, the server by a fuzzer.
+//! Checks the HTTP API against its OpenAPI document: the document with a validator, the server with a fuzzer.
 
 use crate::test::cargo;
 use crate::tools::{self, PythonTools};
@@ -7,19 +7,19 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// How the fuzzer asks.
+/// The settings of the fuzzer.
 pub struct Fuzz {
-    /// Requests that are made up for each operation in each phase, at most.
+    /// Maximum requests generated for each operation in each phase.
     pub examples: u32,
     pub seed: u64,
 }
 
 impl Fuzz {
-    /// The run that belongs to every test: the same requests each time.
+    /// The run that is part of every test: the same requests each time.
     pub const QUICK: Fuzz = Fuzz { examples: 2, seed: 1 };
     const OPERATIONS_ABOUT: u32 = 59;
 
-    /// About so many cases in all.
+    /// Approximately this many cases in total.
     pub fn about(cases: u32, seed: u64) -> Self {
         Fuzz { examples: (cases / Fuzz::OPERATIONS_ABOUT).max(1), seed }
     }
@@ -44,7 +44,7 @@ pub fn run_fuzz(root: &Path, fuzz: &Fuzz) -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether the committed document keeps the rules of OpenAPI 3.1.
+/// Whether the committed document is valid OpenAPI 3.1.
 pub fn validate(root: &Path) -> Result<bool> {
     tools::with_tools(root, |tools| {
         let mut command = tools.command("openapi-spec-validator");
@@ -92,7 +92,7 @@ fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
     Ok(passed)
 }
 
-/// A server of its own for the fuzzer: a free port, a folder that goes with it.
+/// A dedicated server for the fuzzer: a free port, and a temporary folder.
 struct Server {
     child: Child,
     address: String,
@@ -123,7 +123,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Nothing that was sent may have ended it.
+    /// No request may have ended it.
     fn still_lives(mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! `cargo xtask chaos`: builds the binary and the suite, finds what the suite needs, and starts it. What it does is in
-//! `crates/chaos`, which is built only for this.
+//! `cargo xtask chaos`: builds the binary and the suite, finds what the suite needs, and starts it. The suite
+//! itself is in `crates/chaos`, which is built only for this.
 
 use crate::services::{self, Service};
 use crate::{test, tools};
@@ -13,19 +13,20 @@ cargo xtask chaos [--store postgres|mariadb] [--seed N] [--for 20m] [--short] [-
 cargo xtask chaos failover [--store postgres|mariadb]
                             measures how long the loss or the restart of a process is felt";
 
-/// Tells the suite which library changes the clocks of processes.
+/// Environment variable with the library that changes the clocks of processes.
 const FAKETIME_VARIABLE: &str = "PUNCTUAL_CHAOS_FAKETIME";
-/// The one that is made for programs with threads.
+/// The variant for multi-threaded programs.
 const FAKETIME_FILE: &str = "libfaketimeMT.so.1";
 
-/// `cargo xtask chaos …`; the words are the suite's own.
+/// `cargo xtask chaos …`; the arguments are the suite's.
 pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     build(root, &["--package", "punctual", "--package", "punctual-chaos"])?;
     Ok(services::exit_code(start(root, words)?))
 }
 
-/// As a step of the tests: the short form on both databases. Asked for together with the tests, almost all of it has been
-/// built; by itself it would be built a second time, because dependencies have other features then.
+/// As a step of the tests: the short form on both databases. When built together with the tests, almost
+/// everything has been built already; alone it would be built a second time, because dependencies have other
+/// features then.
 pub fn short(root: &Path) -> Result<bool> {
     build(root, &["--workspace", "--bins", "--tests", test::FEATURES])?;
     Ok(start(root, &["--short", "--seed", "1"])?.success())
@@ -43,12 +44,12 @@ fn start(root: &Path, words: &[&str]) -> Result<ExitStatus> {
     }
     let mut suite = Command::new(tools::target_folder(root).join("debug").join("punctual-chaos"));
     suite.args(words).current_dir(root).env(FAKETIME_VARIABLE, faketime(root)?);
-    // Whatever becomes of the file that we were started from, as long as we run.
+    // Works even if the executable file is replaced while this process runs.
     suite.env(services::SERVICES_VARIABLE, format!("/proc/{}/exe", std::process::id()));
     suite.status().context("start punctual-chaos")
 }
 
-/// The library, installed on this machine or unpacked beside the build.
+/// The library, installed on this machine or unpacked next to the build.
 fn faketime(root: &Path) -> Result<PathBuf> {
     let unpacked = tools::tools_folder(root).join("faketime");
     if let Some(library) = faketime_below(Path::new("/usr")).or_else(|| faketime_below(&unpacked.join("usr")))
@@ -61,7 +62,7 @@ fn faketime(root: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{FAKETIME_FILE} is not in Debian's package libfaketime: install faketime"))
 }
 
-/// Debian has a folder for each kind of machine.
+/// Debian has a folder for each architecture.
 fn faketime_below(usr: &Path) -> Option<PathBuf> {
     let folders = std::fs::read_dir(usr.join("lib")).ok()?;
     let files = folders.filter_map(|folder| Some(folder.ok()?.path().join("faketime").join(FAKETIME_FILE)));

@@ -1,4 +1,4 @@
-//! Chores of the project, started with `cargo xtask`. Knows the layout of the repository and none of its crates.
+//! Development commands, run with `cargo xtask`. Knows the layout of the repository and none of its crates.
 
 mod api;
 mod chaos;
@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Of all chores but the services, which say their own.
+/// For all commands except services, which have their own.
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
 cargo xtask fuzz-api [--cases N] [--seed N]
@@ -51,7 +51,7 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// The root of the repository: xtask lies directly under it.
+/// The root of the repository, directly above xtask.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_owned()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the one command that says whether a change may go in.
+//! `cargo xtask test`: the one command that decides whether a change may be merged.
 
 use crate::services::{Running, Service};
 use crate::{api, chaos, check, tools};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 pub enum Extent {
     /// What every change must pass.
     Quick,
-    /// Also what takes longer and seldom breaks.
+    /// Also tests that take longer and seldom fail.
     Full,
 }
 
-/// Runs every step, the later ones too when an earlier one fails, so that one run shows all there is to mend.
+/// Runs every step, the later ones even when an earlier one fails, so that one run shows everything to fix.
 pub fn run(root: &Path, extent: Extent) -> Result<ExitCode> {
     let mut results = Vec::new();
     for step in steps(extent) {
@@ -42,16 +42,16 @@ pub fn run(root: &Path, extent: Extent) -> Result<ExitCode> {
 struct Step {
     name: &'static str,
     action: Action,
-    /// If it fails, the others are not tried.
+    /// If it fails, the other steps do not run.
     is_needed_by_others: bool,
 }
 
 enum Action {
     /// The rules of [`check`], in this process.
     Check,
-    /// Something of xtask's own that passes or not.
+    /// A check of xtask itself that passes or fails.
     Own(fn(&Path) -> Result<bool>),
-    /// Tests, with servers to test against; by what, is known only once the tools are there.
+    /// Tests with servers; the test runner is known only after the tools are installed.
     Tests(Extent),
     Cargo {
         arguments: Vec<&'static str>,
@@ -59,26 +59,27 @@ enum Action {
     },
 }
 
-/// Adapters that nobody has to build who does not need them, and that are tested none the less.
+/// Optional adapters that are always tested.
 pub const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql,\
      punctual-coordination/etcd,punctual-coordination/redis,punctual-coordination/zookeeper";
 
-/// What the tests run against. MySQL takes longest to get and to start, and shares its adapter with MariaDB. Clusters take
-/// the memory of several servers, and their tests wait for servers to notice that another one is gone.
+/// The services for the tests. MySQL takes longest to download and start, and shares its adapter with
+/// MariaDB. Clusters take the memory of several servers, and their tests wait until servers notice that
+/// another one is gone.
 fn services(extent: Extent) -> Vec<Service> {
     match extent {
         Extent::Quick => {
             vec![Service::Postgres, Service::MariaDb, Service::Redis, Service::Etcd, Service::ZooKeeper]
         }
-        // Ensembles of etcd and ZooKeeper are started by the tests that break them.
+        // The tests that break etcd and ZooKeeper ensembles start them.
         Extent::Full => {
             [services(Extent::Quick), vec![Service::MySql, Service::Replica, Service::Galera]].concat()
         }
     }
 }
 
-/// Modules whose tests need clusters, wherever they are. They fail where there is none, so the quick extent leaves them out
-/// by name, and whoever runs the tests counts them as skipped.
+/// Modules whose tests need clusters, in any crate. They fail without one, so the quick extent excludes them
+/// by name, and the test runner counts them as skipped.
 const CLUSTER_MODULES: [&str; 4] = ["ensemble", "galera", "promotion", "replica"];
 
 fn has_no_cluster() -> [String; 2] {
@@ -108,7 +109,7 @@ fn steps(extent: Extent) -> Vec<Step> {
     steps
 }
 
-/// What cargo is called with, and what comes behind that.
+/// The arguments of cargo, and those after them.
 fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<String>, Vec<String>) {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let (mut arguments, mut behind) = match (has_nextest, is_ci) {
@@ -126,7 +127,7 @@ fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<Strin
     (arguments, behind)
 }
 
-/// The cargo that started us, so that a chosen toolchain stays chosen.
+/// The cargo that started this process, so that a selected toolchain stays selected.
 pub fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -154,7 +155,7 @@ impl Step {
     }
 }
 
-/// Builds the tests before there are servers, so that these need not wait for the compiler.
+/// Builds the tests before the servers start, so that the servers need not wait for the compiler.
 fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
     let is_ci = std::env::var_os("CI").is_some();
     let (arguments, behind) = tests_arguments(extent, tools::has_nextest(root)?, is_ci);

@@ -1,4 +1,5 @@
-//! Programs that tests need and the repository does not have: put into a folder beside the build, once.
+//! Programs that tests need and the repository does not contain: installed once, in a folder next to the
+//! build.
 
 mod python;
 
@@ -12,12 +13,13 @@ use std::process::{Command, Stdio};
 use python::Python;
 pub use python::PythonTools;
 
-/// What is installed from PyPI, with exact versions: a new one is taken when someone has looked at it.
+/// Packages from PyPI, with exact versions: upgrades are reviewed.
 const PACKAGES: [&str; 2] = ["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"];
 
-/// Gets what the test command needs and this machine lacks: parts of the toolchain, nextest, Python, and Prometheus' own tool for
-/// metrics and alerts. Nothing but parts of the toolchain is installed on the machine, and root is not needed. Prints what
-/// could not be had; returns whether the other steps can do without.
+/// Installs what the test command needs and this machine lacks: parts of the toolchain, nextest, Python, and
+/// Prometheus' own tool for metrics and alerts. Only parts of the toolchain are installed on the machine, and
+/// root is not needed. Prints what could not be installed; returns whether the other steps can run without
+/// it.
 pub fn install(root: &Path) -> Result<bool> {
     let needed = [
         ensure(&["cargo", "fmt", "--version"], &["rustup", "component", "add", "rustfmt"]),
@@ -35,7 +37,7 @@ pub fn install(root: &Path) -> Result<bool> {
     Ok(has_needed && (has_useful || !must_be_there()))
 }
 
-/// Runs the step that installs something, if the program that shows whether it is there does not succeed.
+/// Runs the installation step, if the probe fails.
 fn ensure(probe: &[&str], step: &[&str]) -> Result<()> {
     if is_there(probe) {
         return Ok(());
@@ -57,7 +59,7 @@ fn runs(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Whether tests can be run with nextest, installed or built here.
+/// Whether tests can run with nextest, installed or built here.
 pub fn has_nextest(root: &Path) -> Result<bool> {
     let path = search_path(root)?;
     Ok(runs(Command::new(crate::test::cargo()).args(["nextest", "--version"]).env("PATH", path)))
@@ -77,7 +79,7 @@ fn nextest_folder(root: &Path) -> PathBuf {
     tools_folder(root).join("nextest")
 }
 
-/// Takes promtool out of Debian's package: installing it would start a server that nobody asked for.
+/// Takes promtool out of Debian's package: installing the package would start an unwanted server.
 fn install_promtool(root: &Path) -> Result<()> {
     let folder = promtool_folder(root);
     if is_there(&["promtool", "--version"]) || folder.join("promtool").exists() {
@@ -114,12 +116,12 @@ fn install_groff(root: &Path) -> Result<()> {
     write_launcher(&launchers_folder(root), "groff", &program, &variables)
 }
 
-/// Where programs lie that were unpacked and need variables to run.
+/// The folder for unpacked programs that need environment variables to run.
 fn launchers_folder(root: &Path) -> PathBuf {
     tools_folder(root).join("bin")
 }
 
-/// Lets tests find an unpacked program under its name.
+/// Lets tests find an unpacked program by its name.
 fn write_launcher(folder: &Path, name: &str, program: &Path, variables: &[(&str, OsString)]) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut text = "#!/bin/sh\n".to_owned();
@@ -127,19 +129,19 @@ fn write_launcher(folder: &Path, name: &str, program: &Path, variables: &[(&str,
         text.push_str(&format!("{variable}={} ", quoted(&value.to_string_lossy())));
     }
     text.push_str(&format!("exec {} \"$@\"\n", quoted(&program.to_string_lossy())));
-    // Whole or not at all: somebody may start it at this moment.
+    // Atomically: another process may start it at this moment.
     let partial = folder.join(format!("{name}.{}", std::process::id()));
     std::fs::write(&partial, text)?;
     std::fs::set_permissions(&partial, std::fs::Permissions::from_mode(0o755))?;
     Ok(std::fs::rename(&partial, folder.join(name))?)
 }
 
-/// As a shell reads it.
+/// Quoted for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Where programs are looked for, with what was put beside the build at the end.
+/// The search path, with the folders next to the build at the end.
 pub fn search_path(root: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = [promtool_folder(root), nextest_folder(root).join("bin"), launchers_folder(root)];
@@ -159,15 +161,15 @@ pub fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo puts what it builds.
+/// The folder of cargo's build output.
 pub fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Set where a missing tool is a failure, although it is nobody's CI.
+/// Set where a missing tool is a failure outside CI.
 pub const REQUIRED: &str = "PUNCTUAL_TEST_TOOLS_REQUIRED";
 
-/// Whether a missing tool is a failure: where nobody reads what was skipped, nothing may be.
+/// Whether a missing tool is a failure: in CI skipped checks would go unnoticed.
 pub fn must_be_there() -> bool {
     ["CI", REQUIRED].into_iter().any(|variable| is_set(std::env::var_os(variable)))
 }
@@ -176,7 +178,7 @@ fn is_set(variable: Option<OsString>) -> bool {
     variable.is_some_and(|value| !value.is_empty())
 }
 
-/// Runs a check that needs the tools, or says why it was skipped.
+/// Runs a check that needs the tools, or prints why it was skipped.
 pub fn with_tools(root: &Path, check: impl FnOnce(&PythonTools) -> Result<bool>) -> Result<bool> {
     match PythonTools::ready(root) {
         Ok(tools) => check(&tools),

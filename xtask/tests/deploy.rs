@@ -1,4 +1,4 @@
-//! Files of `deploy/` that nothing else reads: that their names fit one another and the documentation.
+//! Files of `deploy/` that nothing else reads: their names match each other and the documentation.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `cargo xtask services` through its binary, with real servers: where they are, and that nothing of them is left.
+//! Tests `cargo xtask services` through its binary, with real servers: their addresses, and that nothing is
+//! left of them.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// A run of `xtask services` whose servers are ready.
 struct Services {
     xtask: Child,
-    /// What it says to people and what it prints, in one.
+    /// Its standard output and standard error, combined.
     output: BufReader<PipeReader>,
     said: String,
     addresses: Vec<String>,
@@ -24,10 +25,10 @@ impl Services {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         let (reader, writer) = std::io::pipe().unwrap();
         command.arg("services").args(words).stdin(Stdio::null());
-        // The tests themselves may have been given one.
+        // The tests themselves may have this variable set.
         command.env_remove("PUNCTUAL_TEST_MYSQL");
         let xtask = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
-        // With the command's own ends open, the output would never end.
+        // With the command's own ends of the pipe open, the output would never end.
         drop(command);
         let output = BufReader::new(reader);
         let mut services =
@@ -56,12 +57,12 @@ impl Services {
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 
-    /// The end of xtask itself.
+    /// Waits until xtask itself has ended.
     fn end(&mut self) -> ExitStatus {
         self.xtask.wait().unwrap()
     }
 
-    /// Nothing listens, nothing runs, nothing lies around.
+    /// No listener, no process and no file is left.
     fn are_gone(&self) -> bool {
         let nobody_listens = self.addresses.iter().all(|address| TcpStream::connect(address).is_err());
         nobody_listens && processes_in(&self.folder).is_empty() && !self.folder.exists()
@@ -70,13 +71,13 @@ impl Services {
 
 impl Drop for Services {
     fn drop(&mut self) {
-        // The guard sees to the rest.
+        // The guard ends the rest.
         let _ = self.xtask.kill();
         let _ = self.xtask.wait();
     }
 }
 
-/// Servers work in the folder of their data, and so does all that they start.
+/// Servers, and all their descendants, run in the folder of their data.
 fn processes_in(folder: &Path) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let is_inside = |process: &PathBuf| {
@@ -181,7 +182,7 @@ fn a_server_that_ends_early_is_reported_with_its_own_words() {
     assert!(said.contains("Failed to configure TLS"), "{said}");
 }
 
-/// A guard that a test speaks to itself, as those do that break a cluster.
+/// A guard that a test controls itself, as the tests that break a cluster do.
 struct Cluster {
     guard: Child,
     lifeline: Option<ChildStdin>,
@@ -217,12 +218,12 @@ impl Cluster {
         assert!(answer["error"].is_null(), "{answer}");
     }
 
-    /// Those of its servers that take connections.
+    /// Which of its servers accept connections.
     fn listening(&self) -> Vec<bool> {
         self.addresses.iter().map(|address| TcpStream::connect(address).is_ok()).collect()
     }
 
-    /// A server that was killed by an order is no reason to complain.
+    /// A server that was killed by a command is not an error.
     fn ends_well(mut self) {
         self.lifeline = None;
         assert!(self.guard.wait().unwrap().success());

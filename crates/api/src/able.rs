@@ -1,4 +1,4 @@
-//! Which of the connected workers could run a job, and which of those take nothing new.
+//! Which connected workers could run a job, and which of those accept no new work.
 
 use punctual_core::job::JobSpec;
 use punctual_core::ports::{Lane, SessionRow};
@@ -6,9 +6,9 @@ use punctual_core::session::SessionMode;
 
 /// The workers that have a job's handler and serve its queue.
 pub struct Able<'a> {
-    /// Those that take work.
+    /// Workers that accept work.
     pub open: Vec<&'a SessionRow>,
-    /// Those that are paused or draining, or refuse work by themselves.
+    /// Workers that are paused or draining, or that refuse work by themselves.
     pub held: Vec<&'a SessionRow>,
 }
 
@@ -23,24 +23,25 @@ impl<'a> Able<'a> {
         Able { open, held }
     }
 
-    /// Those that keep the job waiting: all that could run it, if none of them takes work.
+    /// The workers that keep the job waiting: all workers that could run it, if none of them accepts work.
     pub fn in_the_way(&self) -> &[&'a SessionRow] {
         if self.open.is_empty() { &self.held } else { &[] }
     }
 }
 
-/// The way that executions of a job take to a worker.
+/// The lane of a job's executions.
 pub fn lane(spec: &JobSpec) -> Lane {
     Lane::new(&spec.queue, &spec.job_type)
 }
 
-/// The worker by the name that its routes take: a name that several sessions have would not do.
+/// The worker's name as its routes accept it. A name that several sessions share is ambiguous, so the session
+/// id is used then.
 pub fn unmistakable(row: &SessionRow, sessions: &[SessionRow]) -> String {
     let is_shared = sessions.iter().filter(|other| other.worker == row.worker).count() > 1;
     if is_shared { row.pulse.session.to_string() } else { row.worker.clone() }
 }
 
-/// A worker and what keeps it from taking work.
+/// A worker and the reason why it accepts no work.
 pub fn held(row: &SessionRow) -> String {
     match row.mode {
         SessionMode::Open => format!("{} refuses work ({})", row.worker, row.refuses().join("; ")),

@@ -1,8 +1,8 @@
-//! Who is asking: bearer tokens of the form `pt_<id>_<secret>`.
+//! Authentication: bearer tokens of the form `pt_<id>_<secret>`.
 //!
-//! A token is found by its id and proven by the SHA-256 of its secret, compared in constant time. What was
-//! found is remembered for a short while, so that a busy client does not cost a read per request and a revoked
-//! token still ends soon.
+//! A token is looked up by its id and verified by the SHA-256 of its secret, compared in constant time.
+//! Verified tokens are cached for a short while: a busy client does not cost a read per request, and a
+//! revoked token still stops working soon.
 
 use crate::error::ApiError;
 use crate::{Api, secret_sha256};
@@ -19,14 +19,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// The only paths that answer without a token: they say nothing about jobs.
+/// The only paths that need no token. They reveal nothing about jobs.
 pub const PUBLIC_PATHS: [&str; 5] = ["/", "/docs", "/livez", "/openapi.json", "/readyz"];
 
-/// How long a revoked token may go on working.
+/// How long a revoked token may keep working.
 const CACHE_TTL: Duration = Duration::from_secs(5);
-/// Tokens remembered. More make the cache forget all and start over.
+/// Tokens in the cache. When there are more, the cache is cleared.
 const CACHE_TOKENS_MAX: usize = 1_000;
-/// Bytes of a token; longer ones are refused unread.
+/// Bytes of a token; longer ones are rejected without being parsed.
 const TOKEN_BYTES_MAX: usize = 256;
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl TokenCache {
     }
 }
 
-/// Whose request it is, for handlers.
+/// The authenticated caller of a request, for handlers.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The public part of the token.
@@ -68,7 +68,7 @@ impl Caller {
         }
     }
 
-    /// Refuses what only operators may do, with what else to do about it.
+    /// Rejects callers who are not operators; the error says what to do.
     pub fn check_operator(&self) -> Result<(), ApiError> {
         if self.role >= Role::Operator {
             return Ok(());
@@ -76,8 +76,8 @@ impl Caller {
         Err(ApiError::Forbidden("it concerns the jobs of everybody and needs the role operator"))
     }
 
-    /// Refuses those who may not be workers. A worker reads the payloads of everybody's jobs and says how they
-    /// ended: until there is a role for that alone, it takes an operator.
+    /// Rejects callers who may not act as workers. A worker reads the payloads of all jobs and reports how
+    /// they ended. Until there is a role for that, the caller must be an operator.
     fn check_worker(&self) -> Result<(), ApiError> {
         if self.role >= Role::Operator {
             return Ok(());
@@ -86,7 +86,7 @@ impl Caller {
     }
 }
 
-/// Lets only those through who may be workers.
+/// Lets only callers through that may act as workers.
 pub async fn workers_only(caller: Caller, request: Request, next: Next) -> Result<Response, ApiError> {
     caller.check_worker()?;
     Ok(next.run(request).await)
@@ -101,7 +101,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Lets a request through if its path is public or its token may do what its method does.
+/// Lets a request through if its path is public or its token permits its method.
 pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     if PUBLIC_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
@@ -115,7 +115,7 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
     }
 }
 
-/// Whether the request carries a token that is known here. A store that does not answer knows none but those remembered.
+/// Whether the request carries a valid token. While the store does not answer, only cached tokens are valid.
 pub async fn is_known(api: &Api, headers: &HeaderMap) -> bool {
     headers.contains_key(AUTHORIZATION) && authenticate(api, headers).await.is_ok()
 }
@@ -136,9 +136,9 @@ async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError>
     if let Some(token) = api.tokens.get(id, now).filter(|token| is_proven(Some(token), &presented)) {
         return Ok(token);
     }
-    // One that is remembered may have been replaced meanwhile, here or by another process.
+    // A cached token may have been replaced meanwhile, by this process or another one.
     let kept = api.store().token(id).await?;
-    // An unknown id takes the same comparison as a wrong secret.
+    // An unknown id takes the same comparison as a wrong secret, so timing does not reveal it.
     match (is_proven(kept.as_ref(), &presented), kept) {
         (true, Some(token)) => {
             api.tokens.put(token.clone(), now);

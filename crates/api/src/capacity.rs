@@ -1,4 +1,5 @@
-//! What queues hold and who serves them, at one moment: what the need for workers is told from.
+//! What queues hold and which workers serve them, at one moment: the input for computing how many workers are
+//! needed.
 
 use crate::Api;
 use crate::overview::Overview;
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub struct Capacity {
-    /// By queue, without what paused queues hold: that waits for people, not for workers.
+    /// By queue. Without paused queues: their work waits for a resume, not for workers.
     depths: BTreeMap<String, Vec<Depth>>,
     overview: Arc<Overview>,
 }
@@ -18,7 +19,7 @@ impl Capacity {
         Ok(Capacity::of(api.overview().await?))
     }
 
-    /// The same of what was read already.
+    /// The same, from an overview that was already read.
     pub fn of(overview: Arc<Overview>) -> Self {
         let mut depths: BTreeMap<String, Vec<Depth>> = BTreeMap::new();
         for depth in &overview.depths {
@@ -31,19 +32,19 @@ impl Capacity {
         Capacity { depths, overview }
     }
 
-    /// The queues that have something in them, or workers of their own.
+    /// The queues that hold work or have dedicated workers.
     pub fn queues(&self) -> BTreeSet<&str> {
         let served = self.overview.sessions.iter().flat_map(|row| row.about.queues.iter());
         self.depths.keys().chain(served).map(String::as_str).collect()
     }
 
-    /// Of one queue.
+    /// The load of one queue.
     pub fn load(&self, queue: &str) -> QueueLoad {
         let depths = self.depths.get(queue).map_or(&[][..], Vec::as_slice);
         QueueLoad::of(Some(queue), depths, &self.overview.sessions, self.overview.now)
     }
 
-    /// Of all queues together.
+    /// The load of all queues together.
     pub fn load_of_all(&self) -> QueueLoad {
         let served = QueueLoad::of(None, &[], &self.overview.sessions, self.overview.now);
         self.depths.values().fold(served, |all, depths| {

@@ -1,4 +1,4 @@
-//! The version of a job as an ETag, and the condition that a change may carry.
+//! The version of a job as an ETag, and `If-Match` conditions on changes.
 
 use crate::error::ApiError;
 use axum::extract::FromRequestParts;
@@ -6,7 +6,7 @@ use axum::http::HeaderValue;
 use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
 
-/// The version that `If-Match` names, if any: `*` and no header at all mean any version.
+/// The version in `If-Match`, if any. `*` and a missing header both mean any version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedVersion(pub Option<u32>);
 

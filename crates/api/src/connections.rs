@@ -1,8 +1,9 @@
-//! The connections of a server, how far each is with its request, and which of them goes when there is no room.
+//! The connections of a server, the phase of each, and which of them to close when the limit is reached.
 //!
-//! A connection that waits for its client costs the server a place and its client nothing, so those are the ones
-//! that go: first of the address that has the most of them, and of those the ones that have waited longest. One
-//! address with ten thousand slow connections displaces its own. A request that is being worked on is never cut.
+//! A connection that waits for its client costs the server a slot and the client nothing. So those
+//! connections are closed first: from the address that has the most of them, longest-waiting first. An
+//! address with ten thousand slow connections displaces only its own. A request that is being processed is
+//! never cut.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It has sent nothing, or a part of a request's head; or it has yet to read the last of an answer.
+    /// It has sent nothing or only part of a request head, or it has not yet read the end of a response.
     Waiting,
-    /// The head is there, the body is not.
+    /// The head has arrived, the body has not.
     Receiving,
-    /// All is there: the server works on it or answers.
+    /// The request is complete: the server processes it or sends the response.
     Working,
-    /// It has lost its place and will be gone in a moment.
+    /// It has lost its slot and is about to be closed.
     Closing,
 }
 
@@ -27,17 +28,17 @@ impl Phase {
     const ALL: [Phase; 4] = [Phase::Waiting, Phase::Receiving, Phase::Working, Phase::Closing];
 }
 
-/// One of every so many places is made free at once, so that a flood of new connections does not look through all
-/// of them each time.
+/// The fraction of slots (one in this many) that is freed at once, so that a flood of new connections does
+/// not scan all of them each time.
 const DISPLACED_PART: usize = 128;
 
-/// All connections that are open.
+/// All open connections.
 pub struct Connections {
     places_max: usize,
-    /// Counts every change of a phase: the lower, the longer ago.
+    /// Counts phase changes: the lower the number, the longer ago the change.
     turns: Arc<AtomicU64>,
     open: Mutex<Open>,
-    /// A connection has ended.
+    /// Notified when a connection has ended.
     ended: Notify,
 }
 
@@ -45,7 +46,7 @@ pub struct Connections {
 struct Open {
     places: BTreeMap<u64, Arc<Place>>,
     last: u64,
-    /// How many of them are closing, and so take no place any more.
+    /// How many of them are closing; these no longer take a slot.
     closing: usize,
 }
 
@@ -54,7 +55,8 @@ impl Connections {
         Connections { places_max, turns: Arc::default(), open: Mutex::default(), ended: Notify::new() }
     }
 
-    /// A place for a new connection from this address, if need be another one's. None if all are at work.
+    /// A slot for a new connection from this address, displacing another connection if necessary. `None` if
+    /// all are processing requests.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
         let mut open = self.open();
         if open.places.len() - open.closing >= self.places_max && displace(&mut open, self.part()) == 0 {
@@ -72,7 +74,7 @@ impl Connections {
         Some(Seat { connections: self.clone(), number, place })
     }
 
-    /// Frees places before they are needed: something else that connections take has run out.
+    /// Frees slots early, because another resource that connections need has run out.
     pub fn displace(&self) -> usize {
         displace(&mut self.open(), self.part())
     }
@@ -81,7 +83,7 @@ impl Connections {
         (self.places_max / DISPLACED_PART).max(1)
     }
 
-    /// Waits until none is left.
+    /// Waits until no connection is left.
     pub async fn all_ended(&self) {
         loop {
             let ended = self.ended.notified();
@@ -97,7 +99,7 @@ impl Connections {
     }
 }
 
-/// Takes up to so many places away from those who wait, and says how many.
+/// Displaces up to `wanted` waiting connections and returns how many it displaced.
 fn displace(open: &mut Open, wanted: usize) -> usize {
     let mut waiting: BTreeMap<IpAddr, Vec<(Phase, u64, Arc<Place>)>> = BTreeMap::new();
     for place in open.places.values() {
@@ -114,7 +116,8 @@ fn displace(open: &mut Open, wanted: usize) -> usize {
     count
 }
 
-/// Whose connection it is. Whoever has one IPv6 address has all of its network.
+/// The client that a connection counts for. A client with one IPv6 address controls its whole network, so
+/// IPv6 counts by network.
 fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
@@ -122,10 +125,10 @@ fn origin(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 pub struct Place {
     origin: IpAddr,
-    /// The phase and the turn in which it began, in one word, so that both change together.
+    /// The phase and the turn in which it began, in one word, so that both change atomically.
     state: AtomicU64,
     turns: Arc<AtomicU64>,
     displaced: Notify,
@@ -141,14 +144,14 @@ impl Place {
         (Phase::ALL[(state & 3) as usize], state >> 2)
     }
 
-    /// Goes on to the next phase, unless the place is taken away.
+    /// Enters the next phase, unless the connection was displaced.
     pub fn turn_to(&self, phase: Phase) -> bool {
         let next = state(phase, self.turns.fetch_add(1, Ordering::Relaxed));
         let change = |current| (current & 3 != Phase::Closing as u64).then_some(next);
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
-    /// Takes the place away if its connection is still where it was seen.
+    /// Displaces the connection if its phase and turn have not changed since they were read.
     fn displace(&self, phase: Phase, turn: u64) -> bool {
         let (seen, closing) = (state(phase, turn), state(Phase::Closing, turn));
         let was_there =
@@ -159,13 +162,13 @@ impl Place {
         was_there
     }
 
-    /// Waits until the place is taken away.
+    /// Waits until the connection is displaced.
     pub async fn displaced(&self) {
         self.displaced.notified().await;
     }
 }
 
-/// A place that is free again when this is dropped.
+/// A slot that is released on drop.
 pub struct Seat {
     connections: Arc<Connections>,
     number: u64,

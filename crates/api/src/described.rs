@@ -1,5 +1,5 @@
-//! From the core's description of a job back to the fields as they are submitted: for reading a job, and for
-//! changing some fields of it and no others.
+//! Converts the core's description of a job back to the fields of a submission, for reading a job and for
+//! changing only some of its fields.
 
 use punctual_client::{
     Growth, PriorityBody, ReplayRate, RetryBody, RetryStrategy, ScheduleType, Seconds, Span, SubmitJob,
@@ -10,7 +10,7 @@ use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{OverlapPolicy, Schedule};
 use std::time::Duration;
 
-/// The job as its user could have submitted it, with its defaults filled in, but without its payload.
+/// The job as its user could have submitted it, with defaults filled in, without its payload.
 pub fn as_submitted(spec: &JobSpec) -> SubmitJob {
     let settings = &spec.settings;
     let is_recurring = matches!(settings.schedule, Schedule::Recurring(_));
@@ -90,7 +90,7 @@ fn schedule_fields(schedule: &Schedule) -> SubmitJob {
     }
 }
 
-/// How a job retries. What is as by default and has no field of its own in the policy is left out.
+/// The retry settings of a job. Default values that have no field in the policy are left out.
 fn retry(settings: &Settings) -> RetryBody {
     RetryBody {
         fail_on: (!settings.fail_on.is_empty()).then(|| settings.fail_on.clone()),

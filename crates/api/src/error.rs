@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a request, and the problem+json that says so.
+//! All errors of requests, and their problem+json responses.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -11,19 +11,19 @@ use punctual_core::ports::{StoreError, WorkerPortError};
 use punctual_core::queue::QueueFull;
 use punctual_engine::SubmitError;
 
-/// When to try again after the store could not be reached or the server was busy.
+/// Retry-After when the store is unreachable or the server is busy.
 const RETRY_AFTER_SECS: u64 = 1;
-/// When to try again after a queue was full, or all places for streams taken: making room takes a while.
+/// Retry-After when a queue is full or no stream slot is free: these take longer to clear.
 const LATER_RETRY_AFTER_SECS: u64 = 5;
 
-/// The field that errors name when they are about the body as a whole.
+/// The field name for errors about the whole body.
 pub const BODY: &str = "body";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     #[error("the body is not valid JSON: {0}")]
     MalformedJson(String),
-    /// JSON, but not the object that the route takes.
+    /// Valid JSON, but not the object that the route expects.
     #[error("{title}: {detail}")]
     WrongShape { title: &'static str, detail: &'static str },
     #[error("the request has invalid fields")]
@@ -32,10 +32,10 @@ pub enum ApiError {
     InvalidQuery(Vec<FieldError>),
     #[error("the header {header} {detail}")]
     InvalidHeader { header: &'static str, detail: String },
-    /// Another job is in the way.
+    /// Another job has the same key.
     #[error("{detail}")]
     KeyTaken { detail: String, job: JobId },
-    /// A queue holds as much as it may.
+    /// The queue has reached its size limit.
     #[error("the queue {queue} is full")]
     QueueFull { queue: String, full: QueueFull },
     #[error("the job has version {version} by now")]
@@ -48,7 +48,7 @@ pub enum ApiError {
     NotFound(String),
     #[error("{0}")]
     Conflict(String),
-    /// A conflict of which is known what may help.
+    /// A conflict with advice on how to resolve it.
     #[error("{detail}")]
     Advised { detail: String, advice: Vec<Advice> },
     #[error("the method is not allowed here")]
@@ -63,15 +63,15 @@ pub enum ApiError {
     NotJson,
     #[error("the body is not UTF-8")]
     NotUtf8,
-    /// Nested deeper than its readers would follow.
+    /// Nested more deeply than parsers of the stored document would accept.
     #[error("the body is nested too deeply")]
     TooDeep,
     #[error("the address is longer than {limit_bytes} bytes")]
     UriTooLong { limit_bytes: usize },
-    /// A worker's session is lost, closed or was never opened.
+    /// The worker's session is lost, closed or unknown.
     #[error("the session is over")]
     SessionLost,
-    /// A worker's turn was used before.
+    /// The worker's poll sequence number was already used.
     #[error("the turn was used already")]
     StaleTurn,
     #[error("the server is stopping")]
@@ -82,7 +82,7 @@ pub enum ApiError {
     TooManyStreams,
     #[error("{0}")]
     Unavailable(String),
-    /// The store was only asked how it is; with what it says.
+    /// The store failed a readiness probe; with its message.
     #[error("not ready: {0}")]
     NotReady(String),
     #[error("{0}")]
@@ -90,13 +90,13 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// One field of the request is wrong; `detail` follows its name: "must be …".
+    /// One field of the request is invalid; `detail` follows its name: "must be …".
     pub fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
         ApiError::InvalidFields(vec![FieldError { field: field.into(), detail: detail.into() }])
     }
 
     pub fn invalid(mut problems: Vec<InvalidField>) -> Self {
-        // A job's type is its name if left out: what is wrong with both is one mistake.
+        // A job's type defaults to its name, so the same problem in both is reported once.
         let name = problems.iter().find(|problem| problem.field == "name").map(|problem| problem.fix.clone());
         problems.retain(|problem| problem.field != "job_type" || Some(&problem.fix) != name.as_ref());
         let errors =
@@ -104,7 +104,7 @@ impl ApiError {
         ApiError::InvalidFields(errors.collect())
     }
 
-    /// The same error about a part of the request: its fields are named from the whole.
+    /// The same error within a part of the request: field names get the part as a prefix.
     pub fn within(mut self, part: &str) -> Self {
         if let ApiError::InvalidFields(errors) = &mut self {
             for error in errors {
@@ -221,7 +221,7 @@ impl ApiError {
         problem
     }
 
-    /// After how many seconds it is worth trying again, where it is.
+    /// After how many seconds a retry makes sense, if it does.
     fn retry_after_secs(&self) -> Option<u64> {
         match self {
             ApiError::Unavailable(_) | ApiError::NotReady(_) | ApiError::Stopping | ApiError::Overloaded => {

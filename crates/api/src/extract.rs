@@ -1,4 +1,4 @@
-//! What handlers take from a request: bodies within their limits, ids from the path.
+//! Extractors: request bodies within their limits, ids from the path.
 
 use crate::Api;
 use crate::error::ApiError;
@@ -19,25 +19,27 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Bytes of a request's body, except where a route says otherwise.
+/// Bytes of a request body, unless a route sets another limit.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the body of a batch.
 pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of all large bodies that have arrived and are being read or worked on. Further ones wait for their share.
+/// Bytes of all large bodies that have arrived and are being read or processed. Further ones wait for their
+/// share.
 const BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// So much of a body needs no share: senders of large ones must not keep small ones out.
+/// Bytes of a body that need no share: senders of large bodies must not block small ones.
 const SMALL_BODY_BYTES_MAX: usize = 16 * 1024;
-/// How long a large body waits for its share before its sender is told to come back.
+/// How long a large body waits for its share before the sender is asked to retry.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of a body up to which it is looked through right away; a larger one on a thread of its own.
+/// Bytes of a body up to which it is checked on the current thread; larger ones are checked on a blocking
+/// thread.
 const LOOK_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a refused body that are still read, and for how long, so that its sender gets to see the answer.
+/// Bytes of a rejected body that are still read, and for how long, so that the sender receives the response.
 const DISCARDED_BYTES_MAX: usize = 32 * 1024 * 1024;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a body may take to arrive, so that a slow sender cannot hold its place for ever. The server says so with
-/// each request.
+/// How long a body may take to arrive, so that a slow sender cannot hold its connection forever. The server
+/// attaches it to each request.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyTimeout(pub Duration);
 
@@ -51,8 +53,8 @@ impl Default for BodyShares {
 }
 
 impl BodyShares {
-    /// Raises a share to this many bytes of a body, or answers that there is no room now. Only what has arrived
-    /// counts: whoever announces megabytes and sends them one by one takes nothing from others.
+    /// Raises a share to this many bytes, or fails because there is no room now. Only bytes that have arrived
+    /// count: a client that announces megabytes and sends them slowly takes nothing from others.
     async fn raise(&self, share: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), ApiError> {
         let held = share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let wanted = bytes.saturating_sub(SMALL_BODY_BYTES_MAX).saturating_sub(held);
@@ -71,7 +73,7 @@ impl BodyShares {
     }
 }
 
-/// A body that says it is JSON, at most `LIMIT` bytes of it, and its share of the memory for bodies.
+/// A body with a JSON content type, of at most `LIMIT` bytes, and its share of the memory for bodies.
 pub struct JsonBody<const LIMIT: usize> {
     pub bytes: Bytes,
     _share: Option<OwnedSemaphorePermit>,
@@ -86,8 +88,8 @@ impl<const LIMIT: usize> FromRequest<Api> for JsonBody<LIMIT> {
     }
 }
 
-/// As [`JsonBody`], with documents that may be too deep: the route decides what becomes of each of them. Its fields must
-/// have types that are read without recursion, as `RawValue` is.
+/// Like [`JsonBody`], but documents in it may be nested too deeply: the route decides about each of them. Its
+/// fields must have types that are parsed without recursion, such as `RawValue`.
 pub struct DocumentsBody<const LIMIT: usize>(pub JsonBody<LIMIT>);
 
 impl<const LIMIT: usize> FromRequest<Api> for DocumentsBody<LIMIT> {
@@ -99,7 +101,7 @@ impl<const LIMIT: usize> FromRequest<Api> for DocumentsBody<LIMIT> {
     }
 }
 
-/// As [`JsonBody`], or nothing at all: then its type does not matter.
+/// Like [`JsonBody`], or empty, in which case the content type does not matter.
 pub struct OptionalBody<const LIMIT: usize>(pub JsonBody<LIMIT>);
 
 impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
@@ -116,13 +118,13 @@ impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
 }
 
 impl<const LIMIT: usize> OptionalBody<LIMIT> {
-    /// What the body says, or the default if there is none.
+    /// The parsed body, or the default if there is none.
     pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.0.bytes.is_empty() { Ok(T::default()) } else { json::parse(&self.0.bytes, Shape::Verb) }
     }
 }
 
-/// The body of a verb that takes none: nothing, or an empty object.
+/// The body of a verb without arguments: empty, or an empty object.
 pub struct NoBody;
 
 #[derive(Default, Deserialize)]
@@ -144,7 +146,7 @@ async fn read<const LIMIT: usize>(
     depth: Depth,
 ) -> Result<JsonBody<LIMIT>, ApiError> {
     let announced = content_length(request.headers()).unwrap_or(0);
-    // Whoever asks first sends nothing when told no.
+    // A client that sent `Expect` sends no body when it is rejected.
     let asks_first = request.headers().contains_key(EXPECT);
     let longest = request.extensions().get().map_or(Duration::MAX, |BodyTimeout(longest)| *longest);
     let mut parts = request.into_body().into_data_stream();
@@ -177,8 +179,8 @@ async fn receive<const LIMIT: usize>(
     Ok(JsonBody { bytes: received.into(), _share: share })
 }
 
-/// Reads what is left of a refused body and forgets it. Most clients read the answer only when they have sent
-/// everything; one whose connection is closed before sees no answer at all.
+/// Reads the rest of a rejected body and discards it. Most clients read the response only after they have
+/// sent everything; if the connection is closed earlier, they see no response at all.
 async fn discard(parts: &mut BodyDataStream) {
     let to_end = async {
         let mut left = DISCARDED_BYTES_MAX;
@@ -192,8 +194,8 @@ async fn discard(parts: &mut BodyDataStream) {
     let _ = timeout(DISCARD_TIMEOUT, to_end).await;
 }
 
-/// Refuses what no JSON reader should be given, whichever route it is for: payloads and results pass through
-/// unread, to be read by others later.
+/// Rejects text that no JSON parser should get, whichever route it is for: payloads and results are passed on
+/// unparsed, and other programs parse them later.
 async fn look_through(bytes: Bytes, depth: Depth) -> Result<(), ApiError> {
     if bytes.len() <= LOOK_AT_ONCE_BYTES_MAX {
         return nesting::check(&bytes, depth);
@@ -214,7 +216,7 @@ fn content_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The id in the path. What is not an id names nothing that could be found.
+/// The id in the path. Malformed ids are answered like unknown ones.
 pub struct IdInPath<T>(pub T);
 
 impl<S, T> FromRequestParts<S> for IdInPath<T>

@@ -1,7 +1,8 @@
-//! Requests that may be repeated: the first answer to an `Idempotency-Key` is kept and given again.
+//! Repeatable requests: the first response to an `Idempotency-Key` is stored and returned for repeats.
 //!
-//! A key belongs to one token and one request. Until an answer is kept, a repeat runs the request again with the
-//! time and the seed of the first try: what that created is found and not created again.
+//! A key belongs to one token and one request. Until a response is stored, a repeat runs the request again
+//! with the time and the seed of the first try: it finds what the first try created instead of creating it
+//! twice.
 
 use crate::Api;
 use crate::auth::Caller;
@@ -19,7 +20,7 @@ use punctual_core::time::Timestamp;
 use punctual_engine::IdSource;
 use sha2::{Digest, Sha256};
 
-/// What a request is known by, apart from its body.
+/// The identity of a request, apart from its body.
 pub struct RequestName {
     key: Option<RequestKey>,
     method: Method,
@@ -56,9 +57,9 @@ fn key_in(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 /// One try of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Try {
-    /// Where the ids of what it creates come from; `None` if it has no key.
+    /// The source of ids for what it creates; `None` without a key.
     pub ids: Option<IdSource>,
-    /// An earlier try was not answered, and may have been carried out.
+    /// An earlier try was not answered, but may have taken effect.
     pub is_repeated: bool,
 }
 
@@ -69,21 +70,21 @@ impl Try {
     }
 }
 
-/// Whether a request can be run again after a try of which the outcome is not known.
+/// Whether a request can run again after a try whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeating {
     Safe,
     Unsafe,
 }
 
-/// Marks an answer of which a part may still come out differently: it is not kept.
+/// Marks a response of which a part may still change: it is not stored.
 #[derive(Debug, Clone, Copy)]
 pub struct Unsettled;
 
 const OUTCOME_UNKNOWN: &str = "an earlier request with this Idempotency-Key has not been answered: whether it was \
     carried out is not known; look at the job's executions, and use a new key to do it again";
 
-/// Answers a request: as before if it was answered before, otherwise by running it.
+/// Returns the stored response if there is one; otherwise runs the request.
 pub async fn once<F>(
     api: &Api,
     name: RequestName,
@@ -122,14 +123,14 @@ impl RequestName {
     }
 }
 
-/// Different for every key and time, the same for nobody else: ids need no more.
+/// Unique per key and time, which is all that ids need.
 fn seed(key: &RequestKey, fingerprint: &[u8; 32], now: Timestamp) -> u64 {
     let time = now.as_micros().to_le_bytes();
     let hash = digest([key.token.as_bytes(), key.key.as_bytes(), fingerprint, &time]);
     hash[..8].iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte))
 }
 
-/// The SHA-256 of parts, each with its length, so that what ends one cannot begin the next.
+/// The SHA-256 of parts, each prefixed with its length, so that different splits give different digests.
 fn digest<const N: usize>(parts: [&[u8]; N]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -139,7 +140,8 @@ fn digest<const N: usize>(parts: [&[u8]; N]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Keeps the answer for repeats. One that says "try again" is not kept, so that trying again can succeed.
+/// Stores the response for repeats. A response that asks the client to retry is not stored, so that a retry
+/// can succeed.
 async fn keep(api: &Api, key: RequestKey, answer: Response) -> Result<Response, ApiError> {
     let is_passing = answer.status().is_server_error() || answer.status() == StatusCode::TOO_MANY_REQUESTS;
     if is_passing || answer.extensions().get::<Unsettled>().is_some() {

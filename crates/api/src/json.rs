@@ -1,7 +1,7 @@
-//! Reading JSON bodies, with errors that name the field and say what would be right.
+//! Parses JSON bodies, with errors that name the field and the expected value.
 //!
-//! The straight way is plain serde. Only when it fails is the body read a second time, with a path kept, so
-//! that good requests do not pay for the errors of bad ones.
+//! The fast path is plain serde. Only when it fails is the body parsed a second time, with path tracking, so
+//! that valid requests do not pay for the error messages of invalid ones.
 
 use crate::error::{ApiError, BODY};
 use crate::suggest;
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
-/// Fields of a job that are planned and not built yet: naming them as such beats "unknown field".
+/// Job fields that are planned but not implemented: saying so is more useful than "unknown field".
 const PLANNED_FIELDS: [&str; 3] = ["rrule", "calendar", "notify"];
 
-/// Names that people bring from elsewhere, with ours: too far apart to be taken for misspellings.
+/// Names used by other schedulers, with ours: they differ too much to be suggested as misspellings.
 const SYNONYMS: [(&str, &str); 8] = [
     ("at", "execute_at"),
     ("cron", "cron_expression"),
@@ -26,32 +26,32 @@ const SYNONYMS: [(&str, &str); 8] = [
     ("type", "job_type"),
 ];
 
-/// What a text is meant to hold. All are objects.
+/// What a text should contain. All of these are objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Job,
     Batch,
-    /// The schedule fields of a job, to look ahead.
+    /// The schedule fields of a job, for a preview.
     Schedule,
     ClockMove,
-    /// A job inside of a batch: positions in its text would mislead whoever sent the batch.
+    /// A job inside a batch: positions in its own text would mislead the sender of the batch.
     JobOfBatch,
-    /// Fields of a job to change.
+    /// The fields of a job to change.
     Patch,
-    /// A job with a patch applied: nobody has sent its text.
+    /// A job with a patch applied: the client did not send this text.
     PatchedJob,
     /// Dead letters to act on.
     DeadLetters,
     /// The settings of a queue.
     Queue,
-    /// What a worker says.
+    /// A request of the worker protocol.
     Worker,
-    /// What a verb takes along, if anything.
+    /// The optional arguments of a verb.
     Verb,
 }
 
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: Shape) -> Result<T, ApiError> {
-    // serde would also read a struct from an array, field by field in an order that nobody knows.
+    // serde would also read a struct from an array, by field order, which is not part of the API.
     let opening = text.iter().find(|byte| !byte.is_ascii_whitespace());
     if opening.is_some_and(|byte| *byte != b'{') {
         return Err(match serde_json::from_slice::<IgnoredAny>(text) {
@@ -126,7 +126,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, sha
     ApiError::field(field, detail + &position)
 }
 
-/// What a message of serde says about the field at this path.
+/// Turns a serde message about the field at this path into a field error.
 fn field_error(path: &str, message: &str) -> FieldError {
     let parent = if path == "." { "" } else { path };
     if let Some(name) = quoted_after(message, "missing field `") {
@@ -157,7 +157,7 @@ fn unknown_field(path: &str, name: &str, message: &str) -> FieldError {
     FieldError { field, detail }
 }
 
-/// The field without the place of its job in a batch.
+/// The field without the index of its job in a batch.
 fn strip_index(field: &str) -> &str {
     match field.strip_prefix("jobs[").and_then(|rest| rest.split_once("].")) {
         Some((_, field)) => field,
@@ -165,7 +165,7 @@ fn strip_index(field: &str) -> &str {
     }
 }
 
-/// Turns serde's "invalid type: X, expected Y" into what would be right.
+/// Turns serde's "invalid type: X, expected Y" into a requirement.
 fn requirement(field: &str, message: &str) -> String {
     for prefix in ["invalid type: ", "invalid value: ", "invalid length "] {
         if let Some((given, expected)) =
@@ -190,7 +190,7 @@ fn requirement(field: &str, message: &str) -> String {
     }
 }
 
-/// What belongs into a field whose type alone does not say it.
+/// The expected value of a field whose type alone does not say it.
 fn wanted(field: &str) -> Option<String> {
     let name = field.rsplit('.').next().unwrap_or(field);
     let name = name.split('[').next().unwrap_or(name);
@@ -214,7 +214,7 @@ fn wanted(field: &str) -> Option<String> {
     })
 }
 
-/// A type of Rust as people call it.
+/// A Rust type in the words of users.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, not negative",
@@ -227,7 +227,7 @@ fn in_words(expected: &str) -> &str {
     }
 }
 
-/// What serde calls ``integer `5` `` as it stands in the body.
+/// Turns serde's ``integer `5` `` into the text of the body.
 fn as_written(given: &str) -> &str {
     match given {
         "sequence" => return "an array",
@@ -246,7 +246,7 @@ fn quoted_after<'a>(message: &'a str, prefix: &str) -> Option<&'a str> {
     message.strip_prefix(prefix)?.split('`').next()
 }
 
-/// `parent.name`, unless the path leads to the name already.
+/// `parent.name`, unless the path already ends with the name.
 fn child(parent: &str, name: &str) -> String {
     if parent.is_empty() || parent == name {
         name.to_owned()

@@ -1,8 +1,8 @@
-//! The HTTP API: routes, identity, and the translation between the wire and the engine.
+//! The HTTP API: routes, authentication, and the translation between wire types and the engine.
 //!
-//! It owns everything that HTTP is about and nothing else: what a job may be is decided in core, what happens
-//! to it in the engine. It must not know SQL or any concrete store. All routes but the few in
-//! [`auth::PUBLIC_PATHS`] need a token; a new route is closed until it is listed there.
+//! It owns all of HTTP and nothing else: core decides what a valid job is, and the engine what happens to it.
+//! It must not know SQL or any concrete store. All routes except those in [`auth::PUBLIC_PATHS`] need a
+//! token; a new route is closed until it is listed there.
 
 mod able;
 mod auth;
@@ -44,28 +44,28 @@ use std::sync::Arc;
 use stream::StreamPlaces;
 use tokio::sync::watch;
 
-/// What there is to say about a node.
+/// The description of a node.
 #[derive(Debug, Clone)]
 pub struct NodeInfo {
     pub id: String,
     pub version: String,
     pub started_at: Timestamp,
     pub roles: Vec<String>,
-    /// Where it listens.
+    /// The address it listens on.
     pub address: String,
     /// The kind of its store, and the version of its tables.
     pub store: String,
     pub schema_version: usize,
     /// Whether the store lives in this process.
     pub embedded_store: bool,
-    /// Through what it coordinates with the others on its store; empty where there are none.
+    /// The coordination backend that it shares with other nodes on its store; empty on a single node.
     pub coordination: String,
     /// The machine and the process.
     pub host: String,
     pub pid: u32,
 }
 
-/// What the handlers share.
+/// The state that handlers share.
 #[derive(Clone)]
 pub struct Api {
     engine: Arc<Engine>,
@@ -77,15 +77,15 @@ pub struct Api {
     lanes: Arc<KnownLanes>,
     overview: Arc<LastOverview>,
     started_at: Timestamp,
-    /// What there is to say about this node; absent where nobody asks.
+    /// The description of this node; absent where no route needs it.
     node: Option<Arc<NodeInfo>>,
-    /// What there is to say of processes on the same store that this one's coordination does not know.
+    /// Warnings about processes on the same store that are unknown to this node's coordination.
     apart: Option<watch::Receiver<Vec<String>>>,
-    /// The clock that requests may drive; absent where time is the machine's.
+    /// The clock that requests may drive; absent where time is the system's.
     driven: Option<Arc<dyn DrivenClock>>,
-    /// Turns true when the server is about to stop; absent where that is never asked.
+    /// Turns true when the server is about to stop; absent where nothing depends on it.
     stopping: Option<watch::Receiver<bool>>,
-    /// Turns true when open streams are to end; absent where that is never asked.
+    /// Turns true when open streams are to end; absent where nothing depends on it.
     ending: Option<watch::Receiver<bool>>,
 }
 
@@ -109,12 +109,12 @@ impl Api {
         }
     }
 
-    /// Says this of the node that it runs on.
+    /// Sets the description of the node that it runs on.
     pub fn on_node(self, node: NodeInfo) -> Self {
         Api { node: Some(Arc::new(node)), ..self }
     }
 
-    /// Tells this of processes on the same store that coordinate through something else.
+    /// Sets the source of warnings about processes on the same store that use another coordination backend.
     pub fn noticing(self, apart: watch::Receiver<Vec<String>>) -> Self {
         Api { apart: Some(apart), ..self }
     }
@@ -124,8 +124,8 @@ impl Api {
         Api { driven: Some(clock), ..self }
     }
 
-    /// Calls itself not ready once `stopping` turns true, and goes on answering: load balancers send their
-    /// requests elsewhere, and those that still come are served.
+    /// Reports "not ready" once `stopping` turns true, but keeps serving: load balancers send new requests
+    /// elsewhere, and requests that still arrive are answered.
     pub fn ready_until(self, stopping: watch::Receiver<bool>) -> Self {
         Api { stopping: Some(stopping), ..self }
     }
@@ -149,7 +149,7 @@ impl Api {
         turned_true(self.ending.clone()).await;
     }
 
-    /// What is counted of requests, for the server to count its connections along.
+    /// The request counters, in which the server also counts its connections.
     pub fn traffic(&self) -> Arc<Traffic> {
         self.traffic.clone()
     }
@@ -158,8 +158,7 @@ impl Api {
         routes::router(self)
     }
 
-    /// Only what says how this process is: whether it lives, whether it is ready, and its metrics. For processes that
-    /// take no requests about jobs.
+    /// Only liveness, readiness and metrics, for processes that serve no requests about jobs.
     pub fn health_router(self) -> Router {
         routes::health_router(self)
     }
@@ -172,12 +171,12 @@ impl Api {
 async fn turned_true(signal: Option<watch::Receiver<bool>>) {
     let Some(mut signal) = signal else { return std::future::pending().await };
     if signal.wait_for(|is_on| *is_on).await.is_err() {
-        // Nobody is left who could say so.
+        // The sender is gone, so the signal can never come.
         std::future::pending().await
     }
 }
 
-/// The SHA-256 of a token's secret, which is all that a store may keep of it.
+/// The SHA-256 of a token's secret, the only form in which a store may keep it.
 pub fn secret_sha256(secret: &str) -> [u8; 32] {
     use sha2::{Digest, Sha256};
     Sha256::digest(secret.as_bytes()).into()

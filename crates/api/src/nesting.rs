@@ -1,16 +1,16 @@
-//! What every body must be before anyone parses it: UTF-8, and not nested without end.
+//! Checks that every body is UTF-8 and within the nesting limit before it is parsed.
 //!
-//! A payload passes through as text. Clients parse it later, often by recursion.
+//! A payload passes through as text. Clients parse it later, often recursively.
 
 use crate::error::ApiError;
 use punctual_core::documents::is_deeper;
 use punctual_core::limits::JSON_DEPTH_MAX;
 
-/// Whether a body is checked for its depth as a whole.
+/// Whether the depth of the whole body is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     Checked,
-    /// Its route checks each document in it, so that one that is too deep does not spoil the others.
+    /// The route checks each document in the body, so that one that is too deep does not affect the others.
     LeftToRoute,
 }
 

@@ -1,5 +1,6 @@
-//! What is live by lane and who serves it, at one moment. Where that is much, one look at the store answers all who ask within
-//! a second: scrapers, dashboards and autoscalers ask often, and each look walks over every lane in use.
+//! What is live by lane and which workers serve it, at one moment. If there are many lanes, one read serves
+//! all requests within a second: scrapers, dashboards and autoscalers ask often, and each read scans every
+//! lane in use.
 
 use crate::Api;
 use punctual_core::limits;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// What is live, and who is there.
+/// Live executions by lane, and the connected sessions.
 #[derive(Debug)]
 pub struct Overview {
     pub depths: Vec<Depth>,
@@ -19,7 +20,8 @@ pub struct Overview {
     pub now: Timestamp,
 }
 
-/// The last one, if it is worth to be kept. Held while the next one is read, so that many who ask at once cost one look.
+/// The last overview, if it is large enough to be cached. Locked while the next one is read, so that
+/// concurrent requests cost one read.
 #[derive(Debug, Default)]
 pub struct LastOverview(Mutex<Option<(Instant, Arc<Overview>)>>);
 

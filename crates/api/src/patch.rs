@@ -1,8 +1,8 @@
-//! Changing some fields of a job and no others: a JSON merge patch (RFC 7396) over the job as submitted.
+//! Changes only some fields of a job: a JSON merge patch (RFC 7396) over the job as submitted.
 //!
-//! What a patch does not name stays exactly as it is: the rhythm of an interval, the text of the payload. What it
-//! names displaces the fields that it contradicts, so that a cron expression turns a one-time job into a
-//! recurring one without the patch having to name all that goes.
+//! Fields that a patch does not name stay exactly as they are: the rhythm of an interval, the text of the
+//! payload. Fields that it names displace those that they contradict. So a cron expression turns a one-time
+//! job into a recurring one, and the patch need not name every field to remove.
 
 use crate::described;
 use crate::error::ApiError;
@@ -20,7 +20,7 @@ use std::fmt;
 
 type Fields = Map<String, Value>;
 
-/// The job after the patch, or what is wrong with that.
+/// The job after the patch, or the errors in it.
 pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec, ApiError> {
     let mut named: Fields = json::parse(patch, Shape::Patch)?;
     let payload = match named.remove("payload") {
@@ -51,7 +51,7 @@ fn internal(error: serde_json::Error) -> ApiError {
 fn fields_of(job: SubmitJob) -> Result<Fields, ApiError> {
     match serde_json::to_value(job).map_err(internal)? {
         Value::Object(mut fields) => {
-            // It follows from the others.
+            // It follows from the other fields.
             fields.remove("schedule_type");
             Ok(fields)
         }
@@ -71,12 +71,12 @@ const fn kind_of(schedule: &Schedule) -> ScheduleType {
     }
 }
 
-/// Whether the patch gives the field a value; null takes one away.
+/// Whether the patch gives the field a value; null removes one.
 fn gives(named: &Fields, field: &str) -> bool {
     named.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// The kind of schedule that the patch asks for, if it asks for one.
+/// The schedule type that the patch asks for, if any.
 fn wanted_kind(named: &Fields) -> Option<ScheduleType> {
     let said = named.get("schedule_type").and_then(|kind| ScheduleType::deserialize(kind).ok());
     let any_of = |fields: [&str; 2]| fields.into_iter().any(|field| gives(named, field));
@@ -84,7 +84,7 @@ fn wanted_kind(named: &Fields) -> Option<ScheduleType> {
         .or_else(|| any_of(["execute_at", "delay"]).then_some(ScheduleType::OneTime))
 }
 
-/// Takes out of the job what the patch's fields contradict.
+/// Removes the fields of the job that contradict the patch.
 fn displace(job: &mut Fields, named: &Fields, kind: ScheduleType) {
     if wanted_kind(named).is_some_and(|wanted| wanted != kind) {
         for (field, ..) in SCHEDULE_FIELDS.iter().chain(&RECURRING_FIELDS) {
@@ -117,7 +117,7 @@ fn displace(job: &mut Fields, named: &Fields, kind: ScheduleType) {
     }
 }
 
-/// Takes out the waits that the wanted strategy does not know.
+/// Removes the retry delays that do not belong to the requested strategy.
 fn displace_retry(retry: &mut Fields, named: &Fields) {
     let displaced: &[&str] = match named.get("strategy").map(Value::as_str) {
         Some(Some("ladder")) => &["delay", "max_delay"],
@@ -125,7 +125,7 @@ fn displace_retry(retry: &mut Fields, named: &Fields) {
         Some(_) => &["steps"],
         None if gives(named, "steps") => &["strategy", "delay", "max_delay"],
         None if gives(named, "delay") && retry.contains_key("steps") => &["strategy", "steps"],
-        // A cap that nobody has chosen gives way to a longer delay.
+        // A default cap is dropped in favour of a longer delay.
         None if gives(named, "delay") && is_default_cap(retry) => &["max_delay"],
         None => &[],
     };
@@ -138,7 +138,7 @@ fn is_default_cap(retry: &Fields) -> bool {
     retry.get("max_delay").is_some_and(|cap| cap == "1h" || Some(cap) == retry.get("delay"))
 }
 
-/// A job whose time is taken away would run at once, which nobody means by resetting a field.
+/// A job without its time would run at once, which is not what resetting a field should do.
 fn refuse_lost_time(job: &Fields, named: &Fields) -> Result<(), ApiError> {
     for times in [["cron_expression", "interval"], ["execute_at", "delay"]] {
         let lost =
@@ -154,8 +154,8 @@ fn refuse_lost_time(job: &Fields, named: &Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Puts a value where the patch says. A null stays: reading the job takes it for what is left out, and knows
-/// which fields there are.
+/// Sets a value where the patch says. Nulls are kept: parsing the job treats them as absent and validates the
+/// field names.
 fn put(job: &mut Fields, field: String, value: Value) {
     match (job.get_mut(&field), value) {
         (Some(Value::Object(inner)), Value::Object(named)) if field == "retry" => {
@@ -175,7 +175,7 @@ struct PayloadOf<'a> {
     payload: Option<&'a RawValue>,
 }
 
-/// The payload's new text: as it stands in the patch, unless an object is merged into an object.
+/// The new text of the payload: as in the patch, unless an object is merged into an object.
 fn merged_payload(stored: &str, patch: &[u8]) -> Result<String, ApiError> {
     let Some(named) = json::parse::<PayloadOf<'_>>(patch, Shape::Patch)?.payload else {
         return Ok("null".to_owned());
@@ -183,8 +183,8 @@ fn merged_payload(stored: &str, patch: &[u8]) -> Result<String, ApiError> {
     merged(Some(stored), named)
 }
 
-/// RFC 7396 on the text itself: whatever the patch does not name stays to the letter, however long its numbers or
-/// deep its lists are.
+/// RFC 7396 on the text itself: whatever the patch does not name stays identical, however long its numbers or
+/// deep its lists.
 fn merged(target: Option<&str>, patch: &RawValue) -> Result<String, ApiError> {
     let Some(patch) = members(patch.get())? else { return Ok(patch.get().to_owned()) };
     let mut target = match target {
@@ -237,7 +237,7 @@ impl<'de> Deserialize<'de> for Members {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
                 let mut members: Named = vec![];
                 while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    // Of two with one name the last one counts.
+                    // Of duplicate names, the last one wins.
                     match members.iter_mut().find(|(known, _)| *known == name) {
                         Some((_, known)) => *known = value,
                         None => members.push((name, value)),

@@ -1,4 +1,4 @@
-//! Query parameters: checked by name, so that a misspelled filter is an error and not a list of everything.
+//! Query parameters. Unknown names are errors, so that a misspelled filter does not return everything.
 
 use crate::error::ApiError;
 use crate::suggest;
@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// The parameters of a request, taken out one by one. What is left over at the end is unknown.
+/// The parameters of a request, taken out one by one. Parameters that are left at the end are unknown.
 pub struct QueryParams {
     pairs: Vec<(String, String)>,
     known: Vec<&'static str>,
@@ -45,7 +45,7 @@ impl QueryParams {
         Some(value)
     }
 
-    /// All values of a parameter that may be given again and again.
+    /// All values of a repeatable parameter.
     pub fn texts(&mut self, name: &'static str, most: usize) -> Vec<String> {
         self.known.push(name);
         let (named, rest): (Vec<_>, Vec<_>) = self.pairs.drain(..).partition(|(key, _)| key == name);
@@ -71,7 +71,7 @@ impl QueryParams {
 
     pub fn time(&mut self, name: &'static str) -> Option<Timestamp> {
         let text = self.text(name)?;
-        // In a query a plus sign is a blank: an offset such as +01:00 arrives as one.
+        // A plus sign in a query is a space: an offset such as +01:00 arrives as one.
         let with_offset = text.replace(' ', "+");
         let time: Result<Timestamp, _> = with_offset.parse();
         if let Err(error) = &time {
@@ -81,7 +81,7 @@ impl QueryParams {
         time.ok()
     }
 
-    /// A word of a fixed set, as it is spelled in JSON, in any case: people type `active`.
+    /// A word of an enum, as in JSON but case-insensitive: people type `active`.
     pub fn word<T: serde::de::DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
         let text = self.text(name)?.to_ascii_uppercase();
         match T::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(&text)) {
@@ -104,7 +104,7 @@ impl QueryParams {
         number
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub fn flag(&mut self, name: &'static str) -> Option<bool> {
         let text = self.text(name)?;
         match text.as_str() {
@@ -117,12 +117,12 @@ impl QueryParams {
         }
     }
 
-    /// One parameter cannot be as it is for a reason that only the route knows.
+    /// Rejects a parameter for a reason that only the route knows.
     pub fn refuse(&mut self, name: &str, detail: &str) {
         self.error(name, detail.to_owned());
     }
 
-    /// How many items the page may have.
+    /// The page size.
     pub fn limit(&mut self) -> usize {
         let Some(text) = self.text("limit") else { return limits::PAGE_ITEMS_DEFAULT };
         match text.parse() {
@@ -134,17 +134,17 @@ impl QueryParams {
         }
     }
 
-    /// The same for lists that are short for most: all that a page may have, unless the caller wants fewer.
+    /// The same for lists that are usually short: the default is the maximum page size.
     pub fn limit_or_most(&mut self) -> usize {
         self.number("limit", 1..=limits::PAGE_ITEMS_MAX).unwrap_or(limits::PAGE_ITEMS_MAX)
     }
 
-    /// Where the page before ended, if this list has made the cursor.
+    /// The position at which the previous page ended, if the cursor belongs to this list.
     pub fn cursor<T: FromStr>(&mut self, list: &str) -> Option<T> {
         self.cursor_from(list, "must be a next_cursor of this same list")
     }
 
-    /// The same for what is no list in pages; `fix` says where its cursors come from.
+    /// The same for cursors of something other than a paged list; `fix` says where its cursors come from.
     pub fn cursor_from<T: FromStr>(&mut self, list: &str, fix: &str) -> Option<T> {
         let text = self.text("cursor")?;
         let parsed = place_in(list, &text);
@@ -154,7 +154,7 @@ impl QueryParams {
         parsed
     }
 
-    /// All that was wrong with the parameters, if anything.
+    /// All errors in the parameters, if any.
     pub fn finish(mut self) -> Result<(), ApiError> {
         for (name, _) in std::mem::take(&mut self.pairs) {
             let detail = match suggest::closest(&name, self.known.iter().copied()) {
@@ -172,7 +172,7 @@ impl QueryParams {
     }
 }
 
-/// The items after one, up to so many, and the last of them if there are more. They are given in their order.
+/// The items after one, up to `limit`, and the last of them if there are more. The input is sorted.
 pub fn page_after<T: Ord + Copy>(
     items: impl IntoIterator<Item = T>,
     after: Option<T>,
@@ -184,13 +184,13 @@ pub fn page_after<T: Ord + Copy>(
     (page, next)
 }
 
-/// The place that a cursor of this list names.
+/// The position in a cursor of this list.
 pub fn place_in<T: FromStr>(list: &str, cursor: &str) -> Option<T> {
     let (made_by, place) = cursor.split_once('~')?;
     if made_by == list { place.parse().ok() } else { None }
 }
 
-/// The cursor with which this list goes on.
+/// The cursor for the next page of this list.
 pub fn next_cursor(list: &str, place: Option<impl Display>) -> Option<String> {
     place.map(|place| format!("{list}~{place}"))
 }

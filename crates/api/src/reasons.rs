@@ -1,4 +1,4 @@
-//! Why a job has the status it has, and why an execution did not run: one sentence each.
+//! Reasons for a job's status and for executions that did not run: one sentence each.
 
 use crate::able::{self, Able};
 use punctual_core::ids::JobId;
@@ -9,11 +9,11 @@ use punctual_core::ports::{JobView, Lane, SessionRow};
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 
-/// Characters of an error that are put into a sentence.
+/// Characters of an error that are quoted in a sentence.
 const ERROR_CHARS_MAX: usize = 300;
 
-/// Why the job has its status, where the status alone does not say it. `blamed` is the name of the job that is to
-/// blame, if [`to_blame`] names one.
+/// Why the job has its status, where the status alone does not explain it. `blamed` is the name of the job
+/// that caused it, if [`to_blame`] returns one.
 pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
     match view.status() {
         JobStatus::Failed => view.last_finished.as_ref().map(|last| of_end(last, &view.job.spec, blamed)),
@@ -22,7 +22,7 @@ pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
     }
 }
 
-/// Why what waits in a lane stays queued although nothing else is in its way.
+/// Why work in a lane stays queued although its gates are open.
 pub fn of_queueing(lane: &Lane, sessions: &[SessionRow]) -> Option<String> {
     let (queue, job_type) = (lane.queue(), lane.job_type());
     let able = Able::in_lane(lane, sessions);
@@ -41,18 +41,18 @@ pub fn of_queueing(lane: &Lane, sessions: &[SessionRow]) -> Option<String> {
     Some(format!("waits for a worker that has a handler for {job_type}{serves}; none is connected"))
 }
 
-/// Why nothing starts while the server stops, to follow "it".
+/// Why nothing starts during shutdown, to follow "it".
 pub fn of_stopping() -> String {
     "runs after the next start, as the server is stopping".to_owned()
 }
 
-/// The job because of which an execution was skipped.
+/// The job that caused an execution to be skipped.
 pub fn to_blame(last: &Finished, spec: &JobSpec) -> Option<JobId> {
     let why = last.error.as_ref().filter(|_| last.reason == Some(SkipReason::Dependency))?;
     spec.settings.depends_on.iter().find(|parent| why.contains(&parent.to_string())).copied()
 }
 
-/// An error as far as it fits into a sentence.
+/// The first line of an error, cut to fit into a sentence.
 pub fn first_line(error: &str) -> String {
     let error = error.trim();
     let line = error.lines().next().unwrap_or_default().trim_end();
@@ -84,15 +84,15 @@ pub fn of_end(last: &Finished, spec: &JobSpec, blamed: Option<&str>) -> String {
     } else if let Some(expires_at) = expiry_in_the_way(last, settings) {
         format!("is not retried, as it expires at {expires_at}, before the retry would come")
     } else {
-        // Retries were left and none followed: the handler has said that another try would not help.
+        // Retries were left but none followed: the handler reported the failure as permanent.
         "cannot be retried".to_owned()
     };
     format!("attempt {attempt} {how} and {why}")
 }
 
-/// The expiry that a retry after this attempt would have missed.
+/// The expiry time that a retry after this attempt would have missed.
 fn expiry_in_the_way(last: &Finished, settings: &Settings) -> Option<Timestamp> {
-    // What was redriven does not expire, and only that could begin so late.
+    // Redriven occurrences do not expire, and only those could begin so late.
     let expires_at = settings.expires_at(last.scheduled_time).filter(|at| last.available_at < *at)?;
     let retry_at = match last.status {
         Status::Lost => last.completed_at,
@@ -136,7 +136,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
     }
 }
 
-/// The reason as one word.
+/// The wire name of the reason.
 pub fn word_of(reason: SkipReason) -> String {
     let word = match reason {
         SkipReason::Overlap => "overlap",

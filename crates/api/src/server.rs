@@ -1,4 +1,4 @@
-//! Connections: how many, how slow, and how they end.
+//! The HTTP server: its connections, their limits and timeouts, and shutdown.
 
 use crate::connections::{Connections, Phase, Place, Seat};
 use crate::error::ApiError;
@@ -28,23 +28,25 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::Service;
 
-/// What one server takes on.
+/// The limits of one server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once. A further one takes the place of one that waits for its client; if all are at work, it
-    /// is answered 503 and closed.
+    /// Concurrent connections. A further one displaces one that waits for its client; if all are processing
+    /// requests, it is answered 503 and closed.
     pub connections_max: u32,
-    /// How long a request's head may take to arrive, and how long a connection may stay idle. Then it is closed.
+    /// How long a request head may take to arrive, and how long a connection may stay idle, before it is
+    /// closed.
     pub header_timeout: Duration,
-    /// How long a request's body may take to arrive. Then it is answered 408 and its connection closed.
+    /// How long a request body may take to arrive before it is answered 408 and its connection closed.
     pub body_timeout: Duration,
-    /// How long a client may take to read what it was sent before its connection is cut.
+    /// How long a client may take to read a response before its connection is cut.
     pub write_timeout: Duration,
-    /// Bytes of a request's head. A longer one is answered 431. A hundred headers are the most in any case.
+    /// Bytes of a request head. A longer one is answered 431. There may be at most a hundred headers in any
+    /// case.
     pub head_bytes_max: usize,
-    /// Bytes of a request's path and query. A longer one is answered 414.
+    /// Bytes of a request's path and query. Longer ones are answered 414.
     pub uri_bytes_max: usize,
-    /// How long open requests may take to finish once the server stops.
+    /// How long open requests may take to finish during shutdown.
     pub shutdown_grace: Duration,
 }
 
@@ -62,30 +64,30 @@ impl Default for ServerLimits {
     }
 }
 
-/// Pause after an accept failed for want of descriptors or memory: trying at once would only burn the time in
-/// which connections end.
+/// Pause after an accept failed for lack of descriptors or memory: retrying at once would only waste CPU
+/// until connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Newcomers that are being told at the same time that there is no place. Further ones are closed without a word.
+/// Concurrent 503 responses to connections over the limit. Further connections are closed without a response.
 const REFUSALS_MAX: usize = 64;
-/// How long such a one may take to read it.
+/// How long such a client may take to read the response.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// What it is told.
+/// The response that it gets.
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
     Content-Length: 0\r\n\r\n";
 
-/// Serves one listener until told to stop.
+/// Serves one listener until it is stopped.
 pub struct Server {
     pub listener: TcpListener,
     pub limits: ServerLimits,
     pub clock: Arc<dyn Clock>,
     pub spawn: Arc<dyn Spawn>,
-    /// Where connections are counted; the API's own, for its metrics.
+    /// Where connections are counted: the API's own counters, for its metrics.
     pub traffic: Arc<Traffic>,
 }
 
 impl Server {
-    /// Answers requests until `stop` turns true; then accepts no more, lets open requests finish within the
-    /// grace, and returns.
+    /// Serves requests until `stop` turns true; then accepts no more connections, lets open requests finish
+    /// within the grace period, and returns.
     pub async fn run(self, router: Router, mut stop: watch::Receiver<bool>) {
         let connections = Arc::new(Connections::new(self.limits.connections_max as usize));
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
@@ -113,7 +115,7 @@ impl Server {
 
     fn serve(&self, stream: TcpStream, seat: Seat, router: Router, mut stop: watch::Receiver<bool>) {
         let open = self.traffic.accepted();
-        // Answers are small and written whole: waiting to fill a packet would only delay them.
+        // Responses are small and written in one piece: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_timeout));
@@ -152,7 +154,7 @@ impl Server {
         }));
     }
 
-    /// Says that there is no place, and reads what was sent meanwhile: otherwise the answer would be lost.
+    /// Sends the 503, and reads what the client has sent meanwhile: otherwise the response would be lost.
     fn refuse(&self, mut stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
         tracing::debug!(%from, "all connections are at work: a further one was refused");
         let Ok(place) = refusals.clone().try_acquire_owned() else { return };
@@ -184,12 +186,12 @@ impl Server {
     }
 }
 
-/// Waits until the server is told to stop, or nobody is left who could tell it.
+/// Waits until the server is stopped, or the sender of the stop signal is gone.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stopping| *stopping).await;
 }
 
-/// Hands the requests of one connection to the router, and keeps book of how far they are.
+/// Passes the requests of one connection to the router and tracks their phase.
 #[derive(Clone)]
 struct Admission {
     place: Arc<Place>,
@@ -225,7 +227,7 @@ fn closing(error: ApiError) -> Response {
     response
 }
 
-/// A request's body, which says when it has arrived.
+/// A request body that signals when it has arrived.
 struct Received {
     body: Incoming,
     place: Arc<Place>,
@@ -255,13 +257,13 @@ impl hyper::body::Body for Received {
     }
 }
 
-/// An answer's body, which says when it has been handed over.
+/// A response body that signals when it has been sent.
 struct Sent {
     body: Body,
     _answered: Answered,
 }
 
-/// Dropped with the answer: the connection waits for its client again.
+/// Dropped with the response: the connection waits for its client again.
 struct Answered(Arc<Place>);
 
 impl Drop for Answered {

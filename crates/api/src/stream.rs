@@ -1,7 +1,7 @@
-//! Answers that go on: server-sent events, one after the other, until one side leaves.
+//! Streaming responses: server-sent events until one side closes.
 //!
-//! A stream holds at most a few events that its client has not read yet: whoever writes waits, and the
-//! connection is cut when the client reads nothing for as long as the server's write timeout.
+//! A stream buffers at most a few events that its client has not read: then the writer waits, and the
+//! connection is cut when the client reads nothing for the server's write timeout.
 
 use crate::Api;
 use crate::error::ApiError;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// How often a stream that has nothing to say shows that it is alive.
+/// How often an idle stream sends a heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
-/// Events that wait for a client to read them; whoever writes more waits.
+/// Events that wait for a client to read them; beyond that the writer waits.
 const EVENTS_WAITING_MAX: usize = 16;
 
-/// Bounds how many streams one server has open.
+/// Bounds the number of open streams of one server.
 #[derive(Clone)]
 pub struct StreamPlaces(Arc<Semaphore>);
 
@@ -37,20 +37,20 @@ impl Default for StreamPlaces {
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Whether the client asks for events before anything else.
+/// Whether the client prefers server-sent events.
 pub fn is_accepted(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     accept.trim_start().to_ascii_lowercase().starts_with(EVENT_STREAM)
 }
 
-/// The id of the event that a client, which has lost its connection, saw last.
+/// The id of the last event that a reconnecting client saw.
 pub fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let Some(seen) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let seen = seen.to_str().map_err(|_| foreign_event_id())?;
     Ok(Some(seen).filter(|id| !id.is_empty()))
 }
 
-/// What to say of an id that another stream has made.
+/// The error for an id of another stream.
 pub fn foreign_event_id() -> ApiError {
     let detail = "must be the id of an event of this same stream".to_owned();
     ApiError::InvalidHeader { header: LAST_EVENT_ID, detail }
@@ -61,7 +61,7 @@ const LAST_EVENT_ID: &str = "Last-Event-ID";
 pub struct Answer;
 
 impl Answer {
-    /// An answer that `write` writes until it ends, the client leaves, or the server stops.
+    /// A response that `write` produces until it ends, the client disconnects, or the server stops.
     pub fn open<F>(api: &Api, write: impl FnOnce(Stream) -> F) -> Result<Response, ApiError>
     where
         F: Future<Output = Option<()>> + Send + 'static,
@@ -91,17 +91,17 @@ impl Answer {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // Proxies of the nginx family would otherwise gather events before they pass them on.
+        // nginx would otherwise buffer events before it passes them on.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         Ok(response)
     }
 }
 
-/// The writing side of a stream. Everything answers `None` once nobody reads any more.
+/// The writing side of a stream. All methods return `None` once the client has disconnected.
 pub struct Stream {
     api: Api,
     sender: mpsc::Sender<Bytes>,
-    /// When something was sent last.
+    /// When the last bytes were sent.
     said_at: Monotonic,
     #[expect(dead_code, reason = "held as long as the stream is open")]
     place: OwnedSemaphorePermit,
@@ -112,13 +112,13 @@ impl Stream {
         &self.api
     }
 
-    /// Sends an event, with the id that a client comes back with if it has one.
+    /// Sends an event, with its id if it has one; a client reconnects with that id.
     pub async fn send(&mut self, kind: &str, id: Option<&str>, body: &impl Serialize) -> Option<()> {
         let data = serde_json::to_string(body).ok()?;
         self.say(event(kind, id, &data)).await
     }
 
-    /// Moves on what a client comes back with, without an event: readers keep the last id they saw.
+    /// Advances the id that a client reconnects with, without an event: readers keep the last id they saw.
     pub async fn mark(&mut self, id: Option<&str>) -> Option<()> {
         let mut text = String::new();
         if let Some(id) = id {
@@ -128,8 +128,7 @@ impl Stream {
         self.say(text.into()).await
     }
 
-    /// Waits for something, at most so long; `Some(None)` if the time was up first. Shows now and then that the
-    /// stream is alive.
+    /// Waits for a future, at most this long; `Some(None)` on timeout. Sends heartbeats meanwhile.
     pub async fn wait<T>(&mut self, what: impl Future<Output = T>, most: Duration) -> Option<Option<T>> {
         let clock = self.api.clock.clone();
         if clock.monotonic().since(self.said_at) >= HEARTBEAT_INTERVAL {
@@ -143,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Waits so long, unless the client leaves.
+    /// Waits this long, unless the client disconnects.
     pub async fn pause(&mut self, time: Duration) -> Option<()> {
         self.wait(std::future::pending::<()>(), time).await.map(|_| ())
     }
@@ -161,7 +160,7 @@ fn event(kind: &str, id: Option<&str>, data: &str) -> Bytes {
     if let Some(id) = id {
         let _ = writeln!(text, "id: {id}");
     }
-    // JSON has no line breaks outside of its strings, and there they are escaped.
+    // JSON has no line breaks outside strings, and inside they are escaped.
     let _ = writeln!(text, "data: {data}\n");
     text.into()
 }

@@ -1,5 +1,5 @@
-//! From a submitted job to the core's description of it. Contradictions are refused here, with the field that
-//! is in the way; limits are checked by core.
+//! Converts a submitted job to the core's description. Contradictions are rejected here, naming the field;
+//! core checks the limits.
 
 use punctual_client::{RetryBody, RetryStrategy, ScheduleType, Span, SubmitJob};
 use punctual_core::job::{DEFAULT_OWNER, DEFAULT_QUEUE, Expiry, InvalidField, JobSpec, Priority, Settings};
@@ -8,16 +8,16 @@ use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
 use punctual_core::time::Timestamp;
 
-/// What a description is read against.
+/// The context in which a description is parsed.
 #[derive(Debug, Clone, Copy)]
 pub struct Basis<'a> {
     pub now: Timestamp,
-    /// The schedule that the job has, if it is there already: its rhythm goes on where the rule is the same.
+    /// The job's current schedule, if it exists: an unchanged rule keeps its rhythm.
     pub stored: Option<&'a Schedule>,
 }
 
 impl Basis<'_> {
-    /// For a job that is new.
+    /// For a new job.
     pub const fn new(now: Timestamp) -> Self {
         Basis { now, stored: None }
     }
@@ -30,7 +30,7 @@ impl Basis<'_> {
     }
 }
 
-/// The job that was meant, or all that is wrong with it.
+/// The parsed job, or everything that is wrong with it.
 pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<InvalidField>> {
     let mut problems = Vec::new();
     let schedule = schedule(&job, basis).unwrap_or_else(|problem| {
@@ -77,7 +77,8 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
     if problems.is_empty() {
         return Ok(spec);
     }
-    // The engine checks what it gets; here nothing gets there, and whoever asks wants to hear it all at once.
+    // The engine checks as well, but an invalid job does not get that far, and the caller wants all problems
+    // at once.
     problems.extend(spec.check().err().into_iter().flatten());
     Err(problems)
 }
@@ -100,8 +101,8 @@ pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, InvalidFi
     }
 }
 
-/// The rule of a recurring job. One that the job has already stays as it is: what `H` stands for, and when an
-/// interval without a start began to count.
+/// The rule of a recurring job. A rule that the job already has keeps its state: the value of `H`, and the
+/// start of an interval without `start_at`.
 fn rule(job: &SubmitJob, basis: Basis<'_>) -> Option<Rule> {
     let stored = basis.recurrence();
     match (&job.cron_expression, &job.interval) {
@@ -119,7 +120,7 @@ fn rule(job: &SubmitJob, basis: Basis<'_>) -> Option<Rule> {
                 }
                 _ => None,
             });
-            // Without a start, the first run is one interval from now.
+            // Without `start_at`, the first run is one interval from now.
             let anchor = job.start_at.or(kept).unwrap_or(basis.now);
             Some(Rule::Interval { every: every.clone(), anchor })
         }
@@ -138,10 +139,10 @@ fn expiry(job: &SubmitJob) -> Result<Option<Expiry>, InvalidField> {
     }
 }
 
-/// A field that belongs to one kind of schedule, and whether a job has it.
+/// A field that belongs to one type of schedule, and whether a job sets it.
 type ScheduleField = (&'static str, ScheduleType, fn(&SubmitJob) -> bool);
 
-/// The fields that say when a job runs, beside `schedule_type`.
+/// The fields that say when a job runs, besides `schedule_type`.
 pub const SCHEDULE_FIELDS: [ScheduleField; 16] = [
     ("execute_at", ScheduleType::OneTime, |job| job.execute_at.is_some()),
     ("delay", ScheduleType::OneTime, |job| job.delay.is_some()),
@@ -167,7 +168,7 @@ pub const RECURRING_FIELDS: [ScheduleField; 2] = [
     ("max_open", ScheduleType::Recurring, |job| job.max_open.is_some()),
 ];
 
-/// The fields that were given, each with the kind of schedule that it belongs to.
+/// The fields that were set, each with the type of schedule that it belongs to.
 fn given(job: &SubmitJob) -> impl Iterator<Item = (&'static str, ScheduleType)> {
     let fields = SCHEDULE_FIELDS.into_iter().chain(RECURRING_FIELDS);
     fields.filter_map(|(field, kind, is_given)| is_given(job).then_some((field, kind)))
@@ -211,7 +212,7 @@ fn refuse_contradictions(job: &SubmitJob) -> Result<(), InvalidField> {
     }
 }
 
-/// Bounds of a replay without a replay, or of a queue without one, would be a misunderstanding.
+/// Replay bounds without replay, or queue bounds without a queue, are probably a mistake.
 fn refuse_idle_bounds(job: &SubmitJob) -> Result<(), InvalidField> {
     let bounds = [
         ("misfire_limit", job.misfire_limit.is_some()),
@@ -283,7 +284,7 @@ fn retry_policy(retry: RetryBody) -> Result<RetryPolicy, InvalidField> {
     match strategy {
         RetryStrategy::Exponential => {
             stray("steps", retry.steps.is_some(), "ladder")?;
-            // A long first delay without a cap of its own means a constant one, not a contradiction.
+            // A long first delay without an explicit cap means a constant delay, not a contradiction.
             let max_delay_ms = retry.max_delay.map_or(max_delay_ms.max(delay_ms), millis);
             Ok(RetryPolicy::Exponential { delay_ms, max_delay_ms })
         }

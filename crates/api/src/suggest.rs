@@ -1,9 +1,9 @@
 //! "Did you mean": the known name closest to a misspelled one.
 
-/// How alike two names must be for one to be offered for the other, from 0 to 1.
+/// How similar two names must be for a suggestion, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// The known name that was probably meant, if any is close.
+/// The known name that was probably meant, if one is close enough.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

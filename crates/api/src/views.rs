@@ -1,4 +1,4 @@
-//! From what the store shows to what goes over the wire.
+//! Converts the store's views to wire types.
 
 use crate::{described, reasons};
 use punctual_client::{
@@ -104,8 +104,8 @@ pub fn job(view: JobView) -> JobBody {
     }
 }
 
-/// When the next occurrence runs, as far as anybody can tell: what waits for another job, for another
-/// occurrence or for a resume has no time.
+/// When the next occurrence runs, if that is known: an occurrence that waits for another job, another
+/// occurrence or a resume has no time.
 pub fn next_run_time(view: &JobView) -> Option<Timestamp> {
     let has_time = |live: &&Live| {
         live.attempt == 1
@@ -116,7 +116,7 @@ pub fn next_run_time(view: &JobView) -> Option<Timestamp> {
     open.or(view.schedule.as_ref().and_then(ScheduleState::runs_at))
 }
 
-/// Gates of which nobody knows when they open.
+/// Gates whose opening time is unknown.
 const UNTIMED: [Gate; 3] = [Gate::Dependency, Gate::Overlap, Gate::Paused];
 
 pub fn claimed_at(live: &Live) -> Option<Timestamp> {
@@ -130,7 +130,7 @@ pub fn waits_for_retry(live: &Live) -> bool {
     live.attempt > 1 && live.is_closed_by(Gate::Time) && !live.is_closed_by(Gate::Paused)
 }
 
-/// The next occurrences of a recurrence, and what it means.
+/// The next occurrences of a recurrence, and its description.
 pub fn preview(recurrence: &Recurrence, after: Timestamp, count: usize) -> PreviewBody {
     let occurrences = recurrence.preview(after, count).into_iter().map(|fire| OccurrencePreview {
         scheduled_time: fire.at,
@@ -202,7 +202,7 @@ pub fn finished(finished: Finished) -> ExecutionBody {
     }
 }
 
-/// Adds to an execution what is noted of its occurrence.
+/// Adds the notes of its occurrence to an execution.
 pub fn add_notes(execution: &mut ExecutionBody, noted: &Noted) {
     if noted.occurrence != execution.execution_id.occurrence {
         return;
@@ -213,7 +213,7 @@ pub fn add_notes(execution: &mut ExecutionBody, noted: &Noted) {
     execution.checkpoint_bytes = noted.checkpoint_bytes;
 }
 
-/// The progress of the attempt that it is of, if it has noted any.
+/// The progress of the attempt, if it has noted any.
 pub fn progress(noted: &Noted) -> Option<ProgressBody> {
     let Progress { percent, message } = noted.progress.clone();
     (!noted.progress.is_empty()).then_some(ProgressBody { percent, message, noted_at: noted.noted_at })
@@ -265,7 +265,7 @@ pub fn execution(view: ExecutionView) -> ExecutionBody {
     }
 }
 
-/// An execution among those of other jobs, with what they are called.
+/// An execution in a list across jobs, with the names of its job.
 pub fn listed(listed: ListedExecution) -> ExecutionBody {
     ExecutionBody {
         name: Some(listed.job_name),
@@ -300,7 +300,7 @@ pub fn queues<'d>(depths: impl IntoIterator<Item = &'d Depth>, rows: Vec<QueueRo
     queues.into_values().collect()
 }
 
-/// A queue of which nothing is live or set.
+/// A queue without live work or settings.
 pub fn idle_queue(queue: String) -> QueueBody {
     QueueBody {
         queue,
@@ -352,7 +352,7 @@ pub fn worker_session(row: SessionRow, running: u64) -> WorkerSessionBody {
     in_mode(session, mode)
 }
 
-/// The session as it is once people have made that of it.
+/// The session after its mode was changed.
 pub fn in_mode(session: WorkerSessionBody, mode: SessionMode) -> WorkerSessionBody {
     let refuses = session.condition.as_ref().is_some_and(|told| !told.refuses.is_empty());
     let takes_work = mode.gets_work() && !refuses;
@@ -368,8 +368,8 @@ const fn worker_state(mode: SessionMode) -> WorkerState {
     }
 }
 
-/// JSON text as it is; `None` if it is not JSON, which only a damaged store could bring about. A document from before there
-/// was a limit of its depth is shown as text, so that the page around it can be read.
+/// JSON text unchanged; `None` if it is not JSON, which only a damaged store could cause. A document from
+/// before the depth limit is shown as text, so that the rest of the page can be parsed.
 pub fn raw_json(text: String) -> Option<Box<RawValue>> {
     match check_depth(&text) {
         Ok(()) => RawValue::from_string(text).ok(),

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: everything that is chosen follows from one number.
+//! Reproducible randomness: every choice follows from one seed.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Chance {
         (mixed ^ mixed >> 31) % bound
     }
 
-    /// A time from the shorter to the longer one, in milliseconds.
+    /// A duration between the two, in whole milliseconds.
     pub fn between(&mut self, shortest: Duration, longest: Duration) -> Duration {
         let span_ms = longest.saturating_sub(shortest).as_millis();
         shortest + Duration::from_millis(self.below(u64::try_from(span_ms).unwrap_or(u64::MAX - 1) + 1))

@@ -1,4 +1,5 @@
-//! All processes of a run, each with ways of its own to the database and, if it is an API node, from its clients.
+//! All processes of a run, each with its own fault proxy to the database and, for API nodes, one for its
+//! clients.
 
 use crate::database::Database;
 use crate::member::{Launch, Member, UnorderedEnd};
@@ -10,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For the first start of a process: a debug binary on a busy machine takes its time.
+/// The time limit for the first start of a process: a debug binary on a busy machine is slow.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Of each worker. Handlers only wait, and one worker alone has room for all that runs at once: what is late is not late for want
-/// of slots.
+/// Slots of each worker. Handlers only wait, and a single worker has room for everything that runs at once:
+/// lateness is never due to a lack of slots.
 const SLOTS: usize = 64;
 
-/// How a cluster is made.
+/// The settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     pub binary: PathBuf,
@@ -25,7 +26,7 @@ pub struct ClusterOptions {
     pub service: String,
     pub topology: Topology,
     pub lease: Duration,
-    /// Where data directories and logs go.
+    /// The folder for data directories and logs.
     pub folder: PathBuf,
     pub faketime: Option<PathBuf>,
 }
@@ -46,7 +47,7 @@ impl Cluster {
             .members()
             .into_iter()
             .partition(|(role, name)| *role == Role::Api && name.ends_with("-1"));
-        // The first API node makes the tables and the token; the others find both.
+        // The first API node creates the tables and the token; the others find both.
         for (role, name) in first.into_iter().chain(others) {
             let is_first = cluster.members.is_empty();
             let member = cluster.member(options, role, &name).await?;
@@ -83,7 +84,7 @@ impl Cluster {
         Member::start(name, role, link, front, launch)
     }
 
-    /// Brings the tables up to date with a newer binary.
+    /// Migrates the schema with a newer binary.
     pub async fn migrate(&self, binary: &Path) -> Result<()> {
         let mut command = tokio::process::Command::new(binary);
         command.args(["migrate", "up"]).env("PUNCTUAL_STORE", &self.database.url);
@@ -100,18 +101,18 @@ impl Cluster {
         self.members.iter().find(|member| member.name == name).with_context(|| format!("no process {name}"))
     }
 
-    /// A client of each API node, through its front.
+    /// A client of each API node, through its fault proxy.
     pub fn clients(&self) -> Result<Vec<Client>> {
         let fronts = self.of(Role::Api).filter_map(|member| member.front.as_ref());
         fronts.map(|front| Ok(Client::new(&front.address, self.token.clone())?)).collect()
     }
 
-    /// Ends that nobody ordered.
+    /// Ends of processes without an order.
     pub fn unordered_ends(&self) -> Vec<UnorderedEnd> {
         self.members.iter().flat_map(Member::unordered_ends).collect()
     }
 
-    /// Ends all processes as an operator does. The database goes with the value.
+    /// Ends all processes as an operator does. The database ends when the value is dropped.
     pub async fn stop(self) {
         for member in &self.members {
             if tokio::time::timeout(START_TIME_MAX, member.terminate()).await.is_err() {
@@ -130,7 +131,7 @@ fn arguments(role: Role, name: &str, options: &ClusterOptions) -> Vec<String> {
     let words: &[&str] = match role {
         Role::Scheduler => &["scheduler", "--health-listen", "127.0.0.1:0"],
         Role::Api => &["api", "--listen", "127.0.0.1:0"],
-        // What handlers call is on this machine.
+        // The handlers' target is on this machine.
         Role::Worker => &["worker", "--http-allow", "127.0.0.1", "--drain-grace", "10s"],
     };
     let mut arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -142,7 +143,7 @@ fn arguments(role: Role, name: &str, options: &ClusterOptions) -> Vec<String> {
     arguments
 }
 
-/// The binary that is tested: the one beside this one, unless another is named.
+/// The binary under test: the one next to this one, unless another is given.
 pub fn beside_us() -> Result<PathBuf> {
     let us = std::env::current_exe().context("find this program")?;
     let binary = us.parent().unwrap_or(Path::new(".")).join("punctual");

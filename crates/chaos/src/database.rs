@@ -1,10 +1,10 @@
-//! The database of one run: a server of our own that `cargo xtask` starts, and kills or restarts by order.
+//! The database of one run: a dedicated server that `cargo xtask` starts, and kills or restarts on request.
 
 use anyhow::{Context, Result};
 use punctual_test_servers::{Servers, host_of};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A running server. It ends when this is dropped, or when we do.
+/// A running server. It ends when this is dropped, or when this process ends.
 pub struct Database {
     service: String,
     pub url: String,
@@ -27,17 +27,17 @@ impl Database {
         host_of(&self.url)
     }
 
-    /// Ends it as a power failure does.
+    /// Kills it, as a power failure does.
     pub async fn kill(&self) -> Result<()> {
         self.order(Servers::kill).await
     }
 
-    /// Ends it as an operator does.
+    /// Stops it as an operator does.
     pub async fn stop(&self) -> Result<()> {
         self.order(Servers::stop).await
     }
 
-    /// Starts it again, and waits until it takes connections.
+    /// Starts it again and waits until it accepts connections.
     pub async fn start_again(&self) -> Result<()> {
         self.order(Servers::start_again).await
     }

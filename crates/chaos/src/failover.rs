@@ -1,5 +1,5 @@
-//! How long the loss or the restart of one process is felt, with everything else in order: measured from outside, by when
-//! handlers were called and how clients fared.
+//! How long the loss or the restart of one process is noticeable, with everything else healthy: measured from
+//! outside, by the start times of handlers and the results of client requests.
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::lateness::{LATE, Lateness, starts};
@@ -22,19 +22,20 @@ use tokio::time::Instant;
 
 /// Jobs that run every second, so that something is due at every moment.
 const TICKING: usize = 60;
-/// Jobs that run when their worker is killed, and how long they take: long enough that all of them run at the same time.
+/// Jobs that are running when their worker is killed, and their duration: long enough that all of them run at
+/// the same time.
 const LONG: usize = 24;
 const LONG_TAKES: Duration = Duration::from_secs(20);
-/// How long the effect of something is looked for.
+/// How long the effects of an event are observed.
 const AFTERMATH: Duration = Duration::from_secs(8);
-/// Until what a killed worker ran must run again elsewhere.
+/// Within this time, the executions of a killed worker must run again elsewhere.
 const AGAIN_TIME_MAX: Duration = Duration::from_secs(60);
 /// Longer than all measurements together.
 const LASTS: Duration = Duration::from_secs(1_800);
-/// Requests that submit something, each second.
+/// Submits per second.
 const SUBMITS_PER_SECOND: usize = 10;
 
-/// What one measurement has shown.
+/// The result of one measurement.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     pub what: String,
@@ -76,8 +77,8 @@ impl fmt::Display for FailoverReport {
     }
 }
 
-/// Measures everything, each on every process of its role. If the cluster is to be upgraded to another binary, that comes
-/// first, and everything else is measured on the new one.
+/// Runs all measurements, each on every process of its role. An upgrade to another binary, if requested,
+/// comes first, and everything else is measured on the new binary.
 pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Result<FailoverReport> {
     let recorder = Recorder::start(&options.folder).await?;
     let cluster = Cluster::start(options).await?;
@@ -100,7 +101,7 @@ pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Res
 fn ticking(index: usize, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
     let behaviour = Behaviour { takes: Duration::from_millis(20), failing_attempts: 0 };
     let key = format!("ticking-{index}");
-    // Spread over the second, as jobs of different people are.
+    // Spread over the second, as independent jobs are.
     let first = now().plus(Duration::from_millis(3_000 + 1_000 * index as u64 / TICKING as u64));
     let job = SubmitJob {
         interval: Some("1s".to_owned()),
@@ -121,7 +122,7 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     async fn measure_all(&self, upgrade_to: Option<&Path>) -> Result<Vec<Measured>> {
-        // All processes have found one another, and caches are warm.
+        // By then all processes have discovered each other, and caches are warm.
         tokio::time::sleep(AFTERMATH).await;
         let mut measured = vec![self.calm().await?];
         if let Some(binary) = upgrade_to {
@@ -136,14 +137,14 @@ impl Scene<'_> {
         Ok(measured)
     }
 
-    /// How late what is due in a span of time begins.
+    /// The lateness of starts that are due in a span of time.
     fn lateness(&self, from: Timestamp, until: Timestamp) -> Result<Vec<Duration>> {
         let observed = Observed { runs: self.recorder.runs()?, ..Observed::default() };
         let starts = starts(&observed).into_iter().filter(|start| from <= start.due && start.due <= until);
         Ok(starts.map(|start| start.late).collect())
     }
 
-    /// The time until what is due now has begun, or is very late.
+    /// Waits until everything due now has begun, or is very late.
     async fn aftermath(&self) {
         tokio::time::sleep(AFTERMATH).await;
     }
@@ -161,7 +162,7 @@ impl Scene<'_> {
         ))
     }
 
-    /// For each scheduler, the latest start of what was due after it was killed.
+    /// For each scheduler, the latest start of anything due after it was killed.
     async fn killed_schedulers(&self) -> Result<Measured> {
         let (mut worst, mut late, mut all) = (Vec::new(), 0, 0);
         for member in self.cluster.of(Role::Scheduler) {
@@ -179,7 +180,7 @@ impl Scene<'_> {
         Ok(Measured::of_seconds("scheduler killed: latest start", worst, note))
     }
 
-    /// What ran on a worker that was killed, until it runs again elsewhere.
+    /// How long until the executions of a killed worker run again elsewhere.
     async fn killed_workers(&self) -> Result<Measured> {
         let mut again = Vec::new();
         for (round, member) in self.cluster.of(Role::Worker).enumerate() {
@@ -190,7 +191,7 @@ impl Scene<'_> {
             member.start_again().await;
         }
         ensure!(!again.is_empty(), "no worker had anything to do when it was killed");
-        // What still runs would be in the way of what is measured next.
+        // Executions that are still running would disturb the next measurement.
         tokio::time::sleep(LONG_TAKES + AFTERMATH).await;
         Ok(Measured::of_seconds("worker killed: its jobs run elsewhere after", again, String::new()))
     }
@@ -245,7 +246,8 @@ impl Scene<'_> {
         }
     }
 
-    /// For each process of a role, the latest start of what was due while it was stopped and started as an operator does.
+    /// For each process of a role, the latest start of anything due while it was stopped and started as an
+    /// operator does.
     async fn restarted(&self, what: &'static str, role: Role) -> Result<Measured> {
         let (mut worst, mut late, mut all) = (Vec::new(), 0, 0);
         let attempts_before = self.second_attempts()?;
@@ -263,7 +265,7 @@ impl Scene<'_> {
         Ok(Measured::of_seconds(what, worst, note))
     }
 
-    /// The database first, then all processes: as the guide tells operators.
+    /// The database first, then all processes, as the upgrade guide says.
     async fn upgraded(&self, binary: &Path) -> Result<Vec<Measured>> {
         self.cluster.migrate(binary).await?;
         for member in &self.cluster.members {
@@ -272,7 +274,7 @@ impl Scene<'_> {
         self.rolled("rolling upgrade of all").await
     }
 
-    /// All processes, one after the other, each as soon as the one before is ready again.
+    /// All processes in sequence, each as soon as the previous one is ready again.
     async fn rolled(&self, what: &str) -> Result<Vec<Measured>> {
         let (from, attempts_before, asked_before) = (now(), self.second_attempts()?, self.load.asked().len());
         for member in &self.cluster.members {
@@ -297,7 +299,8 @@ impl Scene<'_> {
         ])
     }
 
-    /// Runs that were not the first of their occurrence, but for those that follow a failure, which is on purpose.
+    /// Runs that were not the first of their occurrence, except those that follow a failure, which is
+    /// intended.
     fn second_attempts(&self) -> Result<usize> {
         let runs = self.recorder.runs()?;
         let failed: BTreeSet<ExecutionId> = runs

@@ -1,4 +1,5 @@
-//! What the API says when all is over: every job with all of its executions and skipped occurrences, page by page.
+//! Reads the final state through the API: every job with all its executions and skipped occurrences, page by
+//! page.
 
 use crate::observed::{FoundExecution, FoundJob, FoundSkip};
 use anyhow::{Context, Result, ensure};
@@ -7,18 +8,19 @@ use punctual_client::{Client, ExecutionBody, JobBody, JobFilter};
 use punctual_core::job::JobStatus;
 use serde::Deserialize;
 
-/// Histories that are read at the same time.
+/// Histories that are read concurrently.
 const READ_AT_ONCE: usize = 8;
-/// As many as the server gives. Skipped ranges are on the first page only, so a job with more of them cannot be judged.
+/// The server's maximum. Skipped ranges are on the first page only, so a job with more of them cannot be
+/// checked.
 const PAGE_ITEMS: usize = 1_000;
 
-/// Every job of the cluster, with its whole history.
+/// Every job of the cluster, with its full history.
 pub async fn read_all(node: &Client) -> Result<Vec<FoundJob>> {
     let jobs = stream::iter(jobs(node, None).await?);
     jobs.map(|job| async move { of(node, job).await }).buffered(READ_AT_ONCE).try_collect().await
 }
 
-/// How many jobs have something left to do.
+/// How many jobs are unfinished.
 pub async fn unfinished(node: &Client) -> Result<usize> {
     Ok(jobs(node, Some(JobStatus::Active)).await?.len())
 }
@@ -59,7 +61,7 @@ async fn of(node: &Client, job: JobBody) -> Result<FoundJob> {
 }
 
 fn found(execution: ExecutionBody) -> FoundExecution {
-    /// What the recorder answered, inside of what the web call left.
+    /// The recorder's answer, inside the result of the web call.
     #[derive(Deserialize)]
     struct CallResult {
         body: RunNumber,

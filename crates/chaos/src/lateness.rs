@@ -1,4 +1,5 @@
-//! How late handlers began, by the record outside, and how long after a fault the last of them was late.
+//! How late handlers began, according to the external record, and how long after a fault the last late start
+//! happened.
 
 use crate::nemesis::Fault;
 use crate::observed::Observed;
@@ -8,19 +9,19 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Later than this is late.
+/// Starts later than this are late.
 pub const LATE: Duration = Duration::from_secs(1);
-/// A late handler is put down to faults that ended at most this long before it was due.
+/// A late start is attributed to faults that ended at most this long before it was due.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
-/// One first attempt: when it was due, and how much later it began.
+/// The first attempt of an occurrence: when it was due, and its lateness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
     pub due: Timestamp,
     pub late: Duration,
 }
 
-/// The first run of each occurrence, by when it was due.
+/// The first run of each occurrence, by due time.
 pub fn starts(observed: &Observed) -> Vec<Start> {
     let mut first: BTreeMap<_, Start> = BTreeMap::new();
     for run in &observed.runs {
@@ -40,7 +41,7 @@ pub struct Lateness {
     pub p90_ms: f64,
     pub p99_ms: f64,
     pub max_ms: f64,
-    /// Those that began more than a second after they were due.
+    /// Starts more than a second after they were due.
     pub late: usize,
 }
 
@@ -64,13 +65,13 @@ impl Lateness {
     }
 }
 
-/// For one kind of fault, how long after a fault's beginning the last handler began late that was due during it or soon after.
-/// Faults overlap, so one may be blamed for what another did.
+/// For one kind of fault: how long after the start of a fault the last late start happened, among those due
+/// during the fault or soon after. Faults overlap, so one fault may be blamed for the effect of another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Recovery {
     pub kind: FaultKind,
     pub count: usize,
-    /// Faults after which nothing was late at all.
+    /// Faults after which nothing was late.
     pub unnoticed: usize,
     pub median_secs: f64,
     pub longest_secs: f64,

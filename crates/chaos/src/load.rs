@@ -1,4 +1,4 @@
-//! Clients of the cluster: they submit jobs and look at them, and try the next API node when one does not answer.
+//! Clients of the cluster: they submit and read jobs, and try the next API node when one does not answer.
 
 use crate::chance::Chance;
 use crate::member::now;
@@ -16,35 +16,35 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a client waits for one node before it asks the next one.
+/// How long a client waits for one node before it tries the next one.
 pub const TRY_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a client tries before it gives a request up.
+/// How long a client tries before it abandons a request.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// After all nodes have failed.
+/// Pause after all nodes have failed.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
-/// Retries of jobs that must succeed in the end: they may meet every fault of a run.
+/// Retries of jobs that must eventually succeed: they may be hit by every fault of a run.
 const RETRIES: u32 = 1_000;
-/// Between the end of a failed attempt and the next one.
+/// Delay between a failed attempt and the next one.
 const RETRY_DELAY: &str = "500ms";
-/// Longer than any run may keep all schedulers from their work: no occurrence is so late that it may be skipped.
+/// Longer than any run may keep all schedulers from working: no occurrence is so late that it may be skipped.
 const MISFIRE_GRACE: &str = "30m";
-/// One-time jobs are due at most this long after they were submitted.
+/// One-time jobs are due at most this long after the submit.
 const DELAY_MAX: Duration = Duration::from_secs(8);
-/// Clients that submit one after the other, and those that look.
+/// Clients that submit sequentially, and clients that read.
 const SUBMITTERS: usize = 4;
 const READERS: usize = 2;
-/// Between two looks of one reader.
+/// Pause between two reads of one client.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// What clients do during a run.
+/// The load of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
     pub seed: u64,
     pub recurring: usize,
     pub one_time: usize,
-    /// Over which one-time jobs are spread, and recurring jobs fire.
+    /// The time over which one-time jobs are spread and recurring jobs fire.
     pub lasts: Duration,
-    /// Of workers: some handlers take longer.
+    /// The lease of workers: some handlers take longer than that.
     pub lease: Duration,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Load<'a> {
         Load { options, recorder, nodes, turn, wishes, asked }
     }
 
-    /// Submits the recurring jobs, which fire from `from` on, while nothing is wrong yet.
+    /// Submits the recurring jobs, which fire from `from` on, before any fault.
     pub async fn submit_recurring(&self, from: Timestamp) -> Result<()> {
         let until = from.plus(self.options.lasts);
         for index in 0..self.options.recurring {
@@ -73,8 +73,8 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Submits the one-time jobs over the run and looks at what was submitted. Returns when its time is over and the last
-    /// request has its answer, or was given up.
+    /// Submits the one-time jobs over the run and reads submitted jobs. Returns when its time is over and the
+    /// last request is answered or abandoned.
     pub async fn run(&self) {
         let (start, next) = (Instant::now(), AtomicU64::new(0));
         let submitters = (0..SUBMITTERS).map(|_| self.submit_one_time(start, &next));
@@ -96,7 +96,7 @@ impl<'a> Load<'a> {
             let share = index as f64 / count as f64;
             tokio::time::sleep_until(start + self.options.lasts.mul_f64(share)).await;
             if let Ok((job, wish)) = one_time(&self.options, index, self.recorder) {
-                // What became of it is written down either way.
+                // The outcome is recorded either way.
                 let _ = self.submit(job, wish).await;
             }
         }
@@ -117,7 +117,7 @@ impl<'a> Load<'a> {
         (!wishes.is_empty()).then(|| chance.of(&wishes).acknowledged)?
     }
 
-    /// Submits a job, and writes down what was wished for and what became of it.
+    /// Submits a job, and records the wish and the outcome.
     pub async fn submit(&self, job: SubmitJob, wish: Wish) -> Result<JobId, ClientError> {
         let answer = self.ask(async |node| node.submit(&job).await).await;
         let acknowledged = answer.as_ref().ok().map(|submitted| submitted.job_id);
@@ -126,7 +126,7 @@ impl<'a> Load<'a> {
         answer.map(|submitted| submitted.job_id)
     }
 
-    /// Asks one node after the other until one answers or patience is at its end.
+    /// Tries the nodes in turn until one answers or the patience ends.
     async fn ask<T>(
         &self,
         request: impl AsyncFn(&Client) -> Result<T, ClientError>,
@@ -184,8 +184,8 @@ pub fn calling(name: String, url: &str) -> Result<SubmitJob> {
     Ok(SubmitJob { idempotency_key: Some(name), max_retries: Some(RETRIES), retry: Some(retry), ..job })
 }
 
-/// Every kind of recurring job in turn: by interval and by cron, alone or beside itself, quick and slow, with attempts that
-/// fail.
+/// Every kind of recurring job in turn: by interval and by cron, with and without overlap, quick and slow,
+/// with failing attempts.
 fn recurring(
     index: usize,
     lease: Duration,
@@ -197,7 +197,7 @@ fn recurring(
     let is_cron = index % 2 == 1 && step.subsec_millis() == 0;
     let overlap = if index % 3 == 1 { Overlap::Allow } else { Overlap::Skip };
     let takes = match index % 10 {
-        // Longer than its step, so that it meets itself; and longer than a lease, but not many at once.
+        // Longer than its step, so that occurrences overlap; and longer than a lease, but not many at once.
         7 => step + step / 4,
         9 if overlap == Overlap::Skip => lease + Duration::from_secs(1),
         other => Duration::from_millis(10 + 20 * other as u64),
@@ -221,13 +221,14 @@ fn recurring(
     Ok((job, Wish { key, times, overlap, attempts: Attempts::UntilItSucceeds, acknowledged: None }))
 }
 
-/// Seconds that divide a minute, as in `*/5`, are the same on every clock.
+/// Steps in seconds that divide a minute, as in `*/5`, give the same times on every clock.
 fn next_multiple(from: Timestamp, step: Duration) -> Timestamp {
     let step_us = i64::try_from(step.as_micros()).unwrap_or(i64::MAX);
     Timestamp::from_micros((from.as_micros() + step_us - 1) / step_us * step_us)
 }
 
-/// Every kind of job that runs once: at once or later, quick and slow, with attempts that fail, and with no second attempt.
+/// Every kind of one-time job: immediate or delayed, quick and slow, with failing attempts, and with only one
+/// attempt.
 fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
     let LoadOptions { seed, lease, .. } = *options;
     let mut chance = Chance::new(seed.rotate_left(17) ^ index);
@@ -239,7 +240,7 @@ fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(S
     let failing_attempts = u32::from(index % 10 == 4);
     let at = (!index.is_multiple_of(3)).then(|| {
         let at = now().plus(chance.between(Duration::from_millis(100), DELAY_MAX));
-        // To the millisecond, as people write times.
+        // Rounded down to the millisecond, as people write times.
         Timestamp::from_micros(at.as_micros() / 1_000 * 1_000)
     });
     let key = format!("one-time-{index}");

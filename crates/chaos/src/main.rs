@@ -1,7 +1,8 @@
-//! The chaos suite: real processes of the `punctual` binary on a real database, tormented while clients use them, and a checker
-//! that holds what the API and a record outside say against what must have happened. `cargo xtask chaos` starts it.
+//! The chaos suite: real processes of the `punctual` binary on a real database, subjected to faults while
+//! clients use them. A checker compares what the API and an external record say with what must have happened.
+//! `cargo xtask chaos` starts it.
 //!
-//! It knows the HTTP API and nothing of what is behind it.
+//! It knows only the HTTP API.
 
 mod chance;
 mod checker;
@@ -31,10 +32,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Names the library that changes the clocks of processes; `cargo xtask chaos` sets it.
+/// Environment variable with the library that changes the clocks of processes; `cargo xtask chaos` sets it.
 const FAKETIME: &str = "PUNCTUAL_CHAOS_FAKETIME";
 const LEASE: Duration = Duration::from_secs(6);
-/// Of the short form, so that a pause beyond it is short, too.
+/// The lease in the short form, so that a pause longer than it is short, too.
 const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// Torments a cluster and checks that every job ran on time, once
@@ -108,7 +109,7 @@ enum Output {
     Json,
 }
 
-/// What a run could not say.
+/// The exit code of a run without a result.
 const NOT_FOUND_OUT: u8 = 2;
 
 #[tokio::main]
@@ -124,7 +125,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether all was well on all databases.
+/// Whether every run on every database passed.
 async fn torment_all(arguments: &Arguments) -> Result<bool> {
     let both = vec![Store::Postgres, Store::Mariadb];
     let stores = if arguments.store.is_empty() { &both } else { &arguments.store };
@@ -213,7 +214,7 @@ fn cluster_options(
     })
 }
 
-/// What an earlier run of the same name has left would be taken for this one's.
+/// Removes the results of an earlier run of the same name, which could be mistaken for this one's.
 fn fresh_folder(arguments: &Arguments, name: &str) -> Result<PathBuf> {
     let folder = arguments.folder.join(name);
     if folder.exists() {

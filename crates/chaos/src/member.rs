@@ -1,5 +1,5 @@
-//! One process of the cluster: started, started again when it ends, as systemd would, and killed, stopped, paused and given a
-//! wrong clock by order.
+//! One process of the cluster: started, restarted when it ends, as systemd would, and killed, stopped, paused
+//! and given a wrong clock on request.
 
 use crate::plan::Role;
 use anyhow::{Context, Result, bail};
@@ -16,11 +16,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-/// Before a process that has ended by itself is started again.
+/// Pause before a process that has ended by itself is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(300);
-/// Of the log of a process that could not be started.
+/// Log lines shown of a process that could not be started.
 const LOG_LINES_SHOWN_MAX: usize = 30;
-/// What `punctual` ends with when its database is away while it starts.
+/// The exit code of `punctual` when its database is unavailable at the start.
 const UNAVAILABLE_EXIT: i32 = 7;
 
 /// How to start it.
@@ -28,12 +28,12 @@ const UNAVAILABLE_EXIT: i32 = 7;
 pub struct Launch {
     pub binary: PathBuf,
     pub arguments: Vec<String>,
-    /// The store, as the process sees it.
+    /// The store URL that the process uses.
     pub store: String,
-    /// Its data directory, and where its log goes.
+    /// Its data directory, which also holds its log.
     pub data: PathBuf,
     pub log: PathBuf,
-    /// Changes its wall clock, if there is such a library.
+    /// The library that changes its wall clock, if there is one.
     pub faketime: Option<PathBuf>,
 }
 
@@ -59,22 +59,22 @@ impl Status {
     }
 }
 
-/// An end that nobody ordered.
+/// An end without an order.
 #[derive(Debug, Clone, Serialize)]
 pub struct UnorderedEnd {
     pub member: String,
     pub at: Timestamp,
     pub status: String,
-    /// It could not start because its database was away, which is what it should do.
+    /// It could not start because its database was unavailable, which is correct.
     pub is_expected: bool,
 }
 
 pub struct Member {
     pub name: String,
     pub role: Role,
-    /// Its way to the database.
+    /// The fault proxy to the database.
     pub link: Link,
-    /// The clients' way to it, if it is an API node.
+    /// The fault proxy for its clients, if it is an API node.
     pub front: Option<Arc<Link>>,
     clock: PathBuf,
     log: PathBuf,
@@ -116,12 +116,12 @@ impl Member {
         Ok(member)
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until it reports that it is ready.
     pub async fn is_ready(&self) {
         let _ = self.status.clone().wait_for(|status| matches!(status, Status::Ready(_))).await;
     }
 
-    /// Waits until it is ready for the first time. If it ends instead, the error has the end of its log.
+    /// Waits until it is ready for the first time. If it ends instead, the error contains the end of its log.
     pub async fn begins(&self) -> Result<()> {
         let failure = || self.unordered_ends().into_iter().find(|end| !end.is_expected);
         let is_known = |status: &Status| matches!(status, Status::Ready(_)) || failure().is_some();
@@ -133,7 +133,7 @@ impl Member {
         bail!("{} ended at its first start ({}):\n{last}", self.name, end.status)
     }
 
-    /// Ends it without warning, and keeps it down.
+    /// Kills it and keeps it down.
     pub async fn kill(&self) {
         self.end(Signal::KILL).await;
     }
@@ -157,12 +157,12 @@ impl Member {
         self.is_ready().await;
     }
 
-    /// What it is started from the next time.
+    /// Sets the binary for the next start.
     pub fn set_binary(&self, binary: &Path) {
         self.binary.send_replace(binary.to_owned());
     }
 
-    /// Lets it stand still until it is told to go on.
+    /// Stops it until it is resumed.
     pub fn pause(&self) {
         self.signal(self.status.borrow().pid(), Signal::STOP);
     }
@@ -171,28 +171,28 @@ impl Member {
         self.signal(self.status.borrow().pid(), Signal::CONT);
     }
 
-    /// Sets its wall clock by so much; 0 sets it right.
+    /// Sets its wall clock off by this much; 0 corrects it.
     pub fn set_clock(&self, seconds: i64) -> Result<()> {
-        // Whole or not at all: the process reads it at any moment.
+        // Atomically: the process may read it at any moment.
         let beside = self.clock.with_extension("new");
         std::fs::write(&beside, format!("{seconds:+}\n"))?;
         Ok(std::fs::rename(&beside, &self.clock)?)
     }
 
-    /// Ends that nobody ordered.
+    /// Ends without an order.
     pub fn unordered_ends(&self) -> Vec<UnorderedEnd> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn signal(&self, pid: Option<Pid>, signal: Signal) {
         if let Some(pid) = pid {
-            // It may have ended by itself just now; then there is nobody to tell.
+            // It may have ended by itself just now.
             let _ = kill_process(pid, signal);
         }
     }
 }
 
-/// Keeps a process up for as long as it is wanted.
+/// Keeps a process running for as long as it is wanted.
 struct Supervisor {
     name: String,
     launch: Launch,
@@ -221,19 +221,19 @@ impl Supervisor {
                 status,
                 is_expected: code == Some(UNAVAILABLE_EXIT),
             });
-            // Known by the time that anybody sees it gone.
+            // Recorded before the status shows that it is gone.
             self.status.send_replace(Status::Gone);
             tokio::time::sleep(RESTART_PAUSE).await;
         }
     }
 
-    /// One life, from its start to its end.
+    /// One process, from its start to its end.
     async fn live(&self, wanted: &watch::Receiver<Wanted>) -> Result<ExitStatus> {
         let mut child = self.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = pid.context("it has no process id")?;
         self.status.send_replace(Status::Starting(pid));
-        // Whoever wanted it down a moment ago may have seen nobody to kill.
+        // A caller that wanted it down a moment ago may have found no process to kill.
         if *wanted.borrow() == Wanted::Down {
             child.start_kill()?;
         }
@@ -246,7 +246,7 @@ impl Supervisor {
             }
             self.status.send_replace(Status::Ready(pid));
         }
-        // Nobody reads the rest, but somebody must take it.
+        // The rest is not used, but the pipe must be drained.
         let drained = tokio::spawn(async move { output.read_to_end(&mut Vec::new()).await });
         let status = child.wait().await?;
         drained.abort();
@@ -263,12 +263,12 @@ impl Supervisor {
                 command.env_remove(name);
             }
         }
-        // In a variable, because a URL with a password is none of everybody's business.
+        // In an environment variable, because a URL with a password must not be visible to other users.
         command.env("PUNCTUAL_STORE", &launch.store).env("NO_COLOR", "1");
         if let Some(library) = &launch.faketime {
             command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", &self.clock);
             command.env("FAKETIME_CACHE_DURATION", "1");
-            // Two names, of older and newer versions of it.
+            // Two names, for older and newer versions of the library.
             command.env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
         let log = OpenOptions::new().create(true).append(true).open(&launch.log)?;
@@ -277,7 +277,7 @@ impl Supervisor {
     }
 }
 
-/// Starts a program so that it is killed when we are, where the machine has what it takes.
+/// Starts a program so that it is killed when this process ends, where `setpriv` is available.
 fn launcher(binary: &Path) -> Command {
     let setpriv = Path::new("/usr/bin/setpriv");
     if !setpriv.exists() {
@@ -288,7 +288,7 @@ fn launcher(binary: &Path) -> Command {
     command
 }
 
-/// By this machine's clock, which is the database's as well.
+/// By this machine's clock, which is also the database's.
 pub fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let micros = since_epoch.map_or(0, |since| since.as_micros());

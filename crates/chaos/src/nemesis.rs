@@ -1,4 +1,5 @@
-//! Carries a plan out against a cluster, undoes everything, and says when each fault really began and ended.
+//! Carries out a plan of faults against a cluster, undoes everything, and reports when each fault really
+//! began and ended.
 
 use crate::cluster::Cluster;
 use crate::member::{Member, now};
@@ -18,11 +19,11 @@ pub struct Fault {
     pub target: String,
     pub amount: i64,
     pub from: Timestamp,
-    /// When it was undone, and what was started again was ready.
+    /// When it was undone and everything that was restarted was ready.
     pub until: Timestamp,
 }
 
-/// Returns when the plan's time is over and everything is as it was.
+/// Returns when the plan's time is over and all faults are undone.
 pub async fn torment(cluster: &Cluster, plan: &Plan) -> Result<Vec<Fault>> {
     let start = Instant::now();
     let faults = plan.faults.iter().map(|fault| async move {

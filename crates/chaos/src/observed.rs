@@ -1,5 +1,5 @@
-//! All that a run has shown, as plain values: what clients asked for and were told, what the API says of it afterwards, what the
-//! record outside has, and what was done to the cluster. The checker judges these and nothing else.
+//! All observations of a run, as plain values: what clients requested and were told, what the API says
+//! afterwards, what the external record contains, and which faults were caused. The checker uses only these.
 
 use crate::member::UnorderedEnd;
 use crate::nemesis::Fault;
@@ -11,29 +11,30 @@ use punctual_core::time::Timestamp;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A job as a client asked for it.
+/// A job that a client requested.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// Its `idempotency_key`: however often it was submitted, it is one job.
+    /// Its `idempotency_key`: however often it is submitted, it is one job.
     pub key: String,
     pub times: Times,
     pub overlap: Overlap,
     pub attempts: Attempts,
-    /// The job that a server said it made of it. Nothing if no answer came: then it may be there, once, or not.
+    /// The job id in the server's response. `None` without a response: then the job exists once or not at
+    /// all.
     pub acknowledged: Option<JobId>,
 }
 
-/// When a job must run, worked out without asking Punctual.
+/// When a job must run, computed without Punctual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     Once {
-        /// Nothing for at once.
+        /// `None` for immediately.
         at: Option<Timestamp>,
     },
     Every {
         first: Timestamp,
         step: Duration,
-        /// None later than this.
+        /// The last possible time.
         last: Timestamp,
     },
 }
@@ -52,7 +53,7 @@ impl Times {
     }
 }
 
-/// Whether two occurrences of a job may run at the same time.
+/// Whether two occurrences of a job may run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
     Allow,
@@ -61,13 +62,13 @@ pub enum Overlap {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempts {
-    /// As many as it takes: it must succeed in the end.
+    /// As many as necessary: it must eventually succeed.
     UntilItSucceeds,
     /// `max_retries: 0`.
     AtMostOne,
 }
 
-/// A job as the API shows it when all is over.
+/// A job as the API shows it at the end.
 #[derive(Debug, Clone, Serialize)]
 pub struct FoundJob {
     pub id: JobId,
@@ -84,7 +85,7 @@ pub struct FoundExecution {
     pub status: ExecutionStatus,
     pub worker: Option<String>,
     pub completed_at: Option<Timestamp>,
-    /// The run of the record that its result names.
+    /// The recorded run that its result names.
     pub run: Option<u64>,
 }
 
@@ -96,17 +97,17 @@ pub struct FoundSkip {
     pub reason: SkipReason,
 }
 
-/// One request of a client that tries the next node when one fails.
+/// One request of a client, which tries the next node when one fails.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub from: Timestamp,
     pub until: Timestamp,
     pub tries: u32,
-    /// What the last node said, if none gave an answer within the client's patience.
+    /// The last error, if no node answered within the client's patience.
     pub failure: Option<String>,
 }
 
-/// Everything together.
+/// All observations.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     /// The names of the API nodes.

@@ -1,12 +1,12 @@
-//! What is done to the cluster, and when: chosen by a seed, or in a fixed order in which every kind comes. Pure, so that the
-//! same seed always makes the same plan; what the cluster answers has no say in it.
+//! Which faults to cause, and when: chosen by a seed, or in a fixed order that contains every kind. Pure, so
+//! that the same seed always makes the same plan, whatever the cluster does.
 
 use crate::chance::Chance;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -47,34 +47,34 @@ impl Topology {
     }
 }
 
-/// The one target that is no process of ours.
+/// The only target that is not a process of ours.
 pub const DATABASE: &str = "database";
 
-/// What can be done to a process or to the database.
+/// The kinds of faults of a process or of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// `kill -9`, and started again after a while.
+    /// `kill -9`, and restarted after a while.
     Kill,
-    /// SIGSTOP, and SIGCONT after longer than a lease.
+    /// SIGSTOP, and SIGCONT after more than a lease.
     Pause,
-    /// Its connections to the database break, and new ones are refused.
+    /// Its connections to the database are closed, and new ones are refused.
     CutOff,
-    /// Nothing comes through to the database or back, and nobody is told.
+    /// Nothing passes to or from the database, and connections stay open.
     BlackHole,
-    /// What it says does not arrive at the database.
+    /// Its messages do not reach the database.
     RequestsLost,
-    /// What the database answers does not arrive.
+    /// The database's responses do not arrive.
     AnswersLost,
-    /// Everything between it and the database takes longer.
+    /// All traffic between it and the database is delayed.
     Slow,
-    /// Clients' connections to an API node break, and new ones are refused.
+    /// Client connections to an API node are closed, and new ones are refused.
     ClientsCutOff,
-    /// Nothing comes through between clients and an API node, and nobody is told.
+    /// Nothing passes between clients and an API node, and connections stay open.
     ClientsBlackHole,
-    /// Its wall clock is set to another time; its monotonic clock goes on.
+    /// Its wall clock is set to another time; its monotonic clock continues.
     Clock,
-    /// The database server ends as if power had failed, and is started again.
+    /// The database server ends as in a power failure, and is restarted.
     DatabaseKill,
     /// The database server is stopped and started as an operator does.
     DatabaseRestart,
@@ -139,7 +139,7 @@ impl FaultKind {
         matches!(self, FaultKind::ClientsCutOff | FaultKind::ClientsBlackHole)
     }
 
-    /// How often it is chosen, among all: processes die and stall more often than databases.
+    /// Its relative frequency: processes die and stall more often than databases.
     const fn weight(self) -> u64 {
         match self {
             FaultKind::Kill => 6,
@@ -158,7 +158,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// One thing that is done, and undone.
+/// One fault, which is undone afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlannedFault {
     /// From the beginning of the plan.
@@ -167,7 +167,7 @@ pub struct PlannedFault {
     pub kind: FaultKind,
     /// A process, or [`DATABASE`].
     pub target: String,
-    /// Of a slow way the milliseconds that are added to each message, of a clock the seconds that it is set by.
+    /// For a delay, the milliseconds added to each message; for a clock, its offset in seconds.
     pub amount: i64,
 }
 
@@ -183,41 +183,42 @@ impl fmt::Display for PlannedFault {
     }
 }
 
-/// Faults begin this long after one another.
+/// The minimum time between the starts of two faults.
 const GAP_MIN: Duration = Duration::from_millis(500);
 const GAP_MAX: Duration = Duration::from_secs(4);
-/// Faults at the same time.
+/// Concurrent faults.
 const AT_ONCE_MAX: usize = 4;
-/// Before the next fault a target has this long to itself, so that a process that was killed gets to do something.
+/// The minimum time without faults before the next fault of a target, so that a restarted process gets to do
+/// something.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Between the last fault's end and the plan's.
+/// The time without faults at the end of the plan.
 const CALM_AT_END: Duration = Duration::from_secs(5);
-/// How wrong a clock may be, in seconds, to either side.
+/// Clock offsets in seconds, to either side.
 const CLOCK_OFFSETS: [i64; 6] = [1, 3, 30, 300, 3_600, 86_400];
-/// Added to each message of a slow way, in milliseconds.
+/// Delays of each message in milliseconds.
 const DELAYS_MS: [i64; 4] = [20, 50, 150, 400];
-/// Tries to place one fault before the plan goes on without it.
+/// Tries to place one fault before the plan continues without it.
 const PLACES_TRIED_MAX: usize = 50;
 
-/// All that will be done, in the order of its beginnings.
+/// All planned faults, by start time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
     pub faults: Vec<PlannedFault>,
     pub lasts: Duration,
 }
 
-/// What a plan is made for.
+/// The parameters of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     pub topology: Topology,
     pub lasts: Duration,
-    /// Of workers: a pause that matters is longer.
+    /// The lease of workers: a pause that matters is longer.
     pub lease: Duration,
 }
 
 impl Plan {
-    /// Faults by chance. At least one API node is always left alone, so that clients have somebody to turn to; all schedulers
-    /// or all workers may be hit at the same time.
+    /// Random faults. At least one API node always stays healthy, so that clients can reach one; all
+    /// schedulers or all workers may be hit at the same time.
     pub fn random(seed: u64, request: &Request) -> Self {
         let mut chance = Chance::new(seed);
         let mut faults: Vec<PlannedFault> = Vec::new();
@@ -232,7 +233,7 @@ impl Plan {
         Plan { faults, lasts: request.lasts }
     }
 
-    /// Every kind of fault once, on targets that take turns, several at a time.
+    /// Every kind of fault once, on alternating targets, several at a time.
     pub fn ordered(request: &Request) -> Self {
         let beyond_lease = request.lease * 2;
         let brief = Duration::from_secs(2);
@@ -285,7 +286,7 @@ fn drawn(chance: &mut Chance, at: Duration, request: &Request) -> PlannedFault {
         .expect("the weights add up");
     let seconds = Duration::from_secs_f64;
     let lasts = match kind {
-        // Shorter than a lease once in a while: what came back in time must go on.
+        // Sometimes shorter than a lease: a worker that returns in time must continue.
         FaultKind::Pause => chance.between(request.lease / 3, request.lease * 2),
         FaultKind::DatabaseKill | FaultKind::DatabaseRestart => chance.between(seconds(0.2), seconds(4.0)),
         _ => chance.between(seconds(0.5), request.lease * 2),

@@ -1,6 +1,7 @@
-//! What handlers do, written down where Punctual has no hand in it. Jobs of the run are web calls to this server: it appends a
-//! line to a file when a call comes and another when it was answered or broke off, and answers as the call's path says. A call
-//! costs a hundredth of a process, so that the machine is busy with Punctual and not with its handlers.
+//! Records handler runs independently of Punctual. Jobs of the run are web calls to this server. It appends a
+//! line to a file when a call arrives and another when it was answered or aborted, and answers as the call's
+//! path says. A call costs a hundredth of a process, so that the machine is busy with Punctual and not with
+//! its handlers.
 
 use crate::member::now;
 use anyhow::{Context, Result};
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How a handler behaves; the path of its call says it.
+/// The behaviour of a handler, encoded in the path of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Behaviour {
     pub takes: Duration,
@@ -47,17 +48,17 @@ enum Line {
     },
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Succeeded,
     Failed,
-    /// The worker hung up before it had an answer: it was killed, or had to stop.
+    /// The worker disconnected before it got a response: it was killed, or had to stop.
     BrokenOff,
 }
 
-/// One run of a handler, as the record has it.
+/// One recorded run of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub number: u64,
@@ -66,11 +67,11 @@ pub struct Run {
     pub scheduled_time: Timestamp,
     pub idempotency_key: String,
     pub began: Timestamp,
-    /// Nothing if it was still under way when the record was read.
+    /// `None` if it was still in progress when the record was read.
     pub ended: Option<(Timestamp, Answer)>,
 }
 
-/// The server. It serves until this program ends.
+/// The server. It runs until this program ends.
 pub struct Recorder {
     address: String,
     file: PathBuf,
@@ -94,7 +95,7 @@ impl Recorder {
         Ok(Recorder { address, file: path })
     }
 
-    /// What a job calls to be run like this.
+    /// The URL that a job calls for this behaviour.
     pub fn url(&self, behaviour: Behaviour) -> String {
         let Behaviour { takes, failing_attempts } = behaviour;
         format!("http://{}/run/{}/{failing_attempts}", self.address, takes.as_millis())
@@ -134,14 +135,14 @@ fn read(text: &str) -> Result<Vec<Run>> {
 
 impl Shared {
     fn append(&self, line: &Line) -> Result<()> {
-        // This program is not among those that are killed, so a write is enough: only the machine could lose it.
+        // This program is never killed, so a write is enough: only a failure of the machine could lose it.
         let text = serde_json::to_string(line)? + "\n";
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(file.write_all(text.as_bytes())?)
     }
 }
 
-/// Says that a call broke off, unless it was answered.
+/// Records on drop that a call was aborted, unless it was answered.
 struct Open {
     shared: Shared,
     run: u64,

@@ -1,4 +1,4 @@
-//! What a run came to: for people with a timeline, for programs as JSON.
+//! The report of a run: with a timeline for people, as JSON for programs.
 
 use crate::checker::{Availability, Counted, Rule, Verdict, Violation};
 use crate::lateness::{Lateness, Recovery, Start, recoveries, starts};
@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Characters of the timeline from left to right.
+/// The width of the timeline in characters.
 const COLUMNS: usize = 100;
-/// Violations of one rule that are printed; JSON has all of them.
+/// Violations of one rule that are printed; JSON contains all of them.
 const SHOWN_MAX: usize = 5;
 
 #[derive(Debug, Serialize)]
@@ -22,7 +22,7 @@ pub struct Report {
     pub seed: u64,
     pub topology: Topology,
     pub lasted_secs: f64,
-    /// From the last fault's end until nothing was left to do.
+    /// From the end of the last fault until all jobs were finished.
     pub settled_secs: Option<f64>,
     pub has_passed: bool,
     pub counted: Counted,
@@ -30,18 +30,18 @@ pub struct Report {
     pub availability: Availability,
     pub availability_percent: f64,
     pub lateness: Lateness,
-    /// Of what was due while nothing was wrong, nor had been a short while before.
+    /// For starts due without a fault at that time or shortly before.
     pub lateness_in_calm: Lateness,
     pub recoveries: Vec<Recovery>,
     pub faults: Vec<Fault>,
-    /// Processes that were started again because they had ended, which is what they should do when their database is away at
-    /// their start.
+    /// Processes that were restarted because they had ended, which is correct when their database is
+    /// unavailable at their start.
     pub restarts: usize,
     #[serde(skip)]
     timeline: Timeline,
 }
 
-/// What the report is about beside what was observed.
+/// Parameters of the run, besides the observations.
 pub struct About {
     pub store: String,
     pub seed: u64,
@@ -162,11 +162,11 @@ impl Report {
     }
 }
 
-/// Faults by target, and lateness above them, each column a slice of the run.
+/// Faults by target, and lateness above them; each column is a slice of the run.
 #[derive(Debug)]
 struct Timeline {
     slice: Duration,
-    /// The latest start of those due in each slice.
+    /// The latest start among those due in each slice.
     late: Vec<Option<Duration>>,
     rows: BTreeMap<String, Vec<char>>,
 }
@@ -194,7 +194,7 @@ impl Timeline {
     }
 }
 
-/// A mark for how late something was: a step for every factor of about three.
+/// A character for the lateness: one step for every factor of about three.
 fn mark(late: Option<Duration>) -> char {
     const STEPS: [(u64, char); 8] = [
         (30, '▁'),

@@ -1,4 +1,5 @@
-//! One run: a cluster, its load, a plan of faults, and then peace, in which everything must come to its end by itself.
+//! One run: a cluster, its load, a plan of faults, and then a phase without faults in which everything must
+//! finish by itself.
 
 use crate::checker;
 use crate::cluster::{Cluster, ClusterOptions};
@@ -19,12 +20,13 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// For the recurring jobs to be submitted before the first of them is due: so long in any case, and for each of them.
+/// Time to submit the recurring jobs before the first of them is due: a fixed part, and a part for each of
+/// them.
 const HEAD_START: Duration = Duration::from_secs(3);
 const HEAD_START_EACH: Duration = Duration::from_millis(100);
-/// Until everything is at its end, once everything is healed.
+/// The time limit for everything to finish after all faults have ended.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(120);
-/// Between two looks at whether it is.
+/// Pause between two checks of that.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 pub struct RunOptions {
@@ -33,7 +35,7 @@ pub struct RunOptions {
     pub plan: Plan,
     pub recurring: usize,
     pub one_time: usize,
-    /// Whether a plan that left out a kind of fault is an error.
+    /// Whether a plan that lacks a kind of fault is an error.
     pub wants_every_kind: bool,
 }
 
@@ -88,7 +90,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
     Ok(Report::new(about, &observed, verdict))
 }
 
-/// For whoever wants to know what was judged.
+/// Writes the checked history to a file, for debugging.
 fn write_down(observed: &Observed, folder: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(folder.join("history.jsonl"))?);
     for job in &observed.jobs {
@@ -101,11 +103,11 @@ fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.as_micros() / 1_000_000 * 1_000_000)
 }
 
-/// Waits until no job has anything left to do.
+/// Waits until all jobs are finished.
 async fn settle(load: &Load<'_>) -> Option<Duration> {
     let start = Instant::now();
     while start.elapsed() < SETTLE_TIME_MAX {
-        // An answer that does not come is asked for again; what it says in the end is judged.
+        // A request without a response is repeated; only the final state is checked.
         if matches!(history::unfinished(&load.nodes()[0]).await, Ok(0)) {
             return Some(start.elapsed());
         }

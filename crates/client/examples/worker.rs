@@ -1,5 +1,5 @@
-//! A worker with one typed handler, which says how far it is and goes on where an earlier attempt stopped. With a server
-//! on this machine:
+//! A worker with one typed handler, which reports its progress and continues where an earlier attempt
+//! stopped. With a server on this machine:
 //!
 //! ```text
 //! export PUNCTUAL_TOKEN=$(cat punctual-data/admin.token)
@@ -27,7 +27,7 @@ struct Processed {
 
 const STEPS: u32 = 4;
 
-/// Stands for work that takes its time.
+/// A placeholder for slow work.
 async fn process_step(_step: u32) {
     tokio::task::yield_now().await;
 }
@@ -37,7 +37,7 @@ async fn process_image(context: Context, image: Image) -> Result<Processed, Hand
         return Err(HandlerError::permanent(format!("{} is not the address of an image", image.image_url)));
     };
     context.log(format!("processing {file}")).await;
-    // What an earlier attempt has finished is not done again.
+    // Steps that an earlier attempt has finished are not repeated.
     let done: u32 = context.checkpoint()?.unwrap_or_default();
     for step in done..STEPS {
         context.progress(f64::from(step * 100 / STEPS), format!("step {step} of {STEPS}"));

@@ -1,9 +1,10 @@
-//! What may help, as data: the sentences beside it are for people, and each program does it in its own way.
+//! Advice as data: the sentences next to it are for people, and each program presents the actions in its own
+//! way.
 
 use punctual_core::ids::{JobId, OccurrenceId};
 use serde::{Deserialize, Serialize};
 
-/// Something to do. Members that do not belong to the action are left out.
+/// An action to take. Fields that do not belong to the action are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     pub action: AdvisedAction,
@@ -11,12 +12,12 @@ pub struct Advice {
     pub job_id: Option<JobId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The name of a worker, or its session id if the name is not its own.
+    /// The name of a worker, or its session id if the name is not unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence_id: Option<OccurrenceId>,
-    /// Beside what is open, whatever the overlap policy.
+    /// In addition to open executions, whatever the overlap policy.
     #[serde(rename = "override", default, skip_serializing_if = "std::ops::Not::not")]
     pub despite_overlap: bool,
     /// The version to change.
@@ -38,13 +39,13 @@ pub enum AdvisedAction {
     SetQueue,
     RedriveDeadLetter,
     ChangeVersion,
-    /// One that a later version of the server has added.
+    /// An action that a later version of the server has added.
     #[serde(other)]
     Unknown,
 }
 
 impl AdvisedAction {
-    /// All that this version gives.
+    /// All actions of this version.
     pub const KNOWN: [AdvisedAction; 10] = [
         AdvisedAction::ResumeJob,
         AdvisedAction::RetryJob,
@@ -105,7 +106,7 @@ impl Advice {
         Advice::on_job(AdvisedAction::TriggerJob, job)
     }
 
-    /// Triggers it beside what is open.
+    /// Triggers it in addition to open executions.
     pub fn trigger_job_despite_overlap(job: JobId) -> Self {
         Advice { despite_overlap: true, ..Advice::trigger_job(job) }
     }
@@ -126,7 +127,7 @@ impl Advice {
         Advice { worker_id: Some(worker.into()), ..Advice::bare(AdvisedAction::ResumeWorker) }
     }
 
-    /// Gives the queue another limit.
+    /// Changes the limits of the queue.
     pub fn set_queue(queue: impl Into<String>) -> Self {
         Advice { queue: Some(queue.into()), ..Advice::bare(AdvisedAction::SetQueue) }
     }

@@ -23,24 +23,24 @@ use serde_json::value::RawValue;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How long one request may take, from connecting to the last byte of the answer.
+/// How long one request may take, from connecting to the last byte of the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Shorter than the server keeps an idle connection, so that a request does not meet a closing one.
+/// Shorter than the server's idle timeout, so that a request does not use a connection that is being closed.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The first and the longest pause between two looks at a job that is waited for.
+/// The first and the longest pause between two reads of a job while waiting for it.
 const WAIT_PAUSE_MIN: Duration = Duration::from_millis(20);
 const WAIT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Speaks to one server. Cheap to clone; clones share their connections.
+/// Talks to one server. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     server: String,
     token: String,
-    /// Where the token came from, to say when it is refused.
+    /// Where the token came from, for the error when it is rejected.
     token_origin: Option<String>,
-    /// The name of the request, where it has one.
+    /// The `Idempotency-Key`, if any.
     request_key: Option<String>,
 }
 
@@ -48,14 +48,14 @@ pub struct Client {
 pub enum ClientError {
     #[error("{server} is not the address of a server: {problem}")]
     BadAddress { server: String, problem: String },
-    /// No answer came: for anything that changes something, whether it happened is unknown.
+    /// No response: if the request changes something, it is unknown whether it took effect.
     #[error("cannot reach the server at {server}")]
     Unreachable { server: String, source: reqwest::Error },
-    /// The server answered with a problem.
+    /// The server responded with a problem.
     #[error("{0}")]
     Refused(Box<Problem>),
-    /// Something answered that does not speak as Punctual does, such as another program at this port, or a proxy.
-    /// The problem is made from the status.
+    /// The response is not from Punctual but from another program at this port, or from a proxy. The problem
+    /// is made from the status.
     #[error("what answers at {server} is not Punctual ({} {})", problem.status, problem.title)]
     NotPunctual { server: String, problem: Box<Problem> },
     #[error("the server's answer cannot be understood: {0}")]
@@ -74,7 +74,7 @@ impl ClientError {
         }
     }
 
-    /// How long to wait before the same call is made again, if the server said so.
+    /// How long to wait before a retry, if the server said so.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.problem()?.retry_after_secs?;
         Some(Duration::from_secs(seconds))
@@ -84,7 +84,7 @@ impl ClientError {
         matches!(self, ClientError::Refused(problem) if problem.status == 404)
     }
 
-    /// What the server said was wrong.
+    /// The problem that the server reported.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             ClientError::Refused(problem) | ClientError::NotPunctual { problem, .. } => Some(problem),
@@ -93,7 +93,7 @@ impl ClientError {
     }
 }
 
-/// Which jobs to list. Everything left out matches all.
+/// Filters for listing jobs. Absent filters match all.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct JobFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,10 +110,10 @@ pub struct JobFilter {
     pub priority: Option<PriorityBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_type: Option<ScheduleType>,
-    /// All of these must be among its tags.
+    /// The job must have all of these tags.
     #[serde(skip)]
     pub tags: Vec<String>,
-    /// In its name, job type or one of its tags, in any case; or its id begins with it.
+    /// A substring of its name, job type or one of its tags, case-insensitive; or a prefix of its id.
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub struct JobFilter {
     pub cursor: Option<String>,
 }
 
-/// Where to read on in a list.
+/// The position and size of a page.
 #[derive(Serialize)]
 pub(crate) struct PageQuery<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +137,7 @@ struct BatchBody<'a, T> {
 }
 
 impl Client {
-    /// A client for the server at this address (`127.0.0.1:7070` or `http://…`) that shows this token.
+    /// A client for the server at this address (`127.0.0.1:7070` or `http://…`) that sends this token.
     pub fn new(server: &str, token: impl Into<String>) -> Result<Self, ClientError> {
         let server = server.trim_end_matches('/');
         let bad = |problem: String| ClientError::BadAddress { server: server.to_owned(), problem };
@@ -161,7 +161,7 @@ impl Client {
         Ok(Client { http, server: address, token: token.into(), token_origin: None, request_key: None })
     }
 
-    /// The same client, which says where its token came from when the server refuses it.
+    /// The same client, with the origin of its token for the error when the server rejects it.
     pub fn with_token_origin(&self, origin: impl Into<String>) -> Client {
         Client { token_origin: Some(origin.into()), ..self.clone() }
     }
@@ -170,34 +170,33 @@ impl Client {
         &self.server
     }
 
-    /// The same client, but its submits and triggers carry this `Idempotency-Key`: repeating one does nothing
-    /// twice and has the same answer, for 24 hours. Use a new key for everything that is to be done anew.
+    /// The same client, but its submits and triggers carry this `Idempotency-Key`: for 24 hours, repeating
+    /// one changes nothing and returns the same response. Use a new key for every new operation.
     pub fn with_request_key(&self, key: impl Into<String>) -> Client {
         Client { request_key: Some(key.into()), ..self.clone() }
     }
 
-    /// Submits a job. If one with its `idempotency_key` is there, the answer is about that one and says so.
+    /// Submits a job. If one with its `idempotency_key` exists, the response describes that one and says so.
     pub async fn submit(&self, job: &SubmitJob) -> Result<SubmittedBody, ClientError> {
         self.submit_body(job).await
     }
 
-    /// Submits many jobs at once, with an outcome per job, in their order.
+    /// Submits many jobs at once, with an outcome per job, in order.
     pub async fn submit_batch(&self, jobs: &[SubmitJob]) -> Result<BatchAnswer, ClientError> {
         self.send(self.once("/jobs/batch").json(&BatchBody { jobs })).await
     }
 
-    /// Submits a job as it was written: whether it is one, the server says.
+    /// Submits a job as JSON text; only the server validates it.
     pub async fn submit_json(&self, job: &RawValue) -> Result<SubmittedBody, ClientError> {
         self.submit_body(job).await
     }
 
-    /// Submits many jobs as they were written, with an outcome per job, in their order.
+    /// Submits many jobs as JSON text, with an outcome per job, in order.
     pub async fn submit_batch_json(&self, jobs: &[Box<RawValue>]) -> Result<BatchAnswer, ClientError> {
         self.send(self.once("/jobs/batch").json(&BatchBody { jobs })).await
     }
 
-    /// Gives a job a whole new description, with an expected version if another change in between is to be
-    /// noticed.
+    /// Replaces a job's description. Pass an expected version to detect concurrent changes.
     pub async fn replace(
         &self,
         id: JobId,
@@ -207,7 +206,7 @@ impl Client {
         self.change(Method::PUT, id, job, expected_version).await
     }
 
-    /// Changes the fields that the patch names (RFC 7396; null resets a field to its default) and no others.
+    /// Changes only the fields that the patch names (RFC 7396; null resets a field to its default).
     pub async fn update(
         &self,
         id: JobId,
@@ -221,7 +220,7 @@ impl Client {
         self.exchange(self.request(Method::DELETE, &format!("/jobs/{id}"))).await.map(|_| ())
     }
 
-    /// Lets what runs finish and holds the rest.
+    /// Lets running executions finish and holds the rest.
     pub async fn pause(&self, id: JobId) -> Result<JobBody, ClientError> {
         self.send(self.request(Method::POST, &format!("/jobs/{id}/pause"))).await
     }
@@ -230,22 +229,22 @@ impl Client {
         self.send(self.request(Method::POST, &format!("/jobs/{id}/resume"))).await
     }
 
-    /// Stops its firing, drops what waits and asks what runs to stop.
+    /// Stops firing, drops waiting executions and asks running ones to stop.
     pub async fn cancel(&self, id: JobId) -> Result<JobBody, ClientError> {
         self.send(self.request(Method::POST, &format!("/jobs/{id}/cancel"))).await
     }
 
-    /// Runs the latest dead occurrence again; the answer's `execution_id` is the attempt that was added.
+    /// Runs the latest dead occurrence again; the `execution_id` in the response is the added attempt.
     pub async fn retry(&self, id: JobId) -> Result<JobBody, ClientError> {
         self.send(self.request(Method::POST, &format!("/jobs/{id}/retry"))).await
     }
 
-    /// Adds an occurrence now; the schedule does not move.
+    /// Adds an occurrence now; the schedule does not change.
     pub async fn trigger(&self, id: JobId, how: TriggerRequest) -> Result<ExecutionBody, ClientError> {
         self.send(self.once(&format!("/jobs/{id}/trigger")).json(&how)).await
     }
 
-    /// Why the job does what it does.
+    /// Explains the job's state.
     pub async fn explain(&self, id: JobId) -> Result<ExplainBody, ClientError> {
         self.send(self.request(Method::GET, &format!("/jobs/{id}/explain"))).await
     }
@@ -288,7 +287,7 @@ impl Client {
         self.send(self.request(Method::GET, "/dead-letters").query(filter).query(&query)).await
     }
 
-    /// Runs dead occurrences again, one bounded step of them.
+    /// Redrives dead letters, one bounded step of them.
     pub async fn redrive(&self, which: &DeadLetterSelection) -> Result<RedriveAnswer, ClientError> {
         self.send(self.request(Method::POST, "/dead-letters/redrive").json(which)).await
     }
@@ -298,8 +297,7 @@ impl Client {
         self.send(self.request(Method::POST, "/dead-letters/discard").json(which)).await
     }
 
-    /// Every queue that has live work, is paused or has settings.
-    /// All queues, however many pages they fill.
+    /// Every queue that has live work, is paused or has settings. Reads all pages.
     pub async fn queues(&self) -> Result<Page<QueueBody>, ClientError> {
         self.all_pages("/queues").await
     }
@@ -322,12 +320,12 @@ impl Client {
         self.send(self.request(Method::GET, &format!("/queues/{}", segment(queue)))).await
     }
 
-    /// Gives a queue these settings, in place of all that it had.
+    /// Replaces all settings of a queue.
     pub async fn set_queue(&self, queue: &str, settings: &SetQueue) -> Result<QueueBody, ClientError> {
         self.send(self.request(Method::PUT, &format!("/queues/{}", segment(queue))).json(settings)).await
     }
 
-    /// Keeps everything of this queue waiting; what runs goes on.
+    /// Holds everything in this queue; running executions continue.
     pub async fn pause_queue(&self, queue: &str) -> Result<QueueBody, ClientError> {
         self.send(self.request(Method::POST, &format!("/queues/{}/pause", segment(queue)))).await
     }
@@ -336,7 +334,7 @@ impl Client {
         self.send(self.request(Method::POST, &format!("/queues/{}/resume", segment(queue)))).await
     }
 
-    /// What a schedule means, and when it would fire.
+    /// A schedule in words, and when it would fire.
     pub async fn preview(&self, schedule: &PreviewRequest) -> Result<PreviewBody, ClientError> {
         self.send(self.request(Method::POST, "/schedules/preview").json(schedule)).await
     }
@@ -350,7 +348,7 @@ impl Client {
         Ok(self.send::<About>(self.request(Method::GET, "")).await?.version)
     }
 
-    /// All metrics, in the text format of Prometheus.
+    /// All metrics, in the Prometheus text format.
     pub async fn metrics(&self) -> Result<String, ClientError> {
         let request = self.http.get(format!("{}/metrics", self.server)).bearer_auth(&self.token);
         let (_, body) = self.exchange(request).await?;
@@ -365,22 +363,23 @@ impl Client {
         self.send(self.request(Method::GET, "/clock")).await
     }
 
-    /// Lets time pass on a server whose clock is driven: everything on the way fires at its own time.
+    /// Advances a manual server clock: everything on the way fires at its own time.
     pub async fn advance_clock(&self, way: &MoveClock) -> Result<ClockMoved, ClientError> {
         self.send(self.request(Method::POST, "/clock/advance").json(way)).await
     }
 
-    /// Lets time leap on a server whose clock is driven: what lies in between was missed.
+    /// Jumps a manual server clock: times in between count as missed.
     pub async fn jump_clock(&self, way: &MoveClock) -> Result<ClockMoved, ClientError> {
         self.send(self.request(Method::POST, "/clock/jump").json(way)).await
     }
 
-    /// Looks at a job until it is finished. A recurring job without an end never is: bound the wait outside.
+    /// Waits until a job is finished. A recurring job without an end never is: apply a timeout outside.
     pub async fn wait(&self, id: JobId) -> Result<JobBody, ClientError> {
         self.wait_watching(id, |_| {}).await
     }
 
-    /// As [`Client::wait`], and shows the job after every look at it: whoever waits wants to hear what for.
+    /// Like [`Client::wait`], and passes the job to `seen` after every read, so that the caller can show
+    /// what it waits for.
     pub async fn wait_watching(
         &self,
         id: JobId,
@@ -402,7 +401,7 @@ impl Client {
         self.http.request(method, format!("{}{API_PREFIX}{path}", self.server)).bearer_auth(&self.token)
     }
 
-    /// A request of which the server remembers the answer, if it has a key.
+    /// A request whose response the server stores, if it has a key.
     fn once(&self, path: &str) -> RequestBuilder {
         let request = self.request(Method::POST, path);
         match &self.request_key {
@@ -436,7 +435,7 @@ impl Client {
         self.parsed(status, &body)
     }
 
-    /// The status and body of a successful answer.
+    /// The status and body of a successful response.
     pub(crate) async fn exchange(
         &self,
         request: RequestBuilder,
@@ -447,7 +446,7 @@ impl Client {
         Ok((status, body.into()))
     }
 
-    /// A successful answer whose body is still to be read.
+    /// A successful response whose body is still to be read.
     pub(crate) async fn answered(&self, request: RequestBuilder) -> Result<reqwest::Response, ClientError> {
         let response = request.send().await.map_err(|source| self.unreachable(source))?;
         let (status, retry_after) = (response.status(), retry_after(response.headers()));
@@ -482,7 +481,7 @@ impl Client {
     }
 }
 
-/// A name as one segment of a path.
+/// A name as one path segment.
 pub(crate) fn segment(name: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_~".contains(byte);
     let mut text = String::with_capacity(name.len());
@@ -496,18 +495,18 @@ pub(crate) fn segment(name: &str) -> String {
     text
 }
 
-/// A proxy of the environment would look for this machine's server on its own.
+/// A proxy from the environment would look for a local server on its own machine.
 fn is_this_machine(url: &reqwest::Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The seconds of the header `Retry-After`; a date, which only proxies send, is not read.
+/// The seconds in the `Retry-After` header; a date, which only proxies send, is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
-/// What a proxy, or a server that cannot do more, answers in the place of Punctual.
+/// Statuses that a proxy, or an overloaded server, returns in place of Punctual.
 const IN_ITS_PLACE: [StatusCode; 5] = [
     StatusCode::TOO_MANY_REQUESTS,
     StatusCode::INTERNAL_SERVER_ERROR,
@@ -516,7 +515,8 @@ const IN_ITS_PLACE: [StatusCode; 5] = [
     StatusCode::GATEWAY_TIMEOUT,
 ];
 
-/// The problem in the body, or one made from the status where that is enough; none if Punctual cannot have said it.
+/// The problem in the body, or one made from the status where that suffices; `None` if the response cannot
+/// come from Punctual.
 fn problem_of(status: StatusCode, body: &[u8]) -> Option<Problem> {
     let problem = serde_json::from_slice(body).ok();
     problem.or_else(|| IN_ITS_PLACE.contains(&status).then(|| made_from(status)))

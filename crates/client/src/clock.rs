@@ -1,16 +1,16 @@
-//! The server's clock: what it shows, and how it is driven where that is allowed.
+//! The server's clock: its time, and driving it where that is allowed.
 
 use crate::duration::Span;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Who moves the clock by which schedules go.
+/// What moves the scheduling clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockMode {
-    /// Nobody: it is the machine's.
+    /// The system clock.
     System,
-    /// Whoever asks: the server was started with `--clock manual`.
+    /// Requests: the server was started with `--clock manual`.
     Manual,
 }
 
@@ -20,7 +20,7 @@ pub struct ClockBody {
     pub now: Timestamp,
 }
 
-/// Where to move the clock: `by` a length of time, or `to` a point in time.
+/// Where to move the clock: `by` a duration, or `to` a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveClock {
@@ -28,7 +28,7 @@ pub struct MoveClock {
     pub by: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Timestamp>,
-    /// How long to wait, in real time, until what has begun is finished; `0s` not to wait.
+    /// How long to wait, in real time, until executions that have begun are finished; `0s` not to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle: Option<Span>,
 }
@@ -37,12 +37,12 @@ pub struct MoveClock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockMoved {
     pub now: Timestamp,
-    /// Occurrences that schedules began.
+    /// Occurrences that schedules opened.
     pub fired: u64,
     /// Occurrences that schedules skipped.
     pub skipped: u64,
-    /// Whether nothing that is due, queued for a worker or running is left.
+    /// Whether nothing is left that is due, queued for a worker or running.
     pub settled: bool,
-    /// Whether a limit came before the time that was asked for: ask again to go on.
+    /// Whether a limit was reached before the requested time: repeat the request to continue.
     pub more: bool,
 }

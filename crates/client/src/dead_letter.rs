@@ -1,11 +1,11 @@
-//! Dead letters on the wire: as listed, as chosen, and what became of those that were.
+//! Dead letters on the wire: lists, selections, and the outcomes of actions on them.
 
 use crate::object;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// An occurrence that failed for good.
+/// An occurrence that failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterBody {
     pub occurrence_id: OccurrenceId,
@@ -20,7 +20,7 @@ pub struct DeadLetterBody {
     pub error_message: Option<String>,
 }
 
-/// Which dead letters are meant. Everything left out matches all.
+/// Filters for dead letters. Absent filters match all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeadLetterFilter {
@@ -32,30 +32,31 @@ pub struct DeadLetterFilter {
     pub job_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Those that died from this time on.
+    /// Dead-lettered at or after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_from: Option<Timestamp>,
-    /// Those that died before this time.
+    /// Dead-lettered before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_until: Option<Timestamp>,
-    /// Those whose error contains this text.
+    /// The error contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Dead letters to act on: either by their ids or by a filter, of which one request takes a bounded step.
+/// Dead letters to act on: either by their ids or by a filter. With a filter, one request takes a bounded
+/// step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeadLetterSelection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<OccurrenceId>>,
-    /// An empty one means all.
+    /// An empty filter matches all.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub filter: Option<DeadLetterFilter>,
-    /// How many of the filter's to act on in this step.
+    /// How many of the matching ones to act on in this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Where the step before ended.
+    /// Where the previous step ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -65,36 +66,36 @@ impl DeadLetterSelection {
         DeadLetterSelection { ids: Some(ids), ..DeadLetterSelection::default() }
     }
 
-    /// The first step over all that match.
+    /// The first step over all matching ones.
     pub fn matching(filter: DeadLetterFilter) -> Self {
         DeadLetterSelection { filter: Some(filter), ..DeadLetterSelection::default() }
     }
 
-    /// The step after the one that answered with this cursor.
+    /// The step after the one that returned this cursor.
     pub fn going_on(self, cursor: String) -> Self {
         DeadLetterSelection { cursor: Some(cursor), ..self }
     }
 }
 
-/// What one step of a redrive did.
+/// The outcome of one redrive step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedriveAnswer {
     pub redriven: u64,
     pub refused: Vec<RefusedLetter>,
-    /// Give it back as `cursor` to go on; null when nothing is left.
+    /// Pass it as `cursor` to continue; null when nothing is left.
     pub next_cursor: Option<String>,
 }
 
-/// What one step of a discard did.
+/// The outcome of one discard step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscardAnswer {
     pub discarded: u64,
     pub refused: Vec<RefusedLetter>,
-    /// Give it back as `cursor` to go on; null when nothing is left.
+    /// Pass it as `cursor` to continue; null when nothing is left.
     pub next_cursor: Option<String>,
 }
 
-/// A dead letter that was left as it is.
+/// A dead letter that was left unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLetter {
     pub occurrence_id: OccurrenceId,

@@ -1,4 +1,4 @@
-//! Lengths of time as people write them: `30s`, `5m`, `1h30m`, or ISO 8601 (`PT3H`, `P1D`).
+//! Durations as people write them: `30s`, `5m`, `1h30m`, or ISO 8601 (`PT3H`, `P1D`).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
@@ -6,12 +6,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A length of time with a fixed number of microseconds. A day is 24 hours; months and years have no fixed
-/// length and are refused.
+/// A duration with a fixed number of microseconds. A day is 24 hours; months and years have no fixed length
+/// and are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(Duration);
 
-/// The text is not a length of time.
+/// The text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSpanError {
     #[error("must be a duration such as 30s, 5m, 1h30m, 1d or PT3H")]
@@ -149,7 +149,7 @@ fn part_micros(number: &str, unit_micros: u64) -> Result<u64, ParseSpanError> {
 }
 
 impl fmt::Display for Span {
-    /// The shortest exact spelling without weeks: `90s` reads back as `1m30s`.
+    /// The shortest exact spelling without weeks: `90s` is printed as `1m30s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = u64::try_from(self.0.as_micros()).unwrap_or(MICROS_MAX);
         if rest == 0 {
@@ -178,7 +178,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A length of time as a number of seconds, kept to the millisecond: `90`, `0.5`.
+/// A duration as a number of seconds, with millisecond precision: `90`, `0.5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds {
     millis: u64,
@@ -212,7 +212,7 @@ impl Serialize for Seconds {
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
-        // Above this a float of milliseconds is no longer exact; nobody means such a time limit.
+        // Above this, a float of milliseconds is no longer exact, and no timeout is that long.
         if !(0.0..=1e12).contains(&seconds) {
             return Err(de::Error::custom("must be a number of seconds, such as 30, and not negative"));
         }

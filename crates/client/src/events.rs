@@ -1,4 +1,4 @@
-//! What happens to executions, as it happens.
+//! A stream of events about executions.
 
 use crate::client::{Client, ClientError};
 use crate::execution::{ExecutionBody, ExecutionStatus};
@@ -7,7 +7,7 @@ use punctual_core::ids::JobId;
 use reqwest::Method;
 use serde::Serialize;
 
-/// Which executions to hear of. Everything left out matches all.
+/// Filters for events. Absent filters match all.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct EventFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -18,14 +18,14 @@ pub struct EventFilter {
     pub queue: Option<String>,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// An execution moved, or has ended.
+    /// An execution has changed its state or ended.
     Execution(Box<ExecutionBody>),
-    /// Some of what finished since the place asked for is not kept any more.
+    /// Part of what finished since the requested position is no longer retained.
     Gap,
-    /// The server stops: open a new stream after [`Events::cursor`] to go on.
+    /// The server is stopping: open a new stream after [`Events::cursor`] to continue.
     Stop,
 }
 
@@ -34,7 +34,7 @@ pub enum Event {
 pub struct Events(EventStream);
 
 impl Events {
-    /// The next event; `None` when the connection is over.
+    /// The next event; `None` when the connection has ended.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         while let Some(event) = self.0.next().await? {
             match event.kind.as_str() {
@@ -51,14 +51,14 @@ impl Events {
         Ok(None)
     }
 
-    /// The place after which a new stream goes on without missing anything that finishes.
+    /// The position after which a new stream continues without missing anything that finishes.
     pub fn cursor(&self) -> Option<&str> {
         self.0.last_id()
     }
 }
 
 impl Client {
-    /// Listens to what happens from now on, or from a place on that an earlier stream had reached.
+    /// Listens to events from now on, or from a position that an earlier stream had reached.
     pub async fn events(&self, filter: &EventFilter, after: Option<&str>) -> Result<Events, ClientError> {
         let request = self.request(Method::GET, "/events").query(filter);
         self.open_stream(request, after).await.map(Events)

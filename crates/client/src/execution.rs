@@ -31,26 +31,26 @@ pub struct ExecutionBody {
     pub gates: Vec<Gate>,
     pub worker_id: Option<String>,
     pub available_at: Timestamp,
-    /// When it ends unless it has started; only of one that has not ended.
+    /// When it expires unless it has started; only for executions that have not ended.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,
-    /// It runs and has been asked to stop.
+    /// It is running and has been asked to stop.
     #[serde(default)]
     pub cancel_requested: bool,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
     pub error_message: Option<String>,
     pub result: Option<Box<RawValue>>,
-    /// How far it has come, as its handler last said; of one that has failed as long as it is kept.
+    /// The last progress that its handler reported; for a failed execution, as long as it is retained.
     #[serde(default)]
     pub progress: Option<ProgressBody>,
-    /// The size of the checkpoint that its occurrence has, for its next attempt.
+    /// The size of the occurrence's checkpoint for the next attempt.
     #[serde(default)]
     pub checkpoint_bytes: Option<u64>,
-    /// The checkpoint itself; only where one execution is shown.
+    /// The checkpoint; only where a single execution is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Box<RawValue>>,
-    /// The name of its job; only where executions of all jobs are listed, as the rest.
+    /// The name of its job; like the following fields, only where executions of all jobs are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,10 +62,10 @@ pub struct ExecutionBody {
     pub max_retries: Option<u32>,
 }
 
-/// Which executions of all jobs to list. Everything left out matches all, but for the status.
+/// Filters for executions of all jobs. Absent filters match all, except for the status.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ExecutionFilter {
-    /// What runs, if left out.
+    /// RUNNING by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ExecutionStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,13 +88,13 @@ impl Client {
     }
 }
 
-/// How far an execution has come.
+/// The progress of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressBody {
     /// From 0 to 100.
     pub percent: Option<Percent>,
     pub message: Option<String>,
-    /// When its handler last noted something.
+    /// When its handler last reported progress or a checkpoint.
     pub noted_at: Timestamp,
 }
 
@@ -113,12 +113,12 @@ impl fmt::Display for ProgressBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TriggerRequest {
-    /// Beside what is open, whatever the job's `overlap_policy`.
+    /// In addition to open executions, whatever the job's `overlap_policy`.
     #[serde(rename = "override", default)]
     pub despite_overlap: bool,
 }
 
-/// Where an execution is in its life, as one word.
+/// The status of an execution, as one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionStatus {

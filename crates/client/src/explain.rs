@@ -1,4 +1,4 @@
-//! Why a job does what it does, in sentences for people and facts for programs.
+//! Explanations of a job's state: sentences for people and facts for programs.
 
 use crate::advice::Advice;
 use crate::duration::Span;
@@ -15,11 +15,11 @@ pub struct ExplainBody {
     /// The most important sentence.
     pub summary: String,
     pub sentences: Vec<String>,
-    /// What may help, the most telling first.
+    /// Advice, the most important first.
     #[serde(default)]
     pub advice: Vec<Advice>,
-    /// Open executions, latest first: of very many, what runs and what is first in line. Then a sentence says how many are
-    /// left out.
+    /// Open executions, latest first. Of very many, only running ones and then the earliest; a sentence then
+    /// says how many are left out.
     pub executions: Vec<ExecutionExplained>,
     pub next_run_time: Option<Timestamp>,
     /// Occurrences that did not run, latest first.
@@ -28,7 +28,7 @@ pub struct ExplainBody {
     pub recent: Vec<RecentOccurrence>,
 }
 
-/// Why an open execution is where it is.
+/// Why an open execution is in its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionExplained {
     pub execution_id: ExecutionId,
@@ -40,11 +40,12 @@ pub struct ExecutionExplained {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecentOccurrence {
     pub scheduled_time: Timestamp,
-    /// Of its last attempt.
+    /// The status of its last attempt.
     pub status: ExecutionStatus,
-    /// Why it ended like that, where the status alone does not say it.
+    /// Why it ended like that, where the status alone does not explain it.
     pub reason: Option<String>,
-    /// How long after its scheduled time its first attempt started; null if it never did or is no longer kept.
+    /// How long after its scheduled time its first attempt started; null if it never started or is no longer
+    /// retained.
     pub late_by: Option<Span>,
     /// Attempts that were started.
     pub attempts: u32,

@@ -1,5 +1,5 @@
-//! The machine behind the ports: its clock, its randomness, its threads. For workers written with this crate and
-//! for the binary; the simulator has its own.
+//! The ports of this machine: clock, randomness and threads. For workers written with this crate and for the
+//! binary; the simulator has its own.
 
 use punctual_core::health::Measured;
 use punctual_core::mix::mix;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 
-/// The host of this process. Must be called within the runtime that is to run what the host spawns.
+/// The host of this process. Must be called within the runtime that is to run spawned tasks.
 pub fn this_machine() -> Result<Host, getrandom::Error> {
     let clock = Arc::new(SystemClock { started: Instant::now() });
     Ok(Host {
@@ -24,14 +24,14 @@ pub fn this_machine() -> Result<Host, getrandom::Error> {
     })
 }
 
-/// What a worker measures of this machine and of the disk with this directory. Must be called within a runtime.
+/// Health measurements of this machine and of the disk with this directory. Must be called within a runtime.
 pub fn health(disk: impl Into<PathBuf>) -> Arc<dyn Machine> {
     Arc::new(ThisMachine { machine: Arc::new(LinuxMachine::with_disk(disk)), runtime: Handle::current() })
 }
 
-/// The address by which this machine reaches others, if it does: nothing is sent to find out.
+/// The source address of this machine's outgoing connections, if it has any. Nothing is sent to find out.
 pub fn own_address() -> Option<String> {
-    // An address that belongs to nobody, and the port at which everything is thrown away.
+    // A reserved address (TEST-NET-1) and the discard port.
     const NOBODY: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect(NOBODY).ok()?;
@@ -52,7 +52,7 @@ impl Machine for ThisMachine {
     }
 }
 
-/// The time of this machine, which need not be the server's.
+/// The time of this machine, which may differ from the server's.
 pub fn wall_time() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
@@ -77,8 +77,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// SplitMix64 from a seed of the operating system: one atomic addition per number, and no number comes twice
-/// within a process. For ids and spreading, not for secrets.
+/// SplitMix64 with a seed from the operating system: one atomic addition per number, and no number repeats
+/// within a process. For ids and jitter, not for secrets.
 struct SystemRandom(AtomicU64);
 
 impl SystemRandom {
@@ -91,7 +91,7 @@ impl SystemRandom {
 
 impl Random for SystemRandom {
     fn next_u64(&self) -> u64 {
-        // Counting by one is enough: what comes out of the mixing does not repeat before the count does.
+        // Counting by one is enough: the mixed output repeats only when the counter does.
         mix(self.0.fetch_add(1, Ordering::Relaxed))
     }
 }

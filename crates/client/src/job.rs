@@ -1,4 +1,4 @@
-//! Jobs on the wire: as submitted, as acknowledged, as read.
+//! Jobs on the wire: submissions, acknowledgements, and full descriptions.
 
 use crate::duration::{Seconds, Span};
 use crate::execution::{ExecutionStatus, ProgressBody};
@@ -16,22 +16,22 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
 
-/// A job as submitted. All but the name is optional; what is left out takes the server's default.
+/// A job as submitted. Everything except the name is optional and defaults to the server's value.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitJob {
     pub name: String,
-    /// Which handler runs it; the name if left out.
+    /// Selects the handler; defaults to the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_type: Option<String>,
-    /// Any JSON, handed to the handler as it is.
+    /// Any JSON, passed to the handler unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<PriorityBody>,
-    /// Follows from the other fields if left out.
+    /// Derived from the other fields by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_type: Option<ScheduleType>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct SubmitJob {
     /// `90s`, `PT3H`, `daily`: hours or less are elapsed time, days or longer are steps on the zone's calendar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
-    /// The IANA name of the zone whose clocks count; UTC if left out.
+    /// The IANA name of the time zone; UTC by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,10 +71,10 @@ pub struct SubmitJob {
     pub end_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<OverlapPolicy>,
-    /// How many occurrences may wait behind an open one under `QUEUE`.
+    /// How many occurrences may wait for an open one under `QUEUE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_limit: Option<u32>,
-    /// How many occurrences may be open at all.
+    /// How many occurrences may be open in total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<u32>,
     /// Retries after the first attempt.
@@ -84,7 +84,7 @@ pub struct SubmitJob {
     pub retry: Option<RetryBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<Seconds>,
-    /// Ends a job that runs once and has not started by then.
+    /// Ends a one-time job that has not started by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// Ends each occurrence that has not started this long after its scheduled time.
@@ -92,13 +92,14 @@ pub struct SubmitJob {
     pub expires_after: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
-    /// Names one job of its owner: submitting it again answers with that job.
+    /// Identifies one job of its owner: submitting it again returns that job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Names one unfinished job of its owner: submitting another one meanwhile is refused.
+    /// Identifies one unfinished job of its owner: another submit meanwhile is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<String>,
-    /// Names what it uses: its queue may limit how many with the same key run at once or start in a span of time.
+    /// Names a shared resource: its queue may limit how many executions with the same key run at once or
+    /// start in a span of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency_key: Option<String>,
     /// Jobs that must succeed first.
@@ -109,7 +110,7 @@ pub struct SubmitJob {
 }
 
 impl SubmitJob {
-    /// Runs at once, with everything else as by default.
+    /// A job that runs at once, with defaults for everything else.
     pub fn named(name: impl Into<String>) -> Self {
         SubmitJob { name: name.into(), ..SubmitJob::default() }
     }
@@ -141,7 +142,7 @@ impl ScheduleType {
     }
 }
 
-/// In any case: people write `recurring`.
+/// Case-insensitive: people write `recurring`.
 impl<'de> Deserialize<'de> for ScheduleType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const WORDS: [&str; 3] = ["IMMEDIATE", "ONE_TIME", "RECURRING"];
@@ -152,16 +153,16 @@ impl<'de> Deserialize<'de> for ScheduleType {
     }
 }
 
-/// The answer to one accepted submit.
+/// The response to one accepted submit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubmittedBody {
     pub job_id: JobId,
     pub status: JobStatus,
     pub next_run_time: Option<Timestamp>,
-    /// Why it does not run when it should, as far as is known at once.
+    /// Why it does not run when it should, as far as is known immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_reason: Option<String>,
-    /// An earlier submit with the same `idempotency_key` had created it: nothing new was kept.
+    /// An earlier submit with the same `idempotency_key` created it: nothing new was stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub existing: bool,
 }
@@ -174,7 +175,7 @@ pub struct BatchRequest {
     pub jobs: Vec<SubmitJob>,
 }
 
-/// An outcome per submitted job, in their order.
+/// An outcome per submitted job, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchAnswer {
     pub items: Vec<BatchItem>,
@@ -187,7 +188,7 @@ pub enum BatchItem {
     Refused { error: Problem },
 }
 
-/// A job as read: as submitted, with its defaults filled in, and what became of it.
+/// A job as read: as submitted, with defaults filled in, and its current state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JobBody {
     pub job_id: JobId,
@@ -254,30 +255,30 @@ pub struct JobBody {
     pub depends_on: Vec<JobId>,
     pub tags: Vec<String>,
     pub status: JobStatus,
-    /// Why the job has this status, where the status alone does not say it.
+    /// Why the job has this status, where the status alone does not explain it.
     pub status_reason: Option<String>,
     pub next_run_time: Option<Timestamp>,
     pub next_retry_time: Option<Timestamp>,
     pub last_run_time: Option<Timestamp>,
     pub last_error: Option<String>,
     pub last_execution: Option<LastExecution>,
-    /// What the latest finished execution left, if it left anything.
+    /// The result of the latest finished execution, if it has one.
     #[serde(default)]
     pub result: Option<Box<RawValue>>,
-    /// The execution that a retry of the job has added; only in the answer to the retry.
+    /// The execution that a retry has added; only in the response to the retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// How far what runs of it has come; only where one job is shown.
+    /// The progress of its running execution; only where a single job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressBody>,
-    /// Raised by every update.
+    /// Incremented by every update.
     pub version: u32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
 impl JobBody {
-    /// Whether nothing more will happen to this job by itself.
+    /// Whether nothing more will happen to this job without a request.
     pub const fn is_finished(&self) -> bool {
         matches!(self.status, JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled)
     }

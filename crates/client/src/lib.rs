@@ -1,10 +1,10 @@
-//! What travels between Punctual and its users: the wire types of the HTTP API and a client that speaks it.
+//! The wire types of the HTTP API and a client for it.
 //!
-//! The wire types own names and spellings, nothing else: what a value means and whether it is allowed is for
-//! the API and the core to say. This crate must not know the engine, any store, or HTTP servers.
+//! The wire types own names and spellings, nothing else: the API and core decide what a value means and
+//! whether it is valid. This crate must not know the engine, any store, or HTTP servers.
 //!
-//! With the feature `worker` it also offers workers with handlers in Rust (`worker`), which run on the same
-//! machinery as the server's own (decision 0008).
+//! With the feature `worker` it also provides workers with handlers in Rust (`worker`), which run on the same
+//! code as the server's own worker (decision 0008).
 
 mod advice;
 mod client;
@@ -63,9 +63,9 @@ pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewReques
 pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, StatsBody, WorkerBody};
 pub use workers::{ConditionBody, MeBody, NodeBody, WorkerSessionBody, WorkerState};
 
-/// Where the API lives on its server.
+/// The path prefix of the API.
 pub const API_PREFIX: &str = "/api/v1";
-/// The header that names a request, so that repeating it does nothing twice.
+/// The header that identifies a request, so that repeating it has no further effect.
 pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-/// The header of an answer that was given before and is only repeated.
+/// The header of a stored response that is returned again.
 pub const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";

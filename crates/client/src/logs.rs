@@ -8,19 +8,19 @@ use punctual_core::time::Timestamp;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-/// One line that a handler has written.
+/// One line written by a handler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogLineBody {
     pub timestamp: Timestamp,
     pub stream: LogStreamBody,
-    /// How important it is; null for what a command has written.
+    /// Its level; null for output of a command.
     pub level: Option<String>,
     pub message: String,
-    /// The attempt that has written it.
+    /// The attempt that wrote it.
     pub execution_id: ExecutionId,
 }
 
-/// Where a line was written to: a command's stdout or stderr, or the log that Punctual itself writes to.
+/// The stream of a line: a command's stdout or stderr, or the log that Punctual itself writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogStreamBody {
@@ -65,14 +65,14 @@ impl From<LogLine> for LogLineBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogsPage {
     pub items: Vec<LogLineBody>,
-    /// Opaque: give it back as `cursor` to read on; null when there are no further lines now.
+    /// Opaque: pass it as `cursor` to read on; null when there are no further lines now.
     pub next_cursor: Option<String>,
-    /// Opaque: give it back as `cursor` to read what is written after this page, now or later; null as long as
-    /// nothing has run.
+    /// Opaque: pass it as `cursor` to read lines written after this page, now or later; null until something
+    /// has run.
     pub follow_cursor: Option<String>,
 }
 
-/// Which lines to read. Everything left out matches all.
+/// Filters for log lines. Absent filters match all.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LogQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,20 +90,20 @@ pub struct LogQuery {
     pub until: Option<Timestamp>,
 }
 
-/// What a followed log says next.
+/// The next item of a followed log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FollowedLine {
     Line(LogLineBody),
-    /// Whoever wrote it is finished: there will be no more lines.
+    /// The writer has finished: no more lines will follow.
     End,
 }
 
-/// A log that is read as it is written.
+/// A log that is read while it is written.
 #[derive(Debug)]
 pub struct FollowedLogs(EventStream);
 
 impl FollowedLogs {
-    /// What comes next; `None` when the connection is over: follow again after [`FollowedLogs::cursor`].
+    /// The next item; `None` when the connection has ended: follow again after [`FollowedLogs::cursor`].
     pub async fn next(&mut self) -> Result<Option<FollowedLine>, ClientError> {
         while let Some(event) = self.0.next().await? {
             match event.kind.as_str() {
@@ -119,14 +119,14 @@ impl FollowedLogs {
         Ok(None)
     }
 
-    /// The place after the last line that came.
+    /// The position after the last received line.
     pub fn cursor(&self) -> Option<&str> {
         self.0.last_id()
     }
 }
 
 impl Client {
-    /// The lines of one execution that the query names.
+    /// The lines of one execution that match the query.
     pub async fn execution_log_lines(
         &self,
         id: ExecutionId,
@@ -135,12 +135,12 @@ impl Client {
         self.send(self.request(Method::GET, &format!("/executions/{id}/logs")).query(query)).await
     }
 
-    /// The lines of a job's latest run, and of what runs after it, that the query names.
+    /// The lines of a job's latest run, and of later runs, that match the query.
     pub async fn job_log_lines(&self, id: JobId, query: &LogQuery) -> Result<LogsPage, ClientError> {
         self.send(self.request(Method::GET, &format!("/jobs/{id}/logs")).query(query)).await
     }
 
-    /// Follows the log of one execution until that is finished.
+    /// Follows the log of one execution until it is finished.
     pub async fn follow_execution_logs(
         &self,
         id: ExecutionId,
@@ -181,7 +181,7 @@ impl Client {
         self.send(self.request(Method::GET, &format!("/executions/{id}/logs")).query(&query)).await
     }
 
-    /// The lines of a job's latest run, attempt by attempt, and of what runs after it.
+    /// The lines of a job's latest run, attempt by attempt, and of later runs.
     pub async fn job_logs(
         &self,
         id: JobId,

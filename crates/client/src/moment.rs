@@ -1,8 +1,8 @@
-//! What is wrong with a text that should be a time, said so that the next try is right.
+//! Error messages for a malformed time, with the correct form.
 
 use punctual_core::time::{Timestamp, TimestampProblem};
 
-/// What would be right, to follow the name of what was given: "must be …".
+/// The requirement, to follow the name of the value: "must be …".
 pub fn time_fix(text: &str) -> String {
     let is_time = |completed: String| completed.parse::<Timestamp>().is_ok();
     match text.parse::<Timestamp>().map_err(|error| error.problem) {
@@ -22,7 +22,7 @@ pub fn time_fix(text: &str) -> String {
     if is_time(format!("{text}T00:00:00Z")) {
         return format!("must have a time of day and a zone, such as {text}T08:30:00Z");
     }
-    // The year is what the calendar ends with; everything else about the text is right.
+    // The year is the last of the calendar; the rest of the text is valid.
     if text.get(..5) == Some("9999-") && is_time(text.replacen("9999", "2000", 1)) {
         return format!("must be before {}, where the calendar ends", Timestamp::MAX);
     }

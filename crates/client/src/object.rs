@@ -1,5 +1,5 @@
-//! Structs that are written as JSON objects and read from nothing else. Left alone, serde would also take an array
-//! of the fields in their order, which nobody means and no document promises.
+//! Structs that are read from JSON objects only. By default, serde would also accept an array of the fields
+//! in order, which is not part of the API.
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};

@@ -1,13 +1,13 @@
-//! Lists, a page at a time.
+//! Paged lists.
 
 use crate::execution::{ExecutionBody, SkipRangeBody};
 use serde::{Deserialize, Serialize};
 
-/// One page of a list. It may be shorter than its limit and still have a next one.
+/// One page of a list. A page may be shorter than its limit even if another one follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Opaque: give it back as `cursor` to read on; null on the last page.
+    /// Opaque: pass it as `cursor` to read on; null on the last page.
     pub next_cursor: Option<String>,
 }
 

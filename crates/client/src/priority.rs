@@ -5,13 +5,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 
-/// A priority that was spelled in an accepted way.
+/// A parsed priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityBody(pub Priority);
 
 const EXPECTED: &str = "must be a number from 1 to 10, or low, medium or high";
 
-/// The text names no priority.
+/// The text is not a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{EXPECTED}")]
 pub struct ParsePriorityError;
@@ -57,7 +57,7 @@ impl de::Visitor<'_> for PriorityVisitor {
     }
 
     fn visit_str<E: de::Error>(self, word: &str) -> Result<PriorityBody, E> {
-        // A number in quotes is a mistake in a JSON body, whatever it is on a command line.
+        // A number in quotes is an error in a JSON body, although it is valid on a command line.
         match word.parse::<u8>() {
             Ok(_) => Err(E::custom(EXPECTED)),
             Err(_) => word.parse().map_err(E::custom),

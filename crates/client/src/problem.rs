@@ -5,39 +5,39 @@ use punctual_core::ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The body of every answer that is not a success (`application/problem+json`).
+/// The body of every error response (`application/problem+json`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Names the kind of problem, for programs: `about:blank` when the status says all.
+    /// The kind of problem, for programs: `about:blank` when the status says all.
     #[serde(rename = "type", default = "about_blank")]
     pub kind: String,
     pub title: String,
     pub status: u16,
-    /// What happened and what to do about it.
+    /// What is wrong and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// What is wrong with the request, by field.
+    /// Invalid fields of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    /// The other job that is in the way.
+    /// The job that conflicts with the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// The version that the job has by now, where another one was expected.
+    /// The current version of the job, where another one was expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// After how many seconds it is worth trying again; the same as the header `Retry-After`.
+    /// After how many seconds a retry makes sense; the same as the `Retry-After` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_secs: Option<u64>,
-    /// What may help.
+    /// Actions that may fix the problem.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
-    /// The field as in the request, with its path: `retry.steps[1]`.
+    /// The path of the field in the request: `retry.steps[1]`.
     pub field: String,
-    /// What would be right, to follow the field's name: "must be …".
+    /// The requirement, to follow the field's name: "must be …".
     pub detail: String,
 }
 
@@ -64,7 +64,7 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.title)?;
-        // With errors the detail only sums them up.
+        // With errors, the detail only summarises them.
         if let Some(detail) = self.detail.as_ref().filter(|_| self.errors.is_empty()) {
             write!(f, ": {detail}")?;
         }

@@ -1,7 +1,7 @@
-//! The worker protocol on the wire: what a worker in any language says to the server, and what it hears.
+//! The worker protocol on the wire: requests of a worker in any language, and the server's responses.
 //! `docs/worker-protocol.md` explains it.
 //!
-//! Lengths of time are numbers of seconds here, so that a worker can sleep for them without parsing anything.
+//! Durations are numbers of seconds here, so that a worker needs no parser for them.
 
 use crate::duration::Seconds;
 use crate::logs::LogStreamBody;
@@ -17,26 +17,26 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// `POST /worker/sessions`: a worker has started.
+/// `POST /worker/sessions`: opens a session when a worker starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
-    /// The worker's name, stable over restarts.
+    /// The worker's name, stable across restarts.
     pub worker: String,
     pub job_types: Vec<String>,
-    /// Handlers that it runs at once; for people to see.
+    /// Concurrent handlers; informational.
     #[serde(default = "one")]
     pub slots: u32,
-    /// How long it may fall silent before its work is given to others.
+    /// How long it may be silent before its work is given to other workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_secs: Option<Seconds>,
-    /// The queues it serves, for people to see; empty for all.
+    /// The queues it serves, empty for all; informational.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<String>,
-    /// The version of its program, for people to see.
+    /// The version of its program; informational.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The machine it runs on, for people to see.
+    /// The machine it runs on; informational.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -48,22 +48,22 @@ fn one<T: From<u8>>() -> T {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionBody {
     pub session: SessionId,
-    /// The time by which the server goes.
+    /// The server's time.
     pub now: Timestamp,
     pub lease_secs: Seconds,
-    /// How often to send a heartbeat.
+    /// The heartbeat interval.
     pub beat_secs: Seconds,
-    /// All handlers must have stopped this long after the last heartbeat that was answered had been *sent*.
+    /// All handlers must have stopped this long after the last answered heartbeat was *sent*.
     pub stop_after_secs: Seconds,
 }
 
-/// `POST /worker/poll`: give me work.
+/// `POST /worker/poll`: asks for work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PollRequest {
     pub session: SessionId,
     pub turn: u64,
-    /// How many executions it can take.
+    /// The maximum number of executions to assign.
     #[serde(default = "one")]
     pub capacity: usize,
     /// The queues it serves; empty for all.
@@ -72,7 +72,8 @@ pub struct PollRequest {
     pub job_types: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_secs: Option<Seconds>,
-    /// All that the worker holds. Whatever else was leased to it goes back, so that it need not resync.
+    /// Everything that the worker holds. Other executions leased to it are returned to the queue, so that it
+    /// need not resync.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_each")]
     pub held: Option<Vec<LeaseBody>>,
 }
@@ -82,7 +83,7 @@ pub struct PollAnswer {
     pub assignments: Vec<AssignmentBody>,
 }
 
-/// A leased execution with all that a worker needs to run it.
+/// A leased execution with everything that a worker needs to run it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AssignmentBody {
     pub execution_id: ExecutionId,
@@ -93,19 +94,19 @@ pub struct AssignmentBody {
     pub job_type: String,
     pub queue: String,
     pub payload: Box<RawValue>,
-    /// How long the handler may run; the worker sees to it.
+    /// How long the handler may run; the worker enforces it.
     pub timeout_secs: Seconds,
-    /// When that time is over, if the handler starts at once.
+    /// When that time ends, if the handler starts at once.
     pub deadline: Timestamp,
     pub scheduled_time: Timestamp,
     pub available_at: Timestamp,
-    /// The order in which a worker starts what it holds: lower first. Older servers do not say.
+    /// The order in which a worker starts its assignments: lower first. Older servers do not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<i64>,
     pub attempt_number: u32,
-    /// The same for every attempt.
+    /// The same for every attempt of the occurrence.
     pub idempotency_key: OccurrenceId,
-    /// What an earlier attempt has left; not there if there is nothing.
+    /// The checkpoint of an earlier attempt; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Box<RawValue>>,
 }
@@ -128,7 +129,7 @@ impl AssignmentBody {
             available_at: assignment.available_at,
             rank: Some(assignment.rank),
             attempt_number: assignment.execution.attempt,
-            // A worker could not read one from before there was a limit of its depth: it begins without.
+            // A worker could not parse a checkpoint from before the depth limit: it starts without one.
             checkpoint: assignment
                 .checkpoint
                 .filter(Checkpoint::is_readable)
@@ -152,13 +153,13 @@ impl From<AssignmentBody> for Assignment {
             scheduled_time: body.scheduled_time,
             available_at: body.available_at,
             rank: body.rank.unwrap_or_else(|| rank(body.available_at, Priority::DEFAULT, Duration::ZERO)),
-            // The server sends none that is too large or too deep.
+            // The server sends no checkpoint that is too large or too deep.
             checkpoint: body.checkpoint.and_then(|document| Checkpoint::new(document.get()).ok()),
         }
     }
 }
 
-/// One lease, named so that a later one cannot be mistaken for it.
+/// One lease, identified so that it cannot be confused with a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseBody {
@@ -178,22 +179,23 @@ impl From<LeaseBody> for LeaseRef {
     }
 }
 
-/// `POST /worker/heartbeat`: I am alive.
+/// `POST /worker/heartbeat`: keeps the session alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     pub session: SessionId,
-    /// Higher than in every earlier heartbeat of the session.
+    /// Higher than in all earlier heartbeats of the session.
     pub beat: u64,
-    /// How the worker is, for people to see. What it said before stands if left out.
+    /// The worker's condition; informational. If absent, the last one stays valid.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub condition: Option<ConditionBody>,
-    /// The worker is ending: it polls no more and closes the session when what runs has finished. It stays so.
+    /// The worker is draining: it stops polling and closes the session when its running executions have
+    /// finished. Cannot be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
 }
 
-/// `POST /worker/demand`: how much waits for workers like me?
+/// `POST /worker/demand`: asks how much work waits for workers like this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DemandRequest {
@@ -207,24 +209,24 @@ pub struct DemandRequest {
 pub struct DemandAnswer {
     /// Executions that could start now.
     pub queued: u64,
-    /// How long the oldest of them has waited; 0 if there is none.
+    /// How long the oldest of them has waited; 0 if there are none.
     pub oldest_wait_secs: Seconds,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatAnswer {
-    /// The time by which the server goes.
+    /// The server's time.
     pub now: Timestamp,
-    /// The last turn that the session has used.
+    /// The last poll sequence number that the session has used.
     pub turn: u64,
     /// Executions that the session holds and should stop.
     pub cancel: Vec<LeaseBody>,
-    /// Finish what runs, give back what has not started, close the session, and end.
+    /// Finish running executions, give back those that have not started, close the session, and end.
     #[serde(default)]
     pub drain: bool,
 }
 
-/// `POST /worker/report`: these have ended.
+/// `POST /worker/report`: reports ended executions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportRequest {
@@ -241,19 +243,19 @@ pub struct ReportBody {
     pub execution_id: ExecutionId,
     pub epoch: Epoch,
     pub outcome: OutcomeWord,
-    /// Of one that succeeded.
+    /// For a success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,
-    /// Of one that failed or was interrupted.
+    /// For a failure or an interruption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Of one that failed: whether another attempt may mend it. True if left out.
+    /// For a failure: whether another attempt may succeed. True by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
-    /// By the server's time; the time of the lease if left out.
+    /// In server time; by default the time of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// By the server's time; now if left out.
+    /// In server time; by default now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
 }
@@ -265,24 +267,25 @@ pub enum OutcomeWord {
     Failed,
     TimedOut,
     Cancelled,
-    /// The worker had to stop it: nobody knows how far it came, and nothing is known to be wrong with the job.
+    /// The worker had to stop it: it is unknown how far it got, and the job itself may be fine.
     Interrupted,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportsAnswer {
-    /// One per report, in their order.
+    /// One per report, in order.
     pub answers: Vec<Verdict>,
 }
 
-/// What the server says to a report or a note.
+/// The server's answer to a report or a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Accepted,
-    /// This very report was accepted before and its answer had been lost; or this note, or a newer one.
+    /// The same report was already accepted and its answer was lost; or this note, or a newer one, was
+    /// already stored.
     AlreadyAccepted,
-    /// Another lease has taken over, or the occurrence is closed: it counts for nothing.
+    /// There is a later lease, or the occurrence is closed: it is ignored.
     Stale,
 }
 
@@ -306,7 +309,7 @@ impl From<Verdict> for ReportAnswer {
     }
 }
 
-/// `POST /worker/notes`: this is how far handlers have come, and what their next attempts should know.
+/// `POST /worker/notes`: stores progress and checkpoints of handlers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotesRequest {
@@ -315,24 +318,24 @@ pub struct NotesRequest {
     pub notes: Vec<NoteBody>,
 }
 
-/// What one handler notes. What is left out stays as it is.
+/// The notes of one handler. Absent fields stay unchanged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoteBody {
     pub execution_id: ExecutionId,
     pub epoch: Epoch,
-    /// Counts the notes of the lease, so that a late copy of an earlier one counts for nothing; the newest of all if
-    /// left out.
+    /// Numbers the notes of the lease, so that a late copy of an earlier note is ignored; if absent, the note
+    /// counts as the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub progress: Option<ProgressNote>,
-    /// Any document; `null` forgets the one that is there.
+    /// Any document; `null` deletes the stored one.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
     pub checkpoint: Option<Box<RawValue>>,
 }
 
-/// How far a handler has come.
+/// The progress of a handler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgressNote {
@@ -342,14 +345,14 @@ pub struct ProgressNote {
     pub message: Option<String>,
 }
 
-/// A document that is there, be it `null`.
+/// A document that is present, even if it is `null`.
 fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotesAnswer {
-    /// One per note, in their order.
+    /// One per note, in order.
     pub answers: Vec<Verdict>,
 }
 
@@ -373,7 +376,7 @@ impl From<Verdict> for NoteAnswer {
     }
 }
 
-/// `POST /worker/give-back`: these have not been started and go back to the queue.
+/// `POST /worker/give-back`: returns executions that were not started to the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GiveBackRequest {
@@ -382,7 +385,8 @@ pub struct GiveBackRequest {
     pub leases: Vec<LeaseBody>,
 }
 
-/// `POST /worker/resync`: this is all that I hold; whatever else was leased to me goes back.
+/// `POST /worker/resync`: lists everything that the worker holds; other executions leased to it are returned
+/// to the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResyncRequest {
@@ -392,7 +396,7 @@ pub struct ResyncRequest {
     pub held: Vec<LeaseBody>,
 }
 
-/// `POST /worker/logs`: a handler has written this.
+/// `POST /worker/logs`: stores log lines of a handler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogsRequest {
@@ -408,7 +412,7 @@ pub struct NewLogLine {
     pub message: String,
     #[serde(default = "own_log")]
     pub stream: LogStreamBody,
-    /// By the server's time; now if left out.
+    /// In server time; by default now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }

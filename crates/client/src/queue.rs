@@ -15,16 +15,16 @@ pub struct QueueBody {
     pub queue: String,
     pub paused: bool,
     pub paused_at: Option<Timestamp>,
-    /// Why its settings cannot be read. Then it is held as if it were paused, until they are set again.
+    /// Why its settings cannot be read. The queue is held as if paused until they are set again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
-    /// How many executions may wait or be queued before submits are refused; null for any number.
+    /// How many executions may wait or be queued before submits are rejected; null for no limit.
     #[serde(default)]
     pub max_depth: Option<u64>,
-    /// How many executions are queued or run at once; null for any number.
+    /// How many executions may be queued or running at once; null for no limit.
     #[serde(default)]
     pub concurrency: Option<u32>,
-    /// How many executions become claimable in a span of time; null for any number.
+    /// How many executions may become claimable in a span of time; null for no limit.
     #[serde(default)]
     pub rate: Option<StartRate>,
     /// The same for each `concurrency_key`.
@@ -32,11 +32,11 @@ pub struct QueueBody {
     pub key_concurrency: Option<u32>,
     #[serde(default)]
     pub key_rate: Option<StartRate>,
-    /// The shares of owners against those of others, who have one.
+    /// The weights of owners; all others have the weight one.
     #[serde(default)]
     pub weights: BTreeMap<String, u32>,
     pub waiting: u64,
-    /// Those of the waiting that wait for `concurrency` or `rate` alone.
+    /// Waiting executions that wait only for `concurrency` or `rate`.
     #[serde(default)]
     pub in_line: u64,
     pub queued: u64,
@@ -64,17 +64,17 @@ impl QueueBody {
     }
 }
 
-/// All settings of a queue, as they are to be. What is left out is as by default.
+/// All settings of a queue. Absent fields are reset to their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetQueue {
-    /// How many executions may wait or be queued before submits are refused; null for any number.
+    /// How many executions may wait or be queued before submits are rejected; null for no limit.
     #[serde(default)]
     pub max_depth: Option<u64>,
-    /// How many executions are queued or run at once; null for any number.
+    /// How many executions may be queued or running at once; null for no limit.
     #[serde(default)]
     pub concurrency: Option<u32>,
-    /// How many executions become claimable in a span of time; null for any number.
+    /// How many executions may become claimable in a span of time; null for no limit.
     #[serde(default)]
     pub rate: Option<StartRate>,
     /// The same for each `concurrency_key`.
@@ -82,7 +82,7 @@ pub struct SetQueue {
     pub key_concurrency: Option<u32>,
     #[serde(default)]
     pub key_rate: Option<StartRate>,
-    /// The shares of owners against those of others, who have one.
+    /// The weights of owners; all others have the weight one.
     #[serde(default, deserialize_with = "empty_if_null")]
     pub weights: BTreeMap<String, u32>,
 }
@@ -91,7 +91,7 @@ fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// So many starts in a span of time, as people write it: `100/1m`, `5/s`.
+/// A number of starts in a span of time, as people write it: `100/1m`, `5/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartRate(pub Rate);
 
@@ -107,7 +107,7 @@ impl FromStr for StartRate {
         let (count, span) = text.split_once('/').ok_or(ParseStartRateError)?;
         let count = count.trim().parse().map_err(|_| ParseStartRateError)?;
         let span = span.trim();
-        // A unit alone is one of it.
+        // A unit without a number means one.
         let span = if span.starts_with(|c: char| c.is_ascii_digit() || c == 'P') {
             Cow::Borrowed(span)
         } else {

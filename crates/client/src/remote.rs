@@ -1,6 +1,6 @@
-//! The worker port over HTTP, for workers in another process than the engine.
+//! The worker port over HTTP, for workers that run in another process than the engine.
 //!
-//! It says each thing once: when to try again, and when to resync, the worker's session machine decides.
+//! It makes each call once: the worker's session state machine decides when to retry and when to resync.
 
 use crate::client::{Client, ClientError};
 use crate::protocol::{
@@ -25,27 +25,28 @@ use serde_json::value::RawValue;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the server may take to answer, beyond what it was asked to wait.
+/// How long the server may take to answer, beyond the requested wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of results and errors in one report; the rest goes into the next one. Well below what the server takes.
+/// Bytes of results and errors in one report; the rest goes into the next one. Well below the server's limit.
 const REPORT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Notes in one request; the rest go into the next one. With checkpoints of the largest size well below what the server
-/// takes.
+/// Notes in one request; the rest go into the next one. Well below the server's limit even with the largest
+/// checkpoints.
 const NOTES_PER_REQUEST: usize = 16;
 
-/// Answers to an opening that will not change by asking again: the token, the address or the worker is wrong.
+/// Responses to opening a session that a retry will not change: the token, the address or the worker is
+/// wrong.
 const FINAL_STATUSES: [u16; 4] = [401, 403, 404, 422];
 
 type Refused = Box<dyn Fn(ClientError) + Send + Sync>;
 
-/// A worker's way to a server elsewhere.
+/// A worker's connection to a remote server.
 pub struct RemotePort {
     client: Client,
     refused: Refused,
-    /// Whether the server takes what workers say of themselves; an older one does not.
+    /// Whether the server accepts worker conditions; older ones do not.
     hears_conditions: AtomicBool,
-    /// Whether the server takes it that a worker drains; an older one does not.
+    /// Whether the server accepts the draining flag; older ones do not.
     hears_drains: AtomicBool,
 }
 
@@ -59,8 +60,8 @@ impl RemotePort {
         }
     }
 
-    /// Calls `refused` when the server will not open a session however often it is asked: the token may not do it,
-    /// or the worker describes itself wrongly.
+    /// Calls `refused` when the server will not open a session, however often the worker retries: the token
+    /// lacks permission, or the worker's description is invalid.
     pub fn when_refused(self, refused: impl Fn(ClientError) + Send + Sync + 'static) -> Self {
         RemotePort { refused: Box::new(refused), ..self }
     }
@@ -86,7 +87,7 @@ impl RemotePort {
         Ok(answers.into_iter().map(ReportAnswer::from).collect())
     }
 
-    /// Notes of one session.
+    /// Sends notes of one session.
     async fn note_some(&self, notes: &[Note]) -> Result<Vec<NoteAnswer>, WorkerPortError> {
         let Some(first) = notes.first() else { return Ok(Vec::new()) };
         let bodies = notes.iter().map(note_body).collect::<Result<_, _>>()?;
@@ -169,7 +170,8 @@ impl WorkerPort for RemotePort {
         let answer = loop {
             let answer = self.client.send(self.post("heartbeat", &body)).await;
             match answer {
-                // What an older server does not understand must not cost the lease: what is newest is left out first.
+                // Fields that an older server rejects must not cost the lease: the newest field is left out
+                // first.
                 Err(error) if is_not_understood(&error) && body.draining => {
                     body.draining = false;
                     self.hears_drains.store(false, Ordering::Relaxed);
@@ -203,7 +205,7 @@ impl WorkerPort for RemotePort {
 
     async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
         let mut answers = Vec::with_capacity(notes.len());
-        // Each says its session on the way, so those of one session go together.
+        // The request names one session, so notes of the same session go together.
         for notes in notes.chunk_by(|note, next| note.session == next.session) {
             for notes in notes.chunks(NOTES_PER_REQUEST) {
                 answers.extend(self.note_some(notes).await?);
@@ -262,7 +264,7 @@ fn port_error(error: ClientError) -> WorkerPortError {
     }
 }
 
-/// The reports in as many requests as it takes.
+/// Splits the reports into as many requests as necessary.
 fn portions(reports: Vec<Report>) -> Result<Vec<Vec<ReportBody>>, WorkerPortError> {
     let mut portions: Vec<Vec<ReportBody>> = Vec::new();
     let mut bytes = 0;
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(text(Outcome::Interrupted { error: "stop".to_owned() })["outcome"], "interrupted");
     }
 
-    /// A server that knows only some fields of a heartbeat; it keeps what it was sent.
+    /// A server that knows only some fields of a heartbeat; it records what it received.
     fn older_server(unknown: &'static [&'static str], heard: Arc<Mutex<Vec<String>>>) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

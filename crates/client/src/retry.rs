@@ -1,9 +1,9 @@
-//! Retries on the wire: how long to wait between attempts, and what no retry can mend.
+//! Retries on the wire: delays between attempts, and failures that are not retried.
 
 use crate::duration::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// How to go on after a failed attempt.
+/// What to do after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryBody {
@@ -15,10 +15,10 @@ pub struct RetryBody {
     pub max_delay: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<Span>>,
-    /// Failures that are not retried: `TIMED_OUT`, `LOST`, or a part of the error message.
+    /// Failures that are not retried: `TIMED_OUT`, `LOST`, or a substring of the error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_on: Option<Vec<String>>,
-    /// By how much the time limit grows from one attempt to the next.
+    /// By how much the timeout grows from one attempt to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_growth: Option<Growth>,
 }
@@ -31,7 +31,7 @@ pub enum RetryStrategy {
     Ladder,
 }
 
-/// A factor with at most two decimals: `1.5`. Kept in percent.
+/// A factor with at most two decimals: `1.5`. Stored in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Growth {
     pub percent: u32,
@@ -46,7 +46,7 @@ impl Serialize for Growth {
 impl<'de> Deserialize<'de> for Growth {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let factor = f64::deserialize(deserializer)?;
-        // What is in this range but not allowed is for the server to refuse, together with what else is wrong.
+        // The server rejects values in this range that are not allowed, together with all other errors.
         if !(0.0..=1e6).contains(&factor) {
             return Err(de::Error::custom("must be a factor from 1.0 to 10.0, such as 1.5"));
         }

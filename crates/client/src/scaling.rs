@@ -1,25 +1,25 @@
-//! How much capacity queues need, on the wire.
+//! Worker capacity that queues need, on the wire.
 
 use crate::client::{Client, ClientError, PageQuery, segment};
 use crate::duration::Seconds;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-/// What one queue, or all of them, have and need.
+/// Current and required capacity of one queue, or of all queues.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScalingBody {
     /// Null for all queues together.
     pub queue: Option<String>,
-    /// Executions that could start now; none of a queue that is paused.
+    /// Executions that could start now; 0 for a paused queue.
     pub queued: u64,
     pub running: u64,
     /// How long the oldest of the queued ones has waited.
     pub oldest_wait_secs: Seconds,
-    /// Workers that serve it and take work.
+    /// Workers that serve it and accept work.
     pub workers: u64,
     /// Their slots.
     pub slots: u64,
-    /// The slots that would have nothing wait longer than wanted.
+    /// The slots needed so that nothing waits longer than wanted.
     pub desired_slots: u64,
     /// The same in workers.
     pub desired_workers: u64,
@@ -29,15 +29,15 @@ pub struct ScalingBody {
 pub struct ScalingPage {
     /// By name.
     pub items: Vec<ScalingBody>,
-    /// Of all queues together, for workers that serve them all.
+    /// For all queues together, for workers that serve all of them.
     pub total: ScalingBody,
-    /// Opaque: give it back as `cursor` to read on; null on the last page.
+    /// Opaque: pass it as `cursor` to read on; null on the last page.
     #[serde(default)]
     pub next_cursor: Option<String>,
 }
 
 impl Client {
-    /// All queues, however many pages they fill.
+    /// All queues. Reads all pages.
     pub async fn autoscaling(&self) -> Result<ScalingPage, ClientError> {
         let mut all: Option<ScalingPage> = None;
         let mut cursor: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Recurring schedules on the wire: how fast missed occurrences are replayed, and previews.
+//! Recurring schedules on the wire: replay rates and previews.
 
 use crate::job::SubmitJob;
 use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 
-/// How many missed occurrences run in a minute: `10/m`, `2/s`, or a plain number for so many a minute.
+/// How many missed occurrences are replayed per minute: `10/m`, `2/s`, or a plain number per minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayRate {
     pub per_minute: u32,
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for ReplayRate {
     }
 }
 
-/// A schedule to look at before any job has it.
+/// A schedule to preview without a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewRequest {
@@ -78,12 +78,12 @@ pub struct PreviewRequest {
     pub start_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_at: Option<Timestamp>,
-    /// The name of the job to be: with its owner it decides what `H` stands for.
+    /// The name of the future job: with its owner, it determines the value of `H`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
-    /// Occurrences after this time; now if left out.
+    /// Occurrences after this time; by default now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ pub struct OccurrencePreview {
     pub scheduled_time: Timestamp,
     /// RFC 3339 with the zone's offset.
     pub local_time: String,
-    /// What a change of clocks did to it.
+    /// The effect of a daylight-saving change.
     pub dst: Option<DstEffect>,
 }
 

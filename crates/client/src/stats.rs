@@ -1,4 +1,4 @@
-//! How much there is to do and how much was done.
+//! Statistics: current work and completed work.
 
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 pub struct StatsBody {
     /// The store's time when this was read.
     pub now: Timestamp,
-    /// What is live, by queue and job type. Of many, those that hold most.
+    /// Live executions by queue and job type. Of many, the deepest.
     pub queues: Vec<LaneBody>,
-    /// The workers that are connected. Of many, those that have been for longest.
+    /// Connected workers. Of many, those connected for the longest time.
     pub workers: Vec<WorkerBody>,
-    /// What there is in all, shown or not.
+    /// Totals, including lanes and workers that are not listed.
     #[serde(default)]
     pub live: LiveBody,
-    /// Whether `queues` or `workers` leave anything out.
+    /// Whether `queues` or `workers` are incomplete.
     #[serde(default)]
     pub truncated: bool,
-    /// How many jobs are kept, by status.
+    /// How many jobs are stored, by status.
     #[serde(default)]
     pub jobs: JobsBody,
-    /// What the processes of the cluster that are alive have done since each of them started.
+    /// Counters of all live processes of the cluster, each since its start.
     pub counters: CountersBody,
     /// How many processes these are.
     #[serde(default)]
     pub processes: u32,
 }
 
-/// What is live and who is connected, added up.
+/// Totals of live executions and connected workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LiveBody {
-    /// Pairs of queue and job type that have something live.
+    /// Pairs of queue and job type with live executions.
     pub lanes: u64,
     pub waiting: u64,
     pub queued: u64,

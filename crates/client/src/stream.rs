@@ -1,17 +1,17 @@
-//! Streams of server-sent events, and how a client that lost its connection goes on.
+//! Streams of server-sent events, and how a client continues after it lost its connection.
 
 use crate::client::{Client, ClientError};
 use reqwest::RequestBuilder;
 use std::time::Duration;
 
-/// How long a stream may be silent: the server says something every 15 seconds.
+/// How long a stream may be silent: the server sends a heartbeat every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Longer than anybody listens; a stream has no time limit of its own.
+/// Effectively no timeout: a stream has no time limit.
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// Bytes of one event. A larger one cannot come from the server.
 const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// One event as it came.
+/// One event as received.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerEvent {
     pub kind: String,
@@ -28,7 +28,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The next event; `None` when the server has ended the stream, or has said nothing for far too long.
+    /// The next event; `None` when the server has ended the stream, or has been silent for too long.
     pub async fn next(&mut self) -> Result<Option<ServerEvent>, ClientError> {
         loop {
             while let Some(read) = self.reader.next() {
@@ -52,14 +52,14 @@ impl EventStream {
         }
     }
 
-    /// The place after which a new stream goes on.
+    /// The id after which a new stream continues.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 }
 
 impl Client {
-    /// Opens a stream, after the event with this id if one is named.
+    /// Opens a stream, after the event with this id if there is one.
     pub(crate) async fn open_stream(
         &self,
         request: RequestBuilder,
@@ -75,13 +75,13 @@ impl Client {
     }
 }
 
-/// Takes a stream of bytes apart into events.
+/// Splits a stream of bytes into events.
 #[derive(Debug, Default)]
 struct Reader {
     bytes: Vec<u8>,
 }
 
-/// What stands between two blank lines.
+/// The lines between two blank lines.
 struct Block {
     id: Option<String>,
     event: Option<ServerEvent>,
@@ -114,7 +114,7 @@ impl Reader {
                     }
                     None => data = Some(value.to_owned()),
                 },
-                // A comment, or what a later version has added.
+                // A comment, or a field of a later version.
                 _ => {}
             }
         }

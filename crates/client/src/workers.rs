@@ -8,22 +8,22 @@ use punctual_core::time::Timestamp;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-/// A session of a worker: one start of it.
+/// A session of a worker: from one start to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerSessionBody {
     pub session_id: SessionId,
-    /// The worker's name, stable over restarts.
+    /// The worker's name, stable across restarts.
     pub worker_id: String,
     pub state: WorkerState,
-    /// Whether it lives in the server's own process.
+    /// Whether it runs in the server's own process.
     pub embedded: bool,
     pub version: Option<String>,
     pub host: Option<String>,
-    /// Handlers that it runs at once, by now if it adapts.
+    /// Concurrent handlers; the current number, if it adapts.
     pub slots: u32,
-    /// Executions that it holds: those that run, and those that it has fetched ahead.
+    /// Executions that it holds, running and prefetched.
     pub running: u64,
-    /// How many more it could start now: none while it is paused, drains or refuses work.
+    /// How many more it could start now: 0 while it is paused, drains or refuses work.
     #[serde(default)]
     pub free_slots: u64,
     pub job_types: Vec<String>,
@@ -31,31 +31,31 @@ pub struct WorkerSessionBody {
     pub queues: Vec<String>,
     pub started_at: Timestamp,
     pub last_heartbeat_at: Timestamp,
-    /// How it was when it last said so; null before its first word, and of a worker that never says.
+    /// Its last reported condition; null until the first report, and for workers that never report.
     #[serde(default)]
     pub condition: Option<ConditionBody>,
 }
 
-/// How a worker is, in its own words. Whoever reads it passes over what a newer one adds.
+/// The condition of a worker, as it reports it. Readers ignore fields of newer workers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ConditionBody {
-    /// Handlers that it runs at once.
+    /// Concurrent handlers.
     pub slots: u32,
-    /// The least and the most of them, if it adapts.
+    /// The minimum and the maximum of them, if it adapts.
     #[serde(default)]
     pub slots_min: Option<u32>,
     #[serde(default)]
     pub slots_max: Option<u32>,
-    /// Handlers that run.
+    /// Running handlers.
     #[serde(default)]
     pub running: u32,
-    /// Executions that it has fetched ahead.
+    /// Prefetched executions.
     #[serde(default)]
     pub ready: u32,
-    /// Where its machine is found.
+    /// The address of its machine.
     #[serde(default)]
     pub address: Option<String>,
-    /// How busy its processors are, of those that it may use.
+    /// The use of its processors, relative to those it may use.
     #[serde(default)]
     pub cpu_percent: Option<u8>,
     #[serde(default)]
@@ -66,13 +66,13 @@ pub struct ConditionBody {
     pub disk_free_bytes: Option<u64>,
     #[serde(default)]
     pub disk_total_bytes: Option<u64>,
-    /// How long its last heartbeat took to be answered.
+    /// The response time of its last heartbeat.
     #[serde(default)]
     pub round_trip_ms: Option<u64>,
-    /// What went wrong last on the way to its server or store.
+    /// The last error on the way to its server or store.
     #[serde(default)]
     pub last_error: Option<String>,
-    /// Why it takes nothing new; empty if it does.
+    /// Why it accepts no new work; empty if it does.
     #[serde(default)]
     pub refuses: Vec<String>,
 }
@@ -121,15 +121,15 @@ impl From<ConditionBody> for WorkerCondition {
     }
 }
 
-/// What people have made of a worker.
+/// The mode of a worker, as set by operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum WorkerState {
     /// It gets work.
     Open,
-    /// It gets no new work and goes on with what it has.
+    /// It gets no new work and continues what it has.
     Paused,
-    /// It finishes what runs, gives back the rest, and closes its session.
+    /// It finishes running executions, returns the rest, and closes its session.
     Draining,
 }
 
@@ -150,46 +150,46 @@ pub struct NodeBody {
     pub version: String,
     pub started_at: Timestamp,
     pub roles: Vec<String>,
-    /// Where it listens.
+    /// The address it listens on.
     pub address: String,
-    /// The version of the time zone data that schedules go by.
+    /// The version of its time zone data.
     pub tzdb_version: String,
-    /// How far this machine's clock is ahead of the time that the cluster goes by, in milliseconds.
+    /// How far this machine's clock is ahead of the cluster's time, in milliseconds.
     pub clock_offset_ms: i64,
     /// The kind of its store: `sqlite`, `postgres` or `mysql`.
     pub store: String,
     /// The version of the store's tables.
     pub schema_version: usize,
-    /// Whether the store lives in the server's own process. If not, there may be other servers on it.
+    /// Whether the store is in the server's own process. If not, other servers may share it.
     pub embedded_store: bool,
-    /// The machine that it runs on.
+    /// The machine it runs on.
     #[serde(default)]
     pub host: String,
-    /// Its process there.
+    /// Its process id there.
     #[serde(default)]
     pub pid: u32,
-    /// Whether it has the duties that one process has for all.
+    /// Whether it is the leader.
     #[serde(default)]
     pub leader: bool,
-    /// Of the 64 segments of all jobs, how many it fires.
+    /// How many of the 64 segments of all jobs it fires.
     #[serde(default)]
     pub segments: u32,
     /// Whether it is the process that answered.
     #[serde(default)]
     pub answering: bool,
-    /// Of the process that answered: there may be others, but it cannot find out who they are just now.
+    /// For the answering process: there may be others, but it cannot determine them now.
     #[serde(default)]
     pub others_unknown: bool,
-    /// Through what it coordinates with the others: `store`, `etcd`, `redis` or `zookeeper`; empty where its store is its own,
-    /// and of older processes.
+    /// Its coordination backend: `store`, `etcd`, `redis` or `zookeeper`; empty where its store is not
+    /// shared, and for older processes.
     #[serde(default)]
     pub coordination: String,
-    /// What somebody should look into.
+    /// Warnings for operators.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
-/// Who is asking.
+/// The authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeBody {
     /// The public part of the token.
@@ -203,12 +203,12 @@ impl Client {
         self.all_pages("/workers").await
     }
 
-    /// One session, by its id, or by the worker's name if it has just one.
+    /// One session, by its id, or by the worker's name if it has only one.
     pub async fn worker(&self, worker: &str) -> Result<WorkerSessionBody, ClientError> {
         self.send(self.request(Method::GET, &format!("/workers/{}", segment(worker)))).await
     }
 
-    /// Gives a worker no new work; it goes on with what it has.
+    /// Gives a worker no new work; it continues what it has.
     pub async fn pause_worker(&self, worker: &str) -> Result<WorkerSessionBody, ClientError> {
         self.order(worker, "pause").await
     }
@@ -217,7 +217,7 @@ impl Client {
         self.order(worker, "resume").await
     }
 
-    /// Has a worker finish what runs, give back the rest and close its session.
+    /// Lets a worker finish its running executions, return the rest and close its session.
     pub async fn drain_worker(&self, worker: &str) -> Result<WorkerSessionBody, ClientError> {
         self.order(worker, "drain").await
     }
@@ -230,7 +230,7 @@ impl Client {
         self.send(self.request(Method::GET, "/nodes")).await
     }
 
-    /// Who the server takes this client for.
+    /// The identity of this client on the server.
     pub async fn me(&self) -> Result<MeBody, ClientError> {
         self.send(self.request(Method::GET, "/me")).await
     }

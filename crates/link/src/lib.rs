@@ -1,8 +1,9 @@
-//! Ways from one process to another that can be cut, held and made longer: a proxy of TCP on this machine. Benchmarks lay a
-//! distance between a node and its database with it, and the chaos suite takes networks away. It knows nothing of what is sent.
+//! A fault proxy: forwards TCP connections on this machine and can cut, hold and delay them. Benchmarks use
+//! it to put a distance between a node and its database, and the chaos suite to cause network faults. It
+//! knows nothing of the forwarded data.
 //!
-//! On a longer way every byte arrives later by the same time, as it does between two machines: bytes that are under way do not
-//! wait for each other.
+//! A delay shifts every byte by the same time, as between two machines: bytes in flight do not wait for each
+//! other.
 
 use std::io;
 use std::time::Duration;
@@ -14,21 +15,21 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces under way in one direction: more than fits on any line that is worth measuring.
+/// Chunks in flight in one direction: more than fits on any connection worth measuring.
 const PIECES_MAX: usize = 256;
 
-/// How a way can be.
+/// The network faults of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weather {
     Fair,
-    /// Connections break off, and new ones end at once.
+    /// Connections are closed, and new ones end at once.
     Cut,
-    /// Nothing comes through in either direction. What was sent meanwhile arrives afterwards, as it does when a network comes
-    /// back.
+    /// Nothing passes in either direction. Data sent meanwhile arrives afterwards, as when a network
+    /// recovers.
     Held,
     RequestsHeld,
     AnswersHeld,
-    /// All that is sent arrives later by this, in each direction.
+    /// All data arrives this much later, in each direction.
     Slow(Duration),
 }
 
@@ -56,10 +57,10 @@ impl Weather {
     }
 }
 
-/// A way to a server, whose address may change. Closed, with all connections over it, when it is dropped.
+/// A proxy to a server whose address may change. Dropping it closes it and all its connections.
 #[derive(Debug)]
 pub struct Link {
-    /// Where it begins.
+    /// The address to connect to.
     pub address: String,
     target: watch::Sender<String>,
     weather: watch::Sender<Weather>,
@@ -67,7 +68,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Opens a way. Whoever takes it before there is a target is turned away.
+    /// Opens a proxy. Connections are refused until there is a target.
     pub async fn open(target: &str) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
@@ -76,7 +77,7 @@ impl Link {
         Ok(Link { address, target, weather, passing: passing.abort_handle() })
     }
 
-    /// Where connections lead that are made from now on.
+    /// Sets the target of new connections.
     pub fn lead_to(&self, target: &str) {
         self.target.send_replace(target.to_owned());
     }
@@ -101,7 +102,7 @@ async fn pass_all(listener: TcpListener, target: watch::Receiver<String>, weathe
     }
 }
 
-/// Passes on both directions, each until its end, which arrives as late as all else.
+/// Forwards both directions, each until its end, which is delayed like the data.
 async fn pass(client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
     if *weather.borrow() == Weather::Cut || target.is_empty() {
         return;
@@ -132,7 +133,7 @@ async fn pass_on(
     tokio::join!(take(source, sender, weather.clone()), deliver(sink, receiver, weather, direction));
 }
 
-/// A piece, and when it is to arrive.
+/// A chunk, and when it is to arrive.
 type Piece = (Instant, Vec<u8>);
 
 async fn take(
@@ -164,7 +165,7 @@ async fn deliver(
             return;
         }
     }
-    // Nor does the end of a connection come through what is held.
+    // While connections are held, their end does not pass either.
     if weather.wait_for(|weather| weather.lets_through(direction)).await.is_ok() {
         let _ = sink.shutdown().await;
     }
@@ -174,7 +175,7 @@ async fn deliver(
 mod tests {
     use super::*;
 
-    /// A server that says everything again.
+    /// A server that echoes everything.
     async fn echo() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -189,7 +190,7 @@ mod tests {
         address
     }
 
-    /// A way to somebody who says everything again, and a connection over it that works.
+    /// A proxy to an echo server, and a working connection through it.
     async fn connected() -> (Link, TcpStream) {
         let link = Link::open(&echo().await).await.unwrap();
         let mut stream = TcpStream::connect(&link.address).await.unwrap();
@@ -204,7 +205,7 @@ mod tests {
         for weather in [Weather::Held, Weather::RequestsHeld, Weather::AnswersHeld] {
             link.set(weather);
             stream.write_u8(2).await.unwrap();
-            // Nothing can be waited for that must not come.
+            // A timeout is the only way to see that nothing arrives.
             let early = tokio::time::timeout(Duration::from_millis(50), stream.read_u8()).await;
             assert!(early.is_err(), "{weather:?} let it through");
             link.set(Weather::Slow(Duration::from_millis(1)));

@@ -1,4 +1,4 @@
-//! Reading values of the command line, with errors that say what would be right.
+//! Parses command-line values, with errors that say what is expected.
 
 use punctual_client::{Growth, Span, time_fix};
 use punctual_core::limits;
@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// Handlers that one worker may run at once.
+/// Maximum concurrent handlers of one worker.
 pub const SLOTS_MAX: usize = 10_000;
 
 pub fn slots(text: &str) -> Result<usize, String> {
@@ -44,7 +44,7 @@ pub fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| time_fix(text))
 }
 
-/// A host, or address, and a port. Whether the host exists is found out when it is used.
+/// A host or address, and a port. The host is resolved only when it is used.
 pub fn address(text: &str) -> Result<String, String> {
     let is_host = |host: &str| match host.strip_prefix('[') {
         Some(rest) => rest.ends_with(']'),
@@ -67,7 +67,7 @@ pub fn json(text: &str) -> Result<Box<RawValue>, String> {
     })
 }
 
-/// JSON as it is, or in a file or on standard input: no JSON begins with an @.
+/// JSON text, or `@` and a file or standard input: no JSON begins with `@`.
 pub fn payload(text: &str) -> Result<Box<RawValue>, String> {
     let Some(file) = text.strip_prefix('@') else { return json(text) };
     let read = match file {
@@ -78,7 +78,7 @@ pub fn payload(text: &str) -> Result<Box<RawValue>, String> {
     serde_json::from_str(&read).map_err(|error| format!("{file} holds no JSON ({error})"))
 }
 
-/// A length of time; who gives only a number probably means seconds.
+/// A duration; for a number without a unit, the error suggests seconds.
 pub fn span(text: &str) -> Result<Span, String> {
     text.parse::<Span>().map_err(|error| match text.parse::<f64>() {
         Ok(number) if number >= 0.0 => format!("must have a unit, such as {text}s"),
@@ -86,12 +86,12 @@ pub fn span(text: &str) -> Result<Span, String> {
     })
 }
 
-/// A word that JSON spells in capitals, in any case.
+/// A word that is upper case in JSON, in any case.
 pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(text.to_ascii_uppercase().into())
 }
 
-/// A word that JSON spells in small letters, in any case.
+/// A word that is lower case in JSON, in any case.
 pub fn small_word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(text.to_ascii_lowercase().into())
 }
@@ -102,7 +102,7 @@ pub fn growth(text: &str) -> Result<Growth, String> {
     Growth::deserialize(factor).map_err(|error| error.to_string())
 }
 
-/// What names a request, as it can stand in a header.
+/// A request key that is valid in a header.
 pub fn request_key(text: &str) -> Result<String, String> {
     let max = limits::REQUEST_KEY_BYTES_MAX;
     let is_key = !text.is_empty()
@@ -115,7 +115,7 @@ pub fn request_key(text: &str) -> Result<String, String> {
     Err(format!("must have 1 to {max} characters: printable ASCII, no spaces around it"))
 }
 
-/// How long something is kept.
+/// A retention time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     For(Duration),

@@ -1,4 +1,4 @@
-//! `punctual backup`: a copy of the embedded database, while its server runs or stands still.
+//! `punctual backup`: copies the embedded database, with its server running or stopped.
 
 use crate::data_dir::{DataDirArgs, must_hold_database};
 use crate::exit::Exit;
@@ -22,7 +22,7 @@ pub struct BackupArgs {
     output: OutputArgs,
 }
 
-/// What was copied where.
+/// What was copied, and where to.
 #[derive(Serialize)]
 struct Copied {
     from: PathBuf,

@@ -1,4 +1,4 @@
-//! `punctual check`: is the database whole, and do its counts agree with its rows?
+//! `punctual check`: checks whether the database is intact and its counters match its rows.
 
 use crate::data_dir::{DataDirArgs, must_hold_database};
 use crate::exit::{CliError, Exit};
@@ -24,18 +24,18 @@ pub struct CheckArgs {
     output: OutputArgs,
 }
 
-/// What was found out about a database.
+/// The result of checking a database.
 #[derive(Serialize)]
 struct Checked {
-    /// Of the embedded store.
+    /// For the embedded store.
     #[serde(skip_serializing_if = "Option::is_none")]
     data_dir: Option<PathBuf>,
     store: String,
     whole: bool,
-    /// What was wrong and is not any more.
+    /// Problems that were repaired.
     repaired: Vec<String>,
     problems: Vec<String>,
-    /// What is worth knowing and not wrong.
+    /// Information that is not a problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -64,8 +64,8 @@ struct Found {
     notes: Vec<String>,
 }
 
-/// Reads all of the files and changes nothing, not even a file that a crash has left behind. Only with `--repair` it opens
-/// the store as a server would, first.
+/// Reads all of the files and changes nothing, not even a file left behind by a crash. Only with `--repair`
+/// does it first open the store as a server would.
 async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<Found> {
     must_hold_database(directory)?;
     let repaired = if args.repair { repair(directory).await? } else { vec![] };
@@ -85,10 +85,11 @@ async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
     Ok(in_words(&mended))
 }
 
-/// Compares the tables with what this version expects, and the counts with their rows: as exact while servers work on it.
+/// Compares the tables with what this version expects, and the counters with their rows; exact even while
+/// servers are running.
 async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, CliError> {
     let mut problems = store::verify_tables(place).await?;
-    // In tables that are not as expected, nothing can be counted.
+    // Without the expected tables, nothing can be counted.
     if !problems.is_empty() {
         return Ok(Found { problems, ..Found::default() });
     }

@@ -1,4 +1,4 @@
-//! `punctual clock`: the time by which a server's schedules go, and moving it where that is allowed.
+//! `punctual clock`: shows the time of a server's schedules, and moves it where that is allowed.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -10,7 +10,7 @@ use punctual_client::{Client, ClientError, ClockBody, ClockMode, ClockMoved, Mov
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// Pause between two looks at how far an advance has come.
+/// Pause between two reads of an advance's progress.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
@@ -75,7 +75,7 @@ pub async fn run(command: ClockCommand) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Asks until the clock is there: one request goes only so far.
+/// Repeats the request until the clock has arrived: one request goes only so far.
 async fn advance(client: &Client, args: &MoveArgs) -> Result<ClockMoved, ClientError> {
     let start = client.clock().await?.now;
     let to = args.way.to.unwrap_or_else(|| start.plus(args.way.by.unwrap_or_default().get()));
@@ -97,7 +97,7 @@ async fn advance(client: &Client, args: &MoveArgs) -> Result<ClockMoved, ClientE
     }
 }
 
-/// One request, with looks at how far it has come.
+/// One request, with its progress shown.
 async fn watched(
     client: &Client,
     way: &MoveClock,
@@ -113,7 +113,7 @@ async fn watched(
     }
 }
 
-/// A bar on stderr; invisible where stderr is no terminal.
+/// A bar on stderr; invisible where stderr is not a terminal.
 fn style() -> ProgressStyle {
     ProgressStyle::with_template("{msg} [{bar:40}] {percent}%")
         .unwrap_or_else(|_| ProgressStyle::default_bar())

@@ -1,4 +1,4 @@
-//! `punctual completions`: what a shell needs to complete command lines.
+//! `punctual completions`: shell completions.
 
 use crate::exit::Exit;
 use crate::output::print_raw;

@@ -1,4 +1,4 @@
-//! How commands find the server: what they are told, else what the data directory says, else the default.
+//! How commands find the server: by their arguments, else by the data directory, else by the default.
 
 use crate::config::{ClientSettings, Flags, Surroundings, exposure};
 use crate::data_dir::{DataDir, DataDirArgs};
@@ -7,7 +7,7 @@ use crate::output::tell;
 use punctual_client::Client;
 use std::path::Path;
 
-/// Where the server listens unless told otherwise.
+/// The server's default address.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 
 #[derive(Debug, Clone, clap::Args)]
@@ -21,14 +21,14 @@ pub struct ConnectArgs {
     data_dir: DataDirArgs,
 }
 
-/// What a command needs to speak to a server.
+/// What a command needs to connect to a server.
 pub struct Connection {
     pub server: String,
-    /// Somebody named the server; otherwise it is the one of the data directory.
+    /// The server was given explicitly; otherwise it is the one of the data directory.
     pub is_named: bool,
-    /// Absent if none is to be found.
+    /// `None` if no token was found.
     pub token: Option<String>,
-    /// Where the token was found, or looked for.
+    /// Where the token was found or searched.
     pub token_origin: String,
     pub data_dir: DataDir,
 }
@@ -73,7 +73,7 @@ impl ConnectArgs {
             Some(server) => server.0,
             None => data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
         };
-        // What comes out of a file or a variable often ends with a newline, which no header may hold.
+        // A file or a variable often ends with a newline, which is invalid in a header.
         let given = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
         let (token, token_origin) = match (given, &settings.token_file) {
             (Some(token), _) => (Some(token.to_owned()), "PUNCTUAL_TOKEN or --token".to_owned()),

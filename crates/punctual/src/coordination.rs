@@ -1,4 +1,4 @@
-//! Through which service the processes on one store coordinate: the only place that names those adapters.
+//! The coordination backend of the processes on one store: the only place that names those adapters.
 
 use crate::config::CoordinationSettings;
 use crate::config::value::{Raw, Value};
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 const FORMS: &str = "store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181";
 
-/// What the setting names.
+/// The value of the setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoordinationUrl(CoordinationOptions);
 
@@ -40,7 +40,7 @@ impl Value for CoordinationUrl {
         }
     }
 
-    /// What cannot be read may hold a password anywhere.
+    /// A malformed value may contain a password anywhere.
     fn found(_: &Raw) -> Option<String> {
         None
     }
@@ -50,11 +50,11 @@ impl Value for CoordinationUrl {
     }
 }
 
-/// The kind of coordination that needs no other service.
+/// The backend that needs no other service.
 pub const STORE: &str = "store";
 
 impl CoordinationUrl {
-    /// What people call the service; where it is may be a secret.
+    /// The name of the service, without its address, which may be secret.
     pub const fn kind(&self) -> &'static str {
         match self.0 {
             CoordinationOptions::Store => STORE,
@@ -75,7 +75,7 @@ fn password(options: &mut CoordinationOptions) -> Option<&mut Secret> {
     login.as_mut().map(|login| &mut login.password)
 }
 
-/// What others on this machine can see of the password. `origin` is where the URL was found.
+/// A warning if other users of this machine can see the password. `origin` is where the URL was found.
 pub fn seen_password(settings: &CoordinationSettings, origin: &str) -> Option<String> {
     let instead = "coordination.password_file or PUNCTUAL_COORDINATION";
     has_password(&settings.url.0).then(|| crate::config::seen_password(origin, instead)).flatten()
@@ -85,7 +85,7 @@ fn has_password(options: &CoordinationOptions) -> bool {
     password(&mut options.clone()).is_some_and(|password| !password.0.is_empty())
 }
 
-/// This process's seat in the cluster of its store; none where the store is its own.
+/// This process's membership in the cluster of its store; `None` where the store is not shared.
 pub fn seat(
     settings: &CoordinationSettings,
     open: &OpenStore,
@@ -101,10 +101,11 @@ pub fn seat(
             )),
         };
     };
-    // Nobody waits for a call longer than a third of the time to live; a host that is silent is named before that.
+    // No caller waits longer than a third of the TTL for a call; a silent host is reported before that.
     let options = with_password(settings)?.answering_within(settings.ttl.get() / 4);
     let store = StoreSide { register, clock: host.clock.clone() };
-    // Under the id of the database, so that clusters on different ones never take each other's segments.
+    // Prefixed with the id of the database, so that clusters on different databases never take each other's
+    // segments.
     let coordination = punctual_coordination::open(&options.clone().below(&cluster), store)
         .map_err(|error| CliError::cannot_start(format!("coordination.url {options}: {error}")))?;
     Ok(Some(Seat { coordination, card: card(info) }))
@@ -134,7 +135,7 @@ fn with_password(settings: &CoordinationSettings) -> Result<CoordinationOptions,
     Ok(options)
 }
 
-/// What this process says of itself to the others.
+/// This process's description of itself for its peers.
 pub fn card(info: &NodeInfo) -> Card {
     Card {
         node_id: info.id.clone(),

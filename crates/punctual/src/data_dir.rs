@@ -1,4 +1,4 @@
-//! What lies in the data directory beside the database: how the command line finds the server and its token.
+//! The files of the data directory besides the database: how the command line finds the server and its token.
 
 use crate::config::{ConfigFlag, Flags, Place, Surroundings};
 use crate::exit::CliError;
@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// What every data directory that was ever served holds.
+/// Every data directory in which a server has run contains it.
 const DATABASE_FILE: &str = "punctual.db";
 
 /// Which data directory is meant, and which configuration file may say so.
@@ -28,7 +28,7 @@ impl DataDirArgs {
         Surroundings::find(&self.config)
     }
 
-    /// The data directory, once it is known what the surroundings say.
+    /// The data directory, according to flags, variables and the file.
     pub fn within(&self, around: &Surroundings) -> Result<DataDir, CliError> {
         let path = around.read(&self.place)?.data_dir;
         let found_anyway = match self.config.named() {
@@ -53,7 +53,8 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// With a space before it, what a command in the same working directory must be told to find this directory.
+    /// With a leading space: the option that a command in the same working directory needs to find this
+    /// directory.
     pub fn option(&self) -> &str {
         &self.option
     }
@@ -70,8 +71,8 @@ impl DataDir {
         self.path.join("server.address")
     }
 
-    /// Creates the directory, closed to others, and finds out whether it can be written. A full disk is no reason not
-    /// to start: the store has kept what it has.
+    /// Creates the directory, with access for its owner only, and checks whether it can be written. A full
+    /// disk does not prevent the start: the store still has its data.
     pub fn prepare(&self) -> Result<(), CliError> {
         prepare(&self.path).map_err(|error| {
             CliError::cannot_start(format!(
@@ -81,8 +82,8 @@ impl DataDir {
         })
     }
 
-    /// Refuses to begin anew where a server has been: its database is gone. A token alone may be there before the
-    /// first start.
+    /// Refuses to start with a new database where a server has run before and its database is missing. A
+    /// token alone may exist before the first start.
     pub fn must_not_have_lost_database(&self) -> Result<(), CliError> {
         let [database, address] = [self.path.join(DATABASE_FILE), self.address_file()];
         let is_gone = |file: &Path| matches!(file.try_exists(), Ok(false));
@@ -96,12 +97,12 @@ impl DataDir {
         )))
     }
 
-    /// The admin token, if one is kept here.
+    /// The admin token, if there is one.
     pub fn token(&self) -> anyhow::Result<Option<String>> {
         Ok(read_line(&self.token_file())?.filter(|token| !token.is_empty()))
     }
 
-    /// Takes the admin token away, so that a start that breaks off before it has written another leaves none
+    /// Removes the admin token, so that a start that fails before it has written another one leaves none
     /// rather than a wrong one.
     pub fn remove_token(&self) -> anyhow::Result<()> {
         let file = self.token_file();
@@ -117,14 +118,14 @@ impl DataDir {
         write_private(&self.token_file(), token)
     }
 
-    /// Where the server of this directory listens, or listened last: a command must not show its token to
-    /// whatever else has the default port.
+    /// The current or last address of this directory's server: a command must not send its token to another
+    /// program on the default port.
     pub fn address(&self) -> anyhow::Result<Option<String>> {
         read_line(&self.address_file())
     }
 
-    /// Tells commands where this server listens, as long as no other one in this directory lives that has told them. When that
-    /// one has ended, this one takes its place.
+    /// Publishes this server's address for commands, unless another live server in this directory has already
+    /// done so. When that one has ended, this one takes its place.
     pub fn announce(&self, address: &str) -> anyhow::Result<Announced> {
         let lock =
             fs::OpenOptions::new().create(true).append(true).mode(0o600).open(self.path.join("server.lock"));
@@ -137,14 +138,14 @@ impl DataDir {
                 hold_until_the_end(lock);
                 self.write_address(address).map(|()| Announced::Now)
             }
-            // Where nothing can be locked, commands turn to whoever came last.
+            // Where locks do not work, commands use the server that came last.
             Ok((Err(TryLockError::Error(_)), _)) | Err(_) => {
                 self.write_address(address).map(|()| Announced::Now)
             }
         }
     }
 
-    /// In a thread, because the kernel wakes whoever waits for a lock, and in no other way.
+    /// In a thread, because a lock can only be waited for by blocking.
     fn announce_after_other(&self, lock: File, address: &str) -> anyhow::Result<()> {
         let (data_dir, address) = (self.clone(), address.to_owned());
         let wait = move || {
@@ -162,8 +163,8 @@ impl DataDir {
         Ok(())
     }
 
-    /// Tells commands where the server listens. If that cannot be written, an earlier address is taken away: commands
-    /// must not turn to whatever listens there now.
+    /// Writes the server's address for commands. If that fails, removes an earlier address: commands must not
+    /// connect to whatever listens there now.
     fn write_address(&self, address: &str) -> anyhow::Result<()> {
         if self.address().is_ok_and(|known| known.as_deref() == Some(address)) {
             return Ok(());
@@ -175,20 +176,20 @@ impl DataDir {
     }
 }
 
-/// When commands are told of a server.
+/// When commands can find this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
     Now,
-    /// When the one that they turn to has ended.
+    /// When the server that they use now has ended.
     Later,
 }
 
-/// The kernel releases it when the process ends, however it does.
+/// The kernel releases it when the process ends, for whatever reason.
 fn hold_until_the_end(lock: File) {
     std::mem::forget(lock);
 }
 
-/// Creates a directory, closed to others, and finds out whether it can be written.
+/// Creates a directory, with access for its owner only, and checks whether it can be written.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     match tempfile::tempfile_in(directory) {
@@ -197,7 +198,7 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses a directory without a database: commands that only look must not create one.
+/// Rejects a directory without a database: commands that only read must not create one.
 pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
     sqlite::refuse_incomplete(directory).map_err(|error| CliError::cannot_start(error.to_string()))?;
     if directory.join(DATABASE_FILE).is_file() {
@@ -209,7 +210,7 @@ pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
     )))
 }
 
-/// Whether there is no room for more.
+/// Whether the disk is full.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -222,7 +223,7 @@ fn read_line(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Writes a small file that only its owner can read, whole or not at all.
+/// Atomically writes a small file that only its owner can read.
 fn write_private(path: &Path, line: &str) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
     let write = || -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! `punctual executions`: what runs, waits or has ended, of all jobs.
+//! `punctual executions`: running, waiting and ended executions of all jobs.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -96,7 +96,7 @@ fn row(execution: &ExecutionBody) -> Vec<String> {
     ]
 }
 
-/// What is worth knowing of an execution in its state.
+/// Details of an execution, depending on its state.
 fn detail(execution: &ExecutionBody) -> String {
     let gates: Vec<&str> = execution.gates.iter().map(|gate| gate.name()).collect();
     let said = match execution.status {

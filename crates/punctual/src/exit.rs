@@ -1,4 +1,4 @@
-//! Exit codes, all in one place, and how errors are told to people.
+//! All exit codes, and how errors are printed.
 
 use crate::hints;
 use crate::output::tell;
@@ -6,27 +6,28 @@ use punctual_client::{ClientError, Problem};
 use punctual_core::causes::innermost;
 use std::process::ExitCode;
 
-/// How a command ended, for scripts.
+/// The result of a command, for scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done = 0,
-    /// The job that was waited for did not succeed, a check found damage, or anything not listed below.
+    /// The awaited job did not succeed, a check found damage, or anything not listed below.
     Failed = 1,
-    /// Clap's own, for a command line that cannot be understood.
+    /// Clap's own code, for an invalid command line.
     Misunderstood = 2,
     Unreachable = 3,
-    /// The server refused the request, or a part of it: invalid input, no right to it, not as things are now.
+    /// The server rejected the request, or a part of it: invalid input, no permission, or a conflict with the
+    /// current state.
     Refused = 4,
     NotFound = 5,
-    /// The server could not do it now; trying again may help.
+    /// The server could not do it now; a retry may help.
     ServerFailed = 6,
     /// A server or an offline command could not start: port in use, data directory not usable.
     CannotStart = 7,
-    /// The time to wait ran out first.
+    /// The wait timed out.
     TimedOut = 8,
 }
 
-/// What each code means, for help, manual and reference.
+/// The meaning of each code, for help, manual and reference.
 pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::Done, "done"),
     (Exit::Failed, "the job waited for did not succeed, or the command failed"),
@@ -39,7 +40,7 @@ pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::TimedOut, "the time to wait ran out"),
 ];
 
-/// The codes and their meanings below the help.
+/// The codes and their meanings, for the end of the help.
 pub fn help() -> String {
     let lines = MEANINGS.iter().map(|(exit, meaning)| format!("\n  {}  {meaning}", *exit as u8));
     format!("Exit codes:{}", lines.collect::<String>())
@@ -51,7 +52,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that carries its exit code, for what is not an answer of the server.
+/// An error with its exit code, for errors that do not come from the server.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CliError {
@@ -73,7 +74,7 @@ impl CliError {
     }
 }
 
-/// Tells the error on stderr and returns its exit code.
+/// Prints the error on stderr and returns its exit code.
 pub fn report(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         return report_client_error(error);
@@ -112,7 +113,7 @@ fn report_client_error(error: &ClientError) -> Exit {
     }
 }
 
-/// The exit code for what the server said.
+/// The exit code for a problem reported by the server.
 pub const fn of_problem(problem: &Problem) -> Exit {
     match problem.status {
         404 => Exit::NotFound,

@@ -1,10 +1,10 @@
-//! What the server advises, as the commands that do it.
+//! Turns the server's advice into commands.
 
 use crate::output::quoted;
 use punctual_client::{Advice, AdvisedAction};
 
-/// The commands, each in a line of its own, to follow what the server said. Nothing where it advises nothing, or
-/// only what this version does not know.
+/// The commands, each on its own line, to follow the server's message. Empty without advice, or if this
+/// version knows none of the advised actions.
 pub fn lines(advice: &[Advice]) -> String {
     advice.iter().filter_map(told).map(|told| format!("\n  → {told}")).collect()
 }

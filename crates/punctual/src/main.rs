@@ -118,17 +118,17 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it is a process that goes on and has a log.
+    /// Whether it is a long-running process with a log.
     const fn has_log(&self) -> bool {
         matches!(self, Command::Serve(_) | Command::Api(_) | Command::Scheduler(_) | Command::Worker(_))
     }
 }
 
-/// How long the store may take to close its files. A crash would not lose anything either, so this is short.
+/// How long the store may take to close its files. A crash would lose nothing either, so this is short.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    // The stages of running a command are for Punctual's own use, and start often.
+    // The stages of running a command are internal, and start often.
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(first) if first == shim::SUBCOMMAND => return shim::run(),
@@ -137,7 +137,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
-    // A server tells them in its log.
+    // A server logs them.
     if !cli.command.has_log() {
         for unknown in config::unknown_variables(&Cli::command()) {
             output::tell(&format!("warning: {unknown}"));
@@ -151,11 +151,12 @@ fn main() -> ExitCode {
         }
     };
     let outcome = runtime.block_on(run(cli.command));
-    // Drops whatever still runs, and with its last holder the store, which then closes its files.
+    // Drops everything that still runs, and with it the last reference to the store, which then closes its
+    // files.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     match outcome {
         Ok(exit) => {
-            // Only a server has a log, and it is not done before its files are closed.
+            // Only a server has a log, and it has not stopped before its files are closed.
             tracing::info!("stopped");
             exit.into()
         }
@@ -163,11 +164,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells why the command line cannot be understood, or what was asked of it such as its help, and ends.
+/// Prints why the command line is invalid, or the requested help, and exits.
 fn misunderstood(error: &clap::Error) -> ! {
     let arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    // The error repeats what was written, and a terminal must not obey that: so it is told of what can be shown.
+    // The error repeats the arguments, and a terminal must not interpret them: so they are escaped first.
     let shown: Vec<String> =
         arguments.iter().map(|argument| output::one_line(argument).into_owned()).collect();
     let told = (shown != arguments).then(|| Cli::try_parse_from(&shown).err()).flatten();

@@ -31,7 +31,7 @@ pub fn run(args: ManArgs, command: Command) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes the page of a command and those of all its subcommands. How many these are.
+/// Writes the page of a command and those of all its subcommands. Returns how many.
 fn write_all(command: &Command, name: &str, dir: &Path) -> anyhow::Result<usize> {
     let file = dir.join(format!("{name}.1"));
     fs::write(&file, page(command, name)?).with_context(|| format!("cannot write {}", file.display()))?;
@@ -44,7 +44,7 @@ fn write_all(command: &Command, name: &str, dir: &Path) -> anyhow::Result<usize>
 
 fn page(command: &Command, name: &str) -> anyhow::Result<Vec<u8>> {
     let spelled = name.replace('-', " ");
-    // The page says what it says of exit codes once, below.
+    // The exit codes appear only once on the page, further below.
     let command = command.clone().display_name(name).bin_name(spelled).after_help("");
     let man = Man::new(command).manual("Punctual").source(concat!("punctual ", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();

@@ -1,5 +1,5 @@
-//! `punctual migrate`: the tables of a database that is shared, and bringing them up to this version. The embedded store
-//! does that by itself. And making a copy that was restored a store of its own.
+//! `punctual migrate`: shows the schema of a shared database and migrates it to this version. The embedded
+//! store migrates itself. Also turns a restored copy into an independent store.
 
 use crate::data_dir::DataDirArgs;
 use crate::exit::Exit;
@@ -44,29 +44,29 @@ pub struct ForkArgs {
     of: MigrateArgs,
 }
 
-/// What became of a copy.
+/// The result of a fork.
 #[derive(Serialize)]
 struct ToldFork {
     store: String,
-    /// All queues that it has.
+    /// All its queues.
     paused: Vec<String>,
 }
 
-/// What there is to say of the tables.
+/// The state of the schema.
 #[derive(Serialize)]
 struct Told {
     store: String,
     #[serde(flatten)]
     migration: Option<Migration>,
-    /// What differs from what this version expects.
+    /// Differences from what this version expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     problems: Option<Vec<String>>,
-    /// What else there is to know.
+    /// Additional information.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
 
-/// What to say of the embedded store.
+/// The message for the embedded store.
 const EMBEDDED: &str = "the embedded store needs no command: the server brings it up to its version when it starts; take a \
                         `punctual backup` before an upgrade, because there is no way back";
 

@@ -1,4 +1,4 @@
-//! `punctual migrate-data`: everything that one store holds, copied to another that is empty.
+//! `punctual migrate-data`: copies everything from one store to another, empty one.
 
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, table, tell};
@@ -30,7 +30,7 @@ pub struct MigrateDataArgs {
     output: OutputArgs,
 }
 
-/// Where the passwords are given.
+/// Environment variables of the passwords.
 const FROM_PASSWORD: &str = "PUNCTUAL_FROM_PASSWORD";
 const TO_PASSWORD: &str = "PUNCTUAL_TO_PASSWORD";
 
@@ -38,7 +38,7 @@ const AFTER_HELP: &str = "Stop all servers of both stores first. The source is o
                           when the command is repeated; until it is complete, no server opens the target. Passwords: \
                           PUNCTUAL_FROM_PASSWORD and PUNCTUAL_TO_PASSWORD.";
 
-/// What was moved where.
+/// The result of the copy.
 #[derive(Serialize)]
 struct Told {
     from: String,
@@ -74,7 +74,7 @@ pub async fn run(args: MigrateDataArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The error does not repeat what was written, which may hold a password.
+/// The error does not repeat the text, which may contain a password.
 fn parse(option: &str, text: &str) -> Result<StoreUrl, CliError> {
     StoreUrl::parse(text).map_err(|problem| misunderstood(&format!("{option} {problem}")))
 }
@@ -157,7 +157,7 @@ mod moving {
         CliError { exit, message: format!("nothing is lost, but not all was moved: {reason}") }
     }
 
-    /// What one of the databases refuses, and what to do about it.
+    /// What one of the databases denied, and what to do about it.
     fn denied(error: &MoveError, from: &StoreUrl, to: &StoreUrl) -> Option<String> {
         let (end, denial, said) = error.denied()?;
         let (url, password) = match end {
@@ -194,7 +194,7 @@ mod moving {
             }
         }
 
-        /// What was copied stays to be seen; what was verified makes room for the next.
+        /// Bars of copied tables stay; a bar of a verified table is replaced by the next one.
         fn end(&mut self) {
             match self.current.take() {
                 Some((Stage::Copying, _, bar)) if bar.length() > Some(0) => bar.abandon(),

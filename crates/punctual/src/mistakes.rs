@@ -1,8 +1,8 @@
-//! Command lines that the shell has changed before anybody could read them, told by what is left.
+//! Detects command lines that the shell has split or expanded, from what is left of them.
 
 use clap::error::ErrorKind;
 
-/// What went wrong before the command line came here, to say below clap's own error.
+/// A hint about what the shell did, to follow clap's error.
 pub fn hint(error: &clap::Error, arguments: &[String]) -> Option<String> {
     if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict) {
         return None;
@@ -15,8 +15,8 @@ pub fn hint(error: &clap::Error, arguments: &[String]) -> Option<String> {
     ))
 }
 
-/// The words that follow `--cron` where its value is only the first of them. Empty if a word cannot be of an
-/// expression, as the name of a file: then nobody can tell what was meant.
+/// The words that follow `--cron` where its value is only the first of them. Empty if a word, such as the
+/// name of a file, cannot be part of an expression: then the intended expression is unknown.
 fn unquoted_cron(arguments: &[String]) -> Option<String> {
     let place =
         arguments.iter().position(|argument| argument == "--cron" || argument.starts_with("--cron="))?;

@@ -29,7 +29,7 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Prints the answer: as it is for programs, as `table` shows it for people.
+    /// Prints the answer: serialized for programs, or with `table` for people.
     pub fn print<T: Serialize>(self, answer: &T, table: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         match self.format {
             Format::Json => print_raw(&spelled_in_json(&serde_json::to_string_pretty(answer)?)),
@@ -38,25 +38,26 @@ impl OutputArgs {
         }
     }
 
-    /// Whether the answer is for people.
+    /// Whether the output is for people.
     pub fn is_table(self) -> bool {
         self.format == Format::Table
     }
 }
 
-/// As YAML, by way of JSON: payloads and results are raw JSON, and nothing on this way reorders their keys.
+/// As YAML, converted from JSON: payloads and results are raw JSON, and the conversion keeps the order of
+/// their keys.
 pub fn yaml(answer: &impl Serialize) -> anyhow::Result<String> {
     let json = serde_json::to_string(answer)?;
     let mut reader = serde_json::Deserializer::from_str(&json);
     Ok(serde_saphyr::to_string(&serde_transcode::Transcoder::new(&mut reader))?)
 }
 
-/// Prints a text. What jobs wrote may be in it, so nothing in it may move the reader's cursor.
+/// Prints a text. It may contain output of jobs, so control sequences in it are made harmless.
 pub fn print_text(text: &str) -> anyhow::Result<()> {
     print_raw(&visible(text))
 }
 
-/// Prints a text as it is. A reader that has seen enough, such as `head`, is no error.
+/// Prints a text unchanged. A reader that closes the pipe, such as `head`, is not an error.
 pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -64,8 +65,8 @@ pub fn print_raw(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints what a handler or a format for programs made, and ends the line: as it is, but for a terminal, which must
-/// not obey it.
+/// Prints a line of a handler or of a machine-readable format: unchanged, except on a terminal, which must
+/// not interpret it.
 pub fn print_line(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let text = if stdout.is_terminal() { terminal::tamed(text) } else { Cow::Borrowed(text) };
@@ -75,17 +76,17 @@ pub fn print_line(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Says something on stderr that names may be in.
+/// Prints a message that may contain names to stderr.
 pub fn tell(text: &str) {
     eprintln!("{}", visible(text));
 }
 
-/// One answer in one line of JSON.
+/// One answer as one line of JSON.
 pub fn json_line(answer: &impl Serialize) -> anyhow::Result<String> {
     Ok(spelled_in_json(&serde_json::to_string(answer)?).into_owned())
 }
 
-/// Rows under a header, without lines around them.
+/// Rows under a header, without borders.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -97,7 +98,7 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     trim_lines(&table.to_string())
 }
 
-/// One thing: a name and a value per line, what has no value left out.
+/// One object: a name and a value per line; names without a value are left out.
 pub fn details(rows: impl IntoIterator<Item = (&'static str, Option<String>)>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -110,19 +111,19 @@ pub fn details(rows: impl IntoIterator<Item = (&'static str, Option<String>)>) -
     trim_lines(&table.to_string())
 }
 
-/// Without the padding around the table, which gets in the way of copying.
+/// Without the padding around the table, which would disturb copying.
 fn trim_lines(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n")
 }
 
-/// A time to the second; programs that need more ask for JSON.
+/// A time with second precision; programs that need more use JSON.
 pub fn time(time: Timestamp) -> String {
     Timestamp::from_micros(time.as_micros() - time.as_micros().rem_euclid(1_000_000)).to_string()
 }
 
-/// A time to the millisecond, where lateness is to be seen.
+/// A time with millisecond precision, where lateness matters.
 pub fn time_to_millis(moment: Timestamp) -> String {
     let millis = moment.as_micros().rem_euclid(1_000_000) / 1_000;
     format!("{}.{millis:03}Z", time(moment).trim_end_matches('Z'))
@@ -132,7 +133,7 @@ pub fn optional_time(moment: Option<Timestamp>) -> String {
     moment.map_or_else(|| "-".to_owned(), time)
 }
 
-/// A length of time: `<1ms`, `250ms`, `2.5s`, `1m30s`.
+/// A duration: `<1ms`, `250ms`, `2.5s`, `1m30s`.
 pub fn span(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     match millis {
@@ -143,7 +144,7 @@ pub fn span(duration: Duration) -> String {
     }
 }
 
-/// A word as it can be pasted into a shell.
+/// A word quoted for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {

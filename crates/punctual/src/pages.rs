@@ -1,9 +1,10 @@
-//! Lists that come in pages.
+//! Paged lists.
 
 use punctual_client::{ClientError, Page};
 use punctual_core::limits;
 
-/// As many items as asked for, over as many pages as it takes; `read` gets the items wanted of a page and where to go on.
+/// As many items as requested, over as many pages as necessary; `read` gets the number of items wanted and
+/// the cursor.
 pub async fn collect<T>(
     limit: usize,
     mut cursor: Option<String>,

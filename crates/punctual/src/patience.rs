@@ -1,41 +1,41 @@
-//! Going on with a server that goes away for a while: it is asked again, wherever it listens by then.
+//! Continues with a server that is unavailable for a while: retries, at whatever address it listens by then.
 
 use crate::connect::ConnectArgs;
 use crate::job::live::Live;
 use punctual_client::{Client, ClientError, Span};
 use std::time::{Duration, Instant};
 
-/// How long to wait before a server that went away is asked again, and how long it may be away.
+/// How long to wait before retrying an unavailable server, and how long it may be unavailable.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
 pub const RECONNECT_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Asks a server that may be started anew in between.
+/// Makes requests to a server that may be restarted in between.
 pub struct Patience<'a> {
     connect: &'a ConnectArgs,
     client: Client,
-    /// How long the server may be away; whoever bounds the wait otherwise needs no such limit.
+    /// How long the server may be unavailable; a caller with its own timeout needs no such limit.
     away_max: Duration,
     heard_at: Instant,
     is_told: bool,
 }
 
 impl<'a> Patience<'a> {
-    /// With a server that has just answered: one that never was there is not to be waited for.
+    /// For a server that has just answered: a server that never answered is not waited for.
     pub fn with(connect: &'a ConnectArgs, client: Client) -> Self {
         Patience { connect, client, away_max: RECONNECT_TIME_MAX, heard_at: Instant::now(), is_told: false }
     }
 
-    /// For as long as whoever waits is willing to.
+    /// Without a limit: the caller applies its own timeout.
     pub fn without_limit(self) -> Self {
         Patience { away_max: Duration::MAX, ..self }
     }
 
-    /// The client that was answered last.
+    /// The last client that got an answer.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Asks until an answer comes. What only reads can be asked as often as it takes.
+    /// Retries until there is an answer. Only for reads, which can be repeated.
     pub async fn ask<T>(
         &mut self,
         live: &Live,
@@ -53,14 +53,14 @@ impl<'a> Patience<'a> {
                 }
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
-            // A server that was started anew may listen elsewhere.
+            // A restarted server may listen on another address.
             if let Ok(client) = self.connect.client() {
                 self.client = client;
             }
         }
     }
 
-    /// Says once that the server is away.
+    /// Prints once that the server is unavailable.
     fn tell(&mut self, live: &Live, gone: &ClientError) {
         if self.is_told {
             return;

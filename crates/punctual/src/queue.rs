@@ -1,4 +1,4 @@
-//! `punctual queue`: what waits where, how much may, and holding all of it.
+//! `punctual queue`: shows queues and their limits, changes the limits, and pauses and resumes queues.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -84,7 +84,7 @@ struct SettingArgs {
     weight: Vec<(String, u32)>,
 }
 
-/// A limit of a queue, or that it has none.
+/// A limit of a queue, or no limit.
 #[derive(Clone, Copy)]
 struct Setting<T>(Option<T>);
 
@@ -104,7 +104,7 @@ fn setting<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Resu
     }
 }
 
-/// What everybody has of whom nothing is said.
+/// The weight of owners without an explicit one.
 const SHARE_OF_ALL: u32 = 1;
 
 fn weight(text: &str) -> Result<(String, u32), String> {
@@ -116,7 +116,7 @@ fn weight(text: &str) -> Result<(String, u32), String> {
 }
 
 impl SettingArgs {
-    /// These settings with what the arguments name.
+    /// These settings, with the values of the arguments.
     fn onto(self, mut settings: SetQueue) -> SetQueue {
         let SettingArgs { max_depth, concurrency, rate, key_concurrency, key_rate, weight } = self;
         settings.max_depth = max_depth.map_or(settings.max_depth, |setting| setting.0);
@@ -155,14 +155,15 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What is said of a queue that no job is in: jobs may come, so only whoever looks must hear of every such queue.
+/// What to print about a queue without jobs. Such a queue is valid, because jobs may come, so only commands
+/// that read mention every such queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Noted {
     Unused,
     Misspelled,
 }
 
-/// Does the same to each queue and shows how they stand then.
+/// Applies the same action to each queue and shows their new state.
 async fn each(
     args: QueueArgs,
     noted: Noted,
@@ -182,8 +183,8 @@ async fn each(
     args.output.print(&page, queues_table)
 }
 
-/// That a queue without work has no job either, and what it was probably to be called, going by the latest jobs. Any
-/// name is good, as jobs may come.
+/// A notice that a queue without work has no job either, with a suggestion from the latest jobs. Any name is
+/// valid, because jobs may come.
 async fn unused(client: &Client, queue: &str, noted: Noted) -> Option<String> {
     let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
     let jobs = client.jobs(&latest).await.ok()?;
@@ -205,7 +206,7 @@ fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// How many at once, and how many in a span of time.
+/// The concurrency and the rate.
 fn limits_of(concurrency: Option<u32>, rate: Option<StartRate>) -> String {
     match (concurrency, rate) {
         (Some(concurrency), Some(rate)) => format!("{concurrency}, {rate}"),
@@ -215,7 +216,7 @@ fn limits_of(concurrency: Option<u32>, rate: Option<StartRate>) -> String {
     }
 }
 
-/// Characters of the owners of a queue that have weights, in a table. All of them are in its other forms.
+/// Characters of the weights column in a table. The other formats contain all of them.
 const WEIGHTS_CHARS_MAX: usize = 40;
 
 fn weights_of(queue: &QueueBody) -> String {

@@ -1,4 +1,4 @@
-//! `punctual reference`: the page about the command line, made from its definition.
+//! `punctual reference`: the reference page of the command line, generated from its definition.
 
 use crate::exit::{Exit, MEANINGS};
 use crate::output::print_raw;
@@ -16,7 +16,7 @@ progress, notes and errors go to standard error.
 
 ";
 
-/// For whoever changes the page: readers see nothing of it.
+/// For maintainers of the page; invisible to readers.
 const CLOSING: &str = "\
 <!-- Made by `punctual reference > docs/reference/cli.md`; a test compares it with the definition of the command line. -->
 ";
@@ -46,7 +46,7 @@ fn exit_codes() -> String {
     text + "\n"
 }
 
-/// Every variable once, with the flag that it stands for.
+/// Every variable once, with its flag.
 fn variables(command: &Command) -> String {
     let mut found = std::collections::BTreeMap::new();
     gather_variables(command, &mut found);
@@ -91,7 +91,7 @@ fn section(text: &mut String, command: &Command, name: &str) {
     }
 }
 
-/// Argument by argument, under the headings of the help.
+/// The arguments, under the headings of the help.
 fn arguments(text: &mut String, command: &Command) {
     let args: Vec<&Arg> = command
         .get_arguments()
@@ -116,7 +116,7 @@ fn arguments(text: &mut String, command: &Command) {
     }
 }
 
-/// `-o, --output <FORMAT>`, or `<JOB>...` for what has no flag.
+/// `-o, --output <FORMAT>`, or `<JOB>...` for a positional argument.
 fn flag(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}"));
     let long = arg.get_long().map(|long| format!("--{long}"));
@@ -137,7 +137,7 @@ fn is_list(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|range| range.max_values() > 1)
 }
 
-/// What an argument says about itself. Those of the configuration name their variable and default in their text.
+/// The help of an argument. Settings contain their variable and default in their text.
 struct Help {
     text: String,
     variable: Option<String>,
@@ -181,7 +181,7 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// A text in a cell of a table.
+/// A text escaped for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -1,4 +1,4 @@
-//! `punctual schedule`: when a recurring schedule fires, before any job has it.
+//! `punctual schedule`: previews a recurring schedule without a job.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -65,7 +65,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    /// Whether it fires at times that depend on the job.
+    /// Whether its times depend on the job.
     fn has_hash(&self) -> bool {
         let mut words =
             self.cron.iter().flat_map(|cron| cron.split(|letter: char| !letter.is_alphanumeric()));
@@ -124,7 +124,7 @@ fn millis(time: Timestamp) -> i64 {
     time.as_micros().rem_euclid(1_000_000) / 1_000
 }
 
-/// A local time such as `2026-11-15T08:30:00.5+01:00` with all of its milliseconds, which are those of UTC.
+/// A local time such as `2026-11-15T08:30:00.5+01:00` with all its milliseconds, which are the same in UTC.
 fn local_time(local: &str, utc: Timestamp) -> String {
     let date_and_time = "2026-11-15T08:30:00".len();
     let Some((start, rest)) = local.split_at_checked(date_and_time) else { return local.to_owned() };

@@ -1,16 +1,16 @@
-//! "Did you mean": the known names closest to one that is not known.
+//! "Did you mean": the known names closest to an unknown one.
 
-/// Letters per slip of the finger that a name may hold, so that short names of another sort are not offered.
+/// Letters per typo that a name may contain, so that unrelated short names are not suggested.
 const LETTERS_PER_SLIP: usize = 4;
-/// How alike two names must be for one to be offered for the other, from 0 to 1.
+/// How similar two names must be for a suggestion, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.8;
-/// How much less alike than the closest a name may be and still be offered beside it.
+/// How much less similar than the closest name another suggestion may be.
 const SIMILARITY_LAG_MAX: f64 = 0.05;
-/// How many names are offered at most.
+/// The maximum number of suggestions.
 const OFFERED_MAX: usize = 3;
 
-/// The known names that were probably meant, the likeliest first, as a question to end a message with; empty if none
-/// is close.
+/// The known names that were probably meant, the likeliest first, as a question at the end of a message;
+/// empty if none is close.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let name = name.to_lowercase();
     let mut close: Vec<(f64, &str)> = known
@@ -30,7 +30,7 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     }
 }
 
-/// From 0 to 1. The start of a name is as good as a slip of the finger in it.
+/// From 0 to 1. A prefix of a name counts as a match.
 fn likeness(name: &str, candidate: &str) -> f64 {
     if name.len() >= 3 && candidate.starts_with(name) {
         return 1.0;

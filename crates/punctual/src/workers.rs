@@ -1,4 +1,4 @@
-//! `punctual workers`: who is connected, and holding or draining them.
+//! `punctual workers`: lists connected workers, and pauses, resumes and drains them.
 
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
@@ -68,7 +68,7 @@ pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Does the same to each worker and shows how they stand then.
+/// Applies the same action to each worker and shows their new state.
 async fn each(
     args: WorkersArgs,
     act: impl AsyncFn(&Client, &str) -> Result<WorkerSessionBody, ClientError>,
@@ -120,13 +120,13 @@ fn workers_table(page: &Page<WorkerSessionBody>) -> String {
     )
 }
 
-/// Handlers that it runs at once, and within which bounds if that adapts.
+/// Concurrent handlers, with their bounds if the number adapts.
 fn slots(worker: &WorkerSessionBody) -> String {
     let bounds = worker.condition.as_ref().and_then(|told| Some((told.slots_min?, told.slots_max?)));
     bounds.map_or(worker.slots.to_string(), |(min, max)| format!("{} ({min}..{max})", worker.slots))
 }
 
-/// How a worker is in a few words: why it refuses work, or how much its machine has left.
+/// The health of a worker in short: why it refuses work, or the free resources of its machine.
 fn health(worker: &WorkerSessionBody) -> String {
     let Some(told) = &worker.condition else { return "-".to_owned() };
     if !told.refuses.is_empty() {

@@ -1,5 +1,5 @@
-//! What clients do to what is there: every verb, at any moment, on jobs that they know and on executions, dead
-//! letters, queues and sessions that they find.
+//! Client actions on existing objects: every verb, at any moment, on jobs that the clients know and on
+//! executions, dead letters, queues and sessions that they find.
 
 use crate::auditor::Violation;
 use crate::clients::{Clients, Known};
@@ -16,12 +16,12 @@ use punctual_engine::{ControlError, Engine};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a client repeats a verb of whose fate it knows nothing.
+/// How often a client repeats a verb whose outcome it does not know.
 const TRIES_MAX: u64 = 3;
-/// How long a client waits for an answer.
+/// How long a client waits for a response.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// One thing to be done.
+/// One action.
 #[derive(Debug, Clone)]
 enum Action {
     Control(JobId, Box<Verb>),
@@ -33,7 +33,7 @@ enum Action {
     OrderSession(SessionId, SessionOrder),
 }
 
-/// Whether something is to be tried again.
+/// Whether an action is to be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Known,
@@ -41,7 +41,7 @@ enum Fate {
 }
 
 impl Clients {
-    /// Does something, if there is something to be done it to.
+    /// Performs a random action, if there is a target for one.
     pub(crate) async fn act(&self) {
         let Some(action) = self.draw() else { return };
         let tries = lock(&self.rng).between(1, TRIES_MAX);
@@ -55,12 +55,12 @@ impl Clients {
         }
     }
 
-    /// Limits a queue.
+    /// Sets the limits of a queue.
     pub(crate) async fn limit(&self, queue: &str, settings: QueueSettings) {
         self.attempt(&Action::SetQueue(queue.to_owned(), settings)).await;
     }
 
-    /// Takes away the rates that would let the run last for too long.
+    /// Removes rate limits that would make the run last too long.
     pub(crate) async fn speed_up(&self) {
         let world = &self.cluster.world;
         for (queue, settings) in world.ask(|auditor| auditor.queue_settings()) {
@@ -71,7 +71,7 @@ impl Clients {
         }
     }
 
-    /// Resumes all that is paused, so that everything can come to its end.
+    /// Resumes everything that is paused, so that the run can finish.
     pub(crate) async fn resume_all(&self) {
         let world = &self.cluster.world;
         loop {
@@ -101,7 +101,7 @@ impl Clients {
         if known.jobs.is_empty() {
             return None;
         }
-        // Mostly the same few jobs, so that verbs meet each other.
+        // Mostly the same few jobs, so that verbs interfere with each other.
         let few = known.jobs.len().min(6);
         let index = if rng.per_mille(500) { rng.index(few) } else { rng.index(known.jobs.len()) };
         let Known { id, spec, version } = known.jobs[index].clone();
@@ -254,14 +254,14 @@ impl Clients {
     }
 }
 
-/// Describes a job anew: from the version that is known, or whatever it is by now.
+/// Updates a job, either from the version that the client knows or unconditionally.
 async fn update(engine: &Engine, job: JobId, update: Update) -> Result<Controlled, ControlError> {
     update.spec.check().map_err(ControlError::Invalid)?;
     let Some(version) = update.expected_version else {
         return engine.control(job, Verb::Update(Box::new(update))).await;
     };
     match engine.store().job(job).await? {
-        // Not from the version that stands, but from the one that the client knows.
+        // From the version that the client knows, not from the current one.
         Some(view) => engine.update(&Job { version, ..view.job }, update.spec).await,
         None => Err(ControlError::NotThere),
     }

@@ -1,15 +1,15 @@
-//! When runs take place: most at the start of 2026, some just before a zone changes its clocks.
+//! When runs take place: most at the start of 2026, some just before a daylight-saving change.
 
 use crate::random::Rng;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// The time at which a run begins that has no clocks to change.
+/// The start of a run without a daylight-saving change.
 const PLAIN_START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
-/// Runs that see clocks change, in a thousand.
+/// Runs with a daylight-saving change, in a thousand.
 const CHANGING_PER_MILLE: u64 = 400;
 
-/// A zone that changes its clocks, with its distances from UTC.
+/// A zone with a daylight-saving change, and its offsets from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockChange {
     pub zone: &'static str,
@@ -33,14 +33,14 @@ const fn change(zone: &'static str, at_secs: i64, before_secs: i64, after_secs: 
 }
 
 impl ClockChange {
-    /// The hour on the clocks that the change leaves out or repeats.
+    /// The local hour that the change skips or repeats.
     pub fn hour(self) -> i64 {
         let secs = self.at.as_micros() / 1_000_000 + self.before_secs.min(self.after_secs);
         secs.div_euclid(3_600).rem_euclid(24)
     }
 }
 
-/// The time at which a run begins, and the change of clocks that it sees.
+/// The start of a run, and its daylight-saving change.
 pub fn drawn(rng: &mut Rng) -> (Timestamp, Option<ClockChange>) {
     if !rng.per_mille(CHANGING_PER_MILLE) {
         return (PLAIN_START, None);

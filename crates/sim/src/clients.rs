@@ -1,5 +1,5 @@
-//! The clients: they submit the workload through whatever scheduler answers, act on what is there, and remember
-//! what they were told.
+//! The clients: they submit the workload to any scheduler that answers, act on existing objects, and record
+//! the responses.
 
 use crate::auditor::Violation;
 use crate::cluster::Cluster;
@@ -14,9 +14,9 @@ use punctual_engine::{Engine, IdSource, SubmitError, Submitted};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How often a client asks again about jobs of which it knows nothing. Each time may leave one more job.
+/// How often a client resubmits jobs whose outcome it does not know. Each retry may create one more job.
 const TRIES_MAX: u64 = 4;
-/// The latest known jobs among which a new one finds those that it depends on.
+/// The latest known jobs from which a new one draws its dependencies.
 const PARENTS_AMONG: usize = 6;
 
 pub struct Clients {
@@ -29,11 +29,11 @@ pub struct Clients {
 /// What the clients have done and know.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Requests that are not answered yet, or not made.
+    /// Requests that are not answered or not sent yet.
     open: usize,
-    /// Jobs sent, each time that they were sent.
+    /// Jobs sent, counting repeats.
     sent: usize,
-    /// Requests that carried a key.
+    /// Requests with a key.
     keyed: u64,
     is_all_resumed: bool,
     pub(crate) jobs: Vec<Known>,
@@ -91,7 +91,7 @@ impl Clients {
         }
     }
 
-    /// From now on clients only put right what they have left paused.
+    /// From now on clients only resume what they have left paused.
     pub fn tidy_up(self: &Arc<Self>) {
         let clients = self.clone();
         self.cluster.world.executor.spawn_in_world(async move {
@@ -102,7 +102,7 @@ impl Clients {
                 clients.speed_up().await;
                 clients.resume_all().await;
                 lock(&clients.ledger).is_all_resumed = true;
-                // A request that its client has given up may still be on its way.
+                // A request that its client has abandoned may still be in flight.
                 clients.cluster.world.executor.sleep(Duration::from_secs(1)).await;
             }
         });
@@ -113,7 +113,7 @@ impl Clients {
         ledger.open == 0 && ledger.is_all_resumed
     }
 
-    /// How many jobs there can be at most.
+    /// The maximum number of jobs that can exist.
     pub fn jobs_max(&self) -> usize {
         lock(&self.ledger).sent
     }
@@ -147,7 +147,7 @@ impl Clients {
         }
     }
 
-    /// Submits under a key: the same jobs get the same ids in every try, and an answer that was given is repeated.
+    /// Submits under a key: the same jobs get the same ids in every try, and a stored response is repeated.
     async fn submit_keyed(&self, jobs: Vec<JobSpec>) {
         let (key, seed, tries) = {
             let mut ledger = lock(&self.ledger);
@@ -184,7 +184,7 @@ impl Clients {
         world.executor.sleep(pause).await;
     }
 
-    /// Lets a job that runs once depend on some of the latest known ones.
+    /// Makes a one-time job depend on some of the latest known ones.
     fn depend(&self, job: &mut JobSpec, parents: usize) {
         if !job.settings.schedule.is_one_shot() {
             return;
@@ -203,7 +203,7 @@ impl Clients {
         job.settings.depends_on.dedup();
     }
 
-    /// Asks any scheduler.
+    /// Sends a request to any scheduler.
     pub(crate) async fn ask<R: Send + 'static>(
         &self,
         wait: Duration,
@@ -227,7 +227,7 @@ impl Clients {
                 }
                 false
             }
-            // It reached the server only after its schedule had ended or what it was to run before had passed.
+            // It reached the server only after its schedule had ended or its expiry had passed.
             Err(SubmitError::Invalid(problems))
                 if problems.iter().all(|problem| ["end_at", "expires_at"].contains(&&*problem.field)) =>
             {
@@ -259,7 +259,7 @@ impl Clients {
     }
 }
 
-/// Carries out a request with a key as the API does; `None` if it was answered before or could not be.
+/// Runs a request with a key as the API does; `None` if it was answered before or could not be.
 async fn submit_once(
     engine: &Engine,
     jobs: Vec<JobSpec>,

@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a node waits before it tries again to learn the store's time.
+/// How long a node waits before it retries to read the store's time.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a worker that was ordered to drain stays away.
+/// How long a worker that was told to drain stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 pub struct Cluster {
@@ -36,7 +36,7 @@ pub struct Cluster {
     nodes: Vec<Mutex<Node>>,
 }
 
-/// What survives a node's crashes, and how to reach what runs on it now.
+/// The state that survives a node's crashes, and handles to what runs on it now.
 struct Node {
     skew: Skew,
     drain: watch::Sender<bool>,
@@ -110,7 +110,7 @@ impl Cluster {
                 if *drain.borrow() {
                     break;
                 }
-                // People have ordered it to drain: whoever looks after the machine starts it again.
+                // An operator has drained it: the machine's supervisor starts it again.
                 self.world.count("workers drained by order");
                 self.world.executor.sleep(RESTART_PAUSE).await;
             }
@@ -140,13 +140,13 @@ impl Cluster {
         engine
     }
 
-    /// The node's process is gone from one moment to the next.
+    /// The node's process ends abruptly.
     pub fn crash(&self, node: usize) {
         self.world.executor.crash(Self::home(node));
         self.after_crash(node);
     }
 
-    /// Tidies up after a crash that the executor has carried out.
+    /// Cleans up after a crash that the executor has carried out.
     pub fn after_crash(&self, node: usize) {
         self.network.forget(node);
         self.world.note(format_args!("node {node} is down"));
@@ -170,7 +170,7 @@ impl Cluster {
         self.world.note(format_args!("node {node} is {skew_us} us off"));
     }
 
-    /// Sets right what is so wrong that the node fires nothing.
+    /// Corrects a clock that is so wrong that the node fires nothing.
     pub fn set_clock_right(&self, node: usize) {
         let skew = lock(&self.nodes[node]).skew.clone();
         let limit = self.topology.engine.clock_offset_max;
@@ -180,7 +180,8 @@ impl Cluster {
         }
     }
 
-    /// Whether all segments are dealt evenly, and schedulers believe what coordination says: what is wrong with that.
+    /// Whether all segments are distributed evenly, and schedulers agree with coordination; returns what is
+    /// wrong.
     pub fn misdealt(&self) -> Option<String> {
         let believed: Vec<ClusterSnapshot> =
             self.network.engines().iter().map(|engine| engine.cluster()).collect();
@@ -203,7 +204,7 @@ impl Cluster {
         })
     }
 
-    /// Asks the worker of a node to finish and go.
+    /// Asks the worker of a node to drain.
     pub fn drain(&self, node: usize) {
         lock(&self.nodes[node]).drain.send_replace(true);
         self.world.note(format_args!("node {node} is asked to drain"));

@@ -1,7 +1,9 @@
-//! Coordination as the nodes see it: a model of such a service behind a connection that fails, stalls and loses answers. It
-//! can be away for long or for good, and it gives up members early that beat in time.
+//! Coordination as the nodes see it: a model of such a service behind a connection that fails, stalls and
+//! loses responses. It can be unavailable for a long time or permanently, and it evicts members early
+//! although they renew in time.
 //!
-//! A call travels as a message of the world, not of its caller: it is applied whether or not the caller is still there.
+//! A call travels as a message of the world, not of its caller: it is applied whether or not the caller still
+//! exists.
 
 use crate::lock;
 use crate::random::Rng;
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a caller at most waits before a service that is away is told to be so.
+/// The maximum time before a caller learns that the service is unavailable.
 const AWAY_NOTICED_MS_MAX: u64 = 3_000;
 
 pub struct Service {
@@ -30,7 +32,7 @@ pub struct Service {
 struct State {
     is_away: bool,
     members: BTreeMap<MemberId, Entry>,
-    /// Members that were there once.
+    /// Former members.
     gone: BTreeSet<MemberId>,
     leases: BTreeMap<LeaseName, Lease>,
 }
@@ -46,7 +48,7 @@ struct Lease {
     holder: Option<MemberId>,
 }
 
-/// What is to become of one call.
+/// The fate of one call.
 struct Fate {
     travels: Duration,
     returns: Duration,
@@ -68,7 +70,7 @@ impl Service {
         lock(&self.state).is_away
     }
 
-    /// Gives up somebody who is alive.
+    /// Evicts a member that is alive.
     pub fn give_up_early(&self) {
         let mut state = lock(&self.state);
         let members: Vec<MemberId> = state.members.keys().cloned().collect();
@@ -82,7 +84,7 @@ impl Service {
         self.world.count("members given up early");
     }
 
-    /// How many segments each member holds that holds any, and how many leaders there are.
+    /// The number of segments of each member that holds any, and the number of leaders.
     pub fn deal(&self) -> (Vec<usize>, usize) {
         let mut state = lock(&self.state);
         state.expire(self.world.executor.now_us());
@@ -264,5 +266,5 @@ impl Coordination for NodeCoordination {
     }
 }
 
-/// How many segments there are.
+/// The number of segments.
 pub const SEGMENTS: usize = SegmentSet::ALL.len();

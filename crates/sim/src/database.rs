@@ -1,6 +1,6 @@
-//! The store as the nodes see it: the one real SQLite core behind a connection that fails, stalls and loses
-//! answers. A call travels as a message of the world, not of its caller: it is applied whether or not the
-//! caller is still there. The auditor is told of every call in the order in which it was applied.
+//! The store as the nodes see it: the real SQLite core behind a connection that fails, stalls and loses
+//! responses. A call travels as a message of the world, not of its caller: it is applied whether or not the
+//! caller still exists. The auditor observes every call in the order in which it was applied.
 
 use crate::auditor::{Auditor, Contents, JobContents, Verdict, Violation};
 use crate::lock;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Transactions after which the counts that the store keeps are compared with its rows.
+/// Transactions between two comparisons of the store's counters with its rows.
 const TRANSACTIONS_PER_RECOUNT: u64 = 50;
 /// Rows that the final comparison reads at a time: few, so that paging is exercised.
 const PAGE_ITEMS: usize = 7;
@@ -39,7 +39,7 @@ struct Waiting {
     reply: oneshot::Sender<Result<Reply, StoreError>>,
 }
 
-/// What is to become of one call.
+/// The fate of one call.
 #[derive(Debug, Clone, Copy)]
 struct Fate {
     travels: Duration,
@@ -57,7 +57,7 @@ impl Database {
         Ok(Arc::new(Database { world, core, rng, waiting, transactions }))
     }
 
-    /// Carries a call that writes to the store and its answer back.
+    /// Carries a write to the store and its response back.
     pub async fn call(self: &Arc<Self>, node: usize, call: Call) -> Result<Reply, StoreError> {
         let (reply, answer) = oneshot::channel();
         let (database, fate) = (self.clone(), self.draw());
@@ -77,7 +77,7 @@ impl Database {
         answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
     }
 
-    /// Carries a read to the store and its answer back.
+    /// Carries a read to the store and its response back.
     pub async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&World, &mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -97,7 +97,7 @@ impl Database {
         answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
     }
 
-    /// Reads beside the world's time and its faults.
+    /// Reads immediately, without virtual time or faults.
     pub fn read_now<T>(
         &self,
         read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError>,
@@ -114,7 +114,7 @@ impl Database {
         self.world.note_clock(at);
     }
 
-    /// The store's process ends and begins anew: what it held in memory is gone.
+    /// The store's process restarts: its memory is lost.
     pub fn restart(&self) {
         lock(&self.core).restart();
         self.world.tell(|auditor| auditor.shares_are_forgotten());
@@ -144,7 +144,7 @@ impl Database {
         }
     }
 
-    /// Applies all that has arrived as one batch.
+    /// Applies all calls that have arrived as one batch.
     fn apply_waiting(&self) {
         let batch = std::mem::take(&mut *lock(&self.waiting));
         if batch.len() > 1 {
@@ -172,7 +172,7 @@ impl Database {
         }
     }
 
-    /// The counts that the store keeps are those of its rows, and those of the model.
+    /// Compares the store's counters with its rows and with the model.
     fn recount(&self) {
         let mut core = lock(&self.core);
         let problems = core.tally_check();
@@ -189,7 +189,7 @@ impl Database {
         });
     }
 
-    /// Everything that the reads show, and what the store itself finds wrong.
+    /// Everything that the reads return, and what the store's own check finds wrong.
     pub fn contents(&self) -> Result<(Contents, Vec<String>), StoreError> {
         let mut core = lock(&self.core);
         let mut reads = core.reads();

@@ -1,10 +1,10 @@
 //! Runs all tasks of all nodes on one thread in virtual time.
 //!
-//! Which of the ready tasks goes next is drawn from the seed, so that a run explores an interleaving and a
-//! replay repeats it; a library runtime would always take the same order. A task belongs to a home: the world
-//! or one node. The tasks of a paused home wait, those of a crashed home are dropped wherever they are, and a
-//! crash can be set to happen after any number of polls. Time has microseconds and moves only when nothing
-//! is ready.
+//! The next ready task is drawn from the seed, so that a run explores an interleaving and a replay repeats
+//! it; a library runtime would always take the same order. A task belongs to a home: the world or one node.
+//! The tasks of a paused home wait, and those of a crashed home are dropped wherever they are. A crash can be
+//! set to happen after any number of polls. Time has microsecond resolution and moves only when nothing is
+//! ready.
 
 use crate::lock;
 use crate::random::Rng;
@@ -20,10 +20,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Polls without time moving after which a run is taken for a busy loop.
+/// Polls without time moving after which a run counts as a busy loop.
 const POLLS_PER_INSTANT_MAX: u64 = 200_000;
 
-/// Where a task lives: the world (which never fails) or one node.
+/// Where a task runs: the world (which never fails) or one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Home(usize);
 
@@ -35,7 +35,7 @@ impl Home {
     }
 }
 
-/// One start of a home. A task that a dead incarnation spawns on its way out is dropped.
+/// One start of a home. Tasks that a dead incarnation spawns while it is dropped are dropped too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incarnation {
     home: Home,
@@ -45,7 +45,7 @@ pub struct Incarnation {
 /// Why [`Executor::run`] returned.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The condition came true.
+    /// The condition became true.
     Done,
     /// Virtual time reached the end.
     TimeUp,
@@ -53,7 +53,7 @@ pub enum Stopped {
     Idle,
     /// A task panicked, with its message.
     Panicked(String),
-    /// Tasks keep each other awake without time passing.
+    /// Tasks keep waking each other without time passing.
     BusyLoop,
 }
 
@@ -108,14 +108,14 @@ struct HomeState {
     trip: Option<Trip>,
 }
 
-/// Something that is to happen to a home after so many more polls of its tasks.
+/// A fault that happens to a home after this many more polls of its tasks.
 struct Trip {
     polls: u64,
     blow: Blow,
     struck: oneshot::Sender<()>,
 }
 
-/// What can happen to a home between any two polls.
+/// A fault that can happen to a home between any two polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blow {
     Crash,
@@ -123,7 +123,7 @@ pub enum Blow {
 }
 
 impl Executor {
-    /// An executor for the world and so many nodes, all of them down, from this true time on.
+    /// An executor for the world and this many nodes, all of them down, starting at this true time.
     pub fn new(rng: Rng, nodes: usize, starts_at: Timestamp) -> Self {
         let mut homes: Vec<HomeState> = (0..=nodes).map(|_| HomeState::default()).collect();
         homes[Home::WORLD.0].up = true;
@@ -213,14 +213,15 @@ impl Executor {
         state.ready.append(&mut parked);
     }
 
-    /// Lets a blow fall on a home after so many more polls of its tasks; the receiver hears when it has.
+    /// Applies a fault to a home after this many more polls of its tasks; the receiver is notified when it
+    /// has happened.
     pub fn strike_after(&self, home: Home, polls: u64, blow: Blow) -> oneshot::Receiver<()> {
         let (struck, receiver) = oneshot::channel();
         lock(&self.state).homes[home.0].trip = Some(Trip { polls, blow, struck });
         receiver
     }
 
-    /// Takes back a blow that has not fallen yet.
+    /// Cancels a fault that has not happened yet.
     pub fn disarm(&self, home: Home) {
         let trip = lock(&self.state).homes[home.0].trip.take();
         drop(trip);
@@ -241,7 +242,7 @@ impl Executor {
         drop(dropped);
     }
 
-    /// Drops every task, so that nothing that they share outlives the run in a circle.
+    /// Drops every task, to break reference cycles between tasks and the state that they share.
     pub fn shut_down(&self) {
         let mut state = lock(&self.state);
         state.homes.iter_mut().for_each(|home| home.up = false);
@@ -250,8 +251,8 @@ impl Executor {
         drop(tasks);
     }
 
-    /// Runs until time is up, nothing can happen any more, or a condition holds: the first is looked at
-    /// after every poll, the second whenever nothing is ready, because it may be costly.
+    /// Runs until time is up, nothing can happen any more, or a condition holds: `halt` is checked after
+    /// every poll, `done` only when nothing is ready, because it may be costly.
     pub fn run(&self, until_us: u64, halt: impl Fn() -> bool, done: impl Fn() -> bool) -> Stopped {
         let mut polls_this_instant = 0;
         loop {
@@ -284,7 +285,7 @@ impl Executor {
     fn next_ready(&self) -> Option<u64> {
         let state = &mut *lock(&self.state);
         let mut woken = lock(&self.woken);
-        // In which order a channel wakes its waiters may be drawn by its library: that must not matter.
+        // A channel's library may wake its waiters in random order: that must not matter.
         woken.sort_unstable();
         for id in woken.drain(..) {
             let Some(slot) = state.tasks.get(&id) else { continue };
@@ -382,7 +383,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// Ends when virtual time has come to its moment.
+/// Completes at its virtual time.
 pub struct Sleep {
     executor: Executor,
     until_us: u64,

@@ -1,5 +1,5 @@
-//! One who follows what finishes, from the first execution on: a page at a time, with answers that get lost on their
-//! way. The auditor knows what it must be told.
+//! A follower of finished executions, from the first one on: reads page by page, and some responses get lost.
+//! The auditor knows what it must receive.
 
 use crate::auditor::{Verdict, Violation};
 use crate::database::Database;
@@ -10,7 +10,7 @@ use punctual_core::ports::{FinishedPage, StoreError};
 use punctual_store::sqlite::Reads;
 use std::sync::{Arc, Mutex};
 
-/// The most that it reads at a time: few, so that there are many pages.
+/// Maximum items per read: few, so that there are many pages.
 const PAGE_ITEMS_MAX: u64 = 9;
 
 pub struct Follower {

@@ -1,5 +1,5 @@
-//! The handlers of the simulated jobs. What a handler does is written in its payload, so that every attempt
-//! on every node agrees about it; each physical run is told to the auditor.
+//! The handlers of the simulated jobs. A handler's behaviour is in its payload, so that every attempt on
+//! every node behaves the same; the auditor observes each physical run.
 
 use crate::auditor::{RunEnd, Saved};
 use crate::world::World;
@@ -8,30 +8,30 @@ use punctual_core::ports::{Assignment, ExecutionContext, Executor, NoteSink, Out
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a job's handler does.
+/// The behaviour of a job's handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
     /// Attempts that fail before one succeeds.
     pub failures: u32,
     pub failing: Failing,
     pub lasts_ms: u64,
-    /// Checkpoints that it saves on its way, each with a word of progress.
+    /// Checkpoints that it saves during a run, each with progress.
     pub notes: u32,
 }
 
 /// How an attempt fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
-    /// With an error that another attempt may mend.
+    /// With an error that another attempt may fix.
     Retryable,
-    /// With an error that nothing mends.
+    /// With a permanent error.
     ForGood,
-    /// By never coming to an end.
+    /// By never ending.
     Hanging,
 }
 
 impl Behaviour {
-    /// As the JSON text that a job carries.
+    /// The JSON payload of a job.
     pub fn payload(self) -> String {
         let failing = match self.failing {
             Failing::Retryable => 'r',
@@ -99,7 +99,7 @@ impl Executor for Handlers {
     }
 }
 
-/// One physical run; that it is over is told when it is dropped, however that comes.
+/// One physical run; dropping it reports its end, whatever the reason.
 struct Run {
     world: Arc<World>,
     node: usize,
@@ -117,7 +117,7 @@ impl Run {
 }
 
 impl Run {
-    /// Says how far it is and saves a checkpoint that no other run has saved.
+    /// Reports progress and saves a checkpoint that no other run has saved.
     async fn note(&self, notes: &dyn NoteSink, number: u32) {
         let (execution, epoch) = (self.assignment.execution, self.assignment.epoch);
         let message = Some(format!("step {number}"));

@@ -1,4 +1,4 @@
-//! The machine that a node runs on: its clocks, its chance, its tasks.
+//! The machine of a node: its clocks, its randomness, its tasks.
 
 use crate::executor::{Executor, Incarnation};
 use crate::lock;
@@ -8,16 +8,16 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The true time, by which the store goes and the auditor judges.
+/// The true time, which the store and the auditor use.
 pub fn true_time(executor: &Executor) -> Timestamp {
     executor.starts_at().shifted(executor.now_us() as i64)
 }
 
-/// How far a node's wall clock is off, in microseconds. It survives the node's crashes and may be changed at
-/// any moment.
+/// How far a node's wall clock is off, in microseconds. It survives the node's crashes and may change at any
+/// moment.
 pub type Skew = Arc<Mutex<i64>>;
 
-/// A new machine state for one start of a node: with this skew, and a monotonic clock that begins anywhere.
+/// A new host for one start of a node: with this skew, and a monotonic clock with a random origin.
 pub fn host(executor: &Executor, incarnation: Incarnation, skew: Skew, mut rng: Rng) -> Host {
     let monotonic_start_us = rng.below(1 << 40);
     let clock = Arc::new(NodeClock { executor: executor.clone(), skew, monotonic_start_us });
@@ -40,7 +40,7 @@ impl Clock for NodeClock {
         true_time(&self.executor).shifted(*lock(&self.skew))
     }
 
-    /// Goes on while the node is paused, as a stopped process finds when it is resumed.
+    /// Continues while the node is paused, as for a stopped process.
     fn monotonic(&self) -> Monotonic {
         Monotonic::from_micros(self.monotonic_start_us + self.executor.now_us())
     }

@@ -1,8 +1,8 @@
 //! Deterministic simulation: the real engine, the real worker and the real SQLite core in one thread on
-//! virtual time, with everything going wrong that can, and an auditor who knows what must be true.
+//! virtual time, with every kind of fault, and an auditor that knows what must be true.
 //!
 //! One seed decides topology, workload, faults and every interleaving; the same seed always gives the same
-//! run. This crate must not decide any rule of its own about jobs: it observes.
+//! run. This crate must not contain rules about jobs that affect a run: it observes.
 
 mod actions;
 mod auditor;
@@ -33,7 +33,7 @@ pub use run::{Options, Outcome, simulate};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks even after a panic: a run that panicked is reported from what it left behind.
+/// Locks even after a panic: a run that panicked is reported from the state it left.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -89,7 +89,7 @@ struct Totals {
     broken: BTreeMap<&'static str, Vec<u64>>,
     events: u64,
     coverage: Coverage,
-    /// How often each entry of the life cycle's table was used, and the lowest seed that did.
+    /// How often each entry of the life-cycle table was used, and the lowest seed that used it.
     moves: BTreeMap<(String, String), (u64, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! Makes things go wrong with nodes: crashes at any await, pauses beyond the lease, drains, clocks that jump,
-//! partitions, storms at the store. Then mends everything at once.
+//! Causes faults on nodes: crashes at any await, pauses beyond the lease, drains, clock jumps, partitions,
+//! storms at the store. Then repairs everything at once.
 
 use crate::auditor::RESUME_GRACE;
 use crate::cluster::Cluster;
@@ -12,12 +12,12 @@ use punctual_core::time::duration_micros;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Polls within which an announced crash or pause happens.
+/// Polls within which a scheduled crash or pause happens.
 const BLOW_POLLS_MAX: u64 = 400;
-/// The most that a wall clock is off.
+/// The maximum error of a wall clock.
 const SKEW_US_MAX: u64 = 300_000_000;
 
-/// How often each kind of trouble comes, relative to the others; 0 for never.
+/// The relative frequency of each kind of fault; 0 for never.
 #[derive(Debug, Clone, Copy)]
 struct Appetite {
     crash: u64,
@@ -27,10 +27,10 @@ struct Appetite {
     partition: u64,
     storm: u64,
     blackout: u64,
-    /// Coordination is away, or gives up somebody who is alive.
+    /// Coordination is unavailable, or evicts a member that is alive.
     absence: u64,
     too_early: u64,
-    /// The longest quiet time between two troubles.
+    /// The longest time between two faults.
     quiet_ms_max: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct Nemesis {
 
 struct State {
     over: bool,
-    /// Nodes that something is being done to.
+    /// Nodes that are affected by a fault now.
     busy: Vec<bool>,
 }
 
@@ -68,7 +68,7 @@ impl Nemesis {
         Arc::new(Nemesis { cluster, rng: Mutex::new(rng), appetite, weather, state })
     }
 
-    /// Makes no trouble at all, but for clocks.
+    /// Causes no faults, except for wrong clocks.
     pub fn rest(&self) {
         lock(&self.state).over = true;
     }
@@ -82,7 +82,7 @@ impl Nemesis {
         }
     }
 
-    /// Makes trouble until it is over.
+    /// Causes faults until the fault phase is over.
     pub async fn run(self: Arc<Self>) {
         let executor = self.cluster.world.executor.clone();
         loop {
@@ -132,7 +132,7 @@ impl Nemesis {
         }
     }
 
-    /// All nodes that nothing else is being done to crash at the same moment.
+    /// Crashes all nodes that are not affected by another fault, at the same moment.
     fn blackout(self: &Arc<Self>) {
         self.cluster.world.count("blackouts");
         self.cluster.database.restart();
@@ -159,7 +159,7 @@ impl Nemesis {
         }
     }
 
-    /// Does something to a node unless something is being done to it already.
+    /// Applies a fault to a node unless another one affects it already.
     fn on_free(
         self: &Arc<Self>,
         node: usize,
@@ -182,7 +182,8 @@ impl Nemesis {
         self.restart(node, downtime).await;
     }
 
-    /// Waits until a blow has fallen between two polls of the node, or for so long that it is idle.
+    /// Waits until a fault has happened between two polls of the node, or gives up because the node seems
+    /// idle.
     async fn blow(&self, node: usize, blow: Blow) {
         let executor = &self.cluster.world.executor;
         let (polls, patience) = {
@@ -243,7 +244,7 @@ impl Nemesis {
 
     fn jump(&self, node: usize) {
         let skew_us = lock(&self.rng).between(0, 2 * SKEW_US_MAX) as i64 - SKEW_US_MAX as i64;
-        // Where nothing goes wrong, no clock is so wrong that its node stops.
+        // In a run without faults, no clock is so wrong that its node stops.
         let limit = duration_micros(self.cluster.topology.engine.clock_offset_max);
         let skew_us = if self.is_over() { skew_us % limit } else { skew_us };
         self.cluster.set_skew(node, skew_us);
@@ -293,7 +294,7 @@ impl Nemesis {
         lock(&self.state).over
     }
 
-    /// Ends all trouble: nodes that are down are started, paused ones resumed, the network mended.
+    /// Ends all faults: starts nodes that are down, resumes paused ones, repairs the network.
     pub fn heal(&self) {
         lock(&self.state).over = true;
         let cluster = &self.cluster;
@@ -301,7 +302,7 @@ impl Nemesis {
         cluster.world.set_weather(Weather::calm());
         cluster.world.tell(|auditor| auditor.calm_begins());
         cluster.network.mend_all();
-        // Some services never come back: then everybody goes on alone.
+        // Some services never come back: then every node continues alone.
         let is_gone = cluster.coordination.is_away() && lock(&self.rng).per_mille(400);
         cluster.coordination.set_away(is_gone);
         let executor = &cluster.world.executor;
@@ -311,7 +312,7 @@ impl Nemesis {
             if executor.is_paused(Cluster::home(node)) {
                 cluster.resume(node);
             }
-            // A worker that was asked to drain would never come back by itself.
+            // A worker that was asked to drain would not restart by itself.
             if executor.is_up(Cluster::home(node)) && cluster.is_draining(node) {
                 cluster.crash(node);
             }

@@ -1,5 +1,6 @@
-//! The network between nodes: it loses, doubles, delays and reorders requests and answers, and can be cut
-//! between any two nodes. A request is carried out on the node that it reaches, and dies with it.
+//! The network between nodes: it loses, duplicates, delays and reorders requests and responses, and can be
+//! cut between any two nodes. A request is carried out on the node that it reaches, and is lost when that
+//! node crashes.
 
 use crate::executor::Incarnation;
 use crate::lock;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// How long a caller waits for an answer beyond what it asked the other side to wait.
+/// How long a caller waits for a response beyond the requested wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
 pub struct Network {
@@ -32,27 +33,27 @@ pub struct Network {
     cuts: Mutex<BTreeSet<(usize, usize)>>,
 }
 
-/// Who sends a message: a node, or a client that no partition concerns.
+/// The sender of a message: a node, or a client, which no partition affects.
 #[derive(Debug, Clone, Copy)]
 pub enum Sender {
     Node(usize),
     Client,
 }
 
-/// What is asked of an engine.
+/// A request to an engine.
 type Ask<R> = Arc<dyn Fn(Arc<Engine>) -> Task<R> + Send + Sync>;
-/// Where the first answer goes.
+/// Receives the first response.
 type Reply<R> = Arc<Mutex<Option<oneshot::Sender<R>>>>;
 
 /// One copy of a request.
 struct Request<R> {
     ask: Ask<R>,
     reply: Reply<R>,
-    /// Changes when the sender has gone; `None` if nobody would notice.
+    /// Changes when the sender has disconnected; `None` if that cannot be noticed.
     closed: Option<watch::Receiver<()>>,
 }
 
-/// The answer, or `None` if the sender went first.
+/// The response, or `None` if the sender disconnected first.
 async fn until_closed<R>(answer: Task<R>, closed: Option<watch::Receiver<()>>) -> Option<R> {
     let Some(mut closed) = closed else { return Some(answer.await) };
     match select(answer, pin!(closed.changed())).await {
@@ -61,7 +62,7 @@ async fn until_closed<R>(answer: Task<R>, closed: Option<watch::Receiver<()>>) -
     }
 }
 
-/// No answer came: what was asked may or may not have been done.
+/// No response: the request may or may not have taken effect.
 #[derive(Debug)]
 pub struct NoAnswer;
 
@@ -70,12 +71,12 @@ impl Network {
         Arc::new(Network { world, rng: Mutex::new(rng), engines: Mutex::default(), cuts: Mutex::default() })
     }
 
-    /// An engine listens on its node from now on.
+    /// Registers the engine that listens on a node.
     pub fn listen(&self, node: usize, incarnation: Incarnation, engine: Arc<Engine>) {
         lock(&self.engines).insert(node, (incarnation, engine));
     }
 
-    /// The node is down: what is sent to it is refused.
+    /// The node is down: requests to it are refused.
     pub fn forget(&self, node: usize) {
         let engine = lock(&self.engines).remove(&node);
         drop(engine);
@@ -98,7 +99,7 @@ impl Network {
         lock(&self.cuts).clear();
     }
 
-    /// Asks the engine of a node and waits for the answer at most as long as given.
+    /// Sends a request to the engine of a node and waits for the response, at most this long.
     pub async fn ask<R: Send + 'static>(
         self: &Arc<Self>,
         from: Sender,
@@ -114,8 +115,8 @@ impl Network {
         } else {
             1
         };
-        // The sender keeps the place for its answer, so that a lost message leaves it waiting. When it gives
-        // up, the other side may notice that the connection is closed, and then drops what it was doing.
+        // The sender keeps its end of the reply channel, so that a lost message leaves it waiting. When it
+        // gives up, the other side may notice the closed connection and drops the request.
         let (connection, closed) = watch::channel(());
         let notices = lock(&self.rng).per_mille(500);
         for _ in 0..copies {
@@ -138,7 +139,7 @@ impl Network {
             executor.sleep(transit).await;
             let engine = lock(&self.engines).get(&to).cloned();
             let Some((incarnation, engine)) = engine else {
-                // Nobody listens there: the connection is refused, and the sender hears it at once.
+                // No engine listens there: the connection is refused, and the sender learns it at once.
                 return drop(lock(&request.reply).take());
             };
             let network = self.clone();

@@ -1,5 +1,5 @@
-//! The one source of chance: a seeded generator that every part of a run forks its own stream from, so that
-//! drawing one number more in one part does not change the draws of another.
+//! The only source of randomness: a seeded generator from which every part of a run forks its own stream, so
+//! that an additional draw in one part does not change the draws of another.
 
 use crate::lock;
 use punctual_core::ports::Random;
@@ -18,7 +18,7 @@ impl Rng {
         Rng { state: std::array::from_fn(|_| splitmix(&mut mix)) }
     }
 
-    /// An independent stream, fixed by this generator's next number and a label.
+    /// An independent stream, determined by this generator's next number and a label.
     pub fn fork(&mut self, label: &str) -> Rng {
         let named = label.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -53,7 +53,7 @@ impl Rng {
         Duration::from_micros(self.between(low * 1_000, high * 1_000))
     }
 
-    /// True so many times in a thousand.
+    /// True this many times in a thousand.
     pub fn per_mille(&mut self, probability: u64) -> bool {
         self.below(1_000) < probability
     }

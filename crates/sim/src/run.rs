@@ -1,5 +1,5 @@
-//! One run: the seed decides who is there, what they are to do and what goes wrong. First everything may fail
-//! and nothing may go wrong; then all faults end and everything has to come to its end in bounded time.
+//! One run: the seed decides topology, workload and faults. In the first phase everything may fail but no
+//! rule may be broken; then all faults end, and everything must finish in bounded time.
 
 use crate::auditor::{Coverage, Verdict, Violation};
 use crate::calendar::{self, ClockChange};
@@ -27,20 +27,21 @@ use std::time::Duration;
 const PEACEFUL_PER_MILLE: u64 = 60;
 /// Runs in which queues have limits and owners have weights, in a thousand.
 const LIMITED_PER_MILLE: u64 = 450;
-/// How often the auditor looks for work that nobody knows of, and for what stays due.
+/// How often the auditor checks for leases that no worker knows of, and for overdue work.
 const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the auditor looks for work that lies beside a worker that waits for it, or in one that has no slot for it, and
-/// for lines that do not move.
+/// How often the auditor checks for work that is queued next to a waiting poll, or held by a worker without a
+/// slot, and for wait lists that do not move.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(1_000);
 
-/// How long after the last stray has arrived all that it leads to is in the store: a few calls without faults.
+/// How long after the last stray message has arrived all its consequences are in the store: a few calls
+/// without faults.
 const STRAYS_ARE_TAKEN: Duration = Duration::from_secs(1);
 
-/// How long after the last fault the segments are dealt at the latest: those who died are given up, and what they had is
-/// shared out in a few looks.
+/// The maximum time after the last fault until the segments are distributed: dead nodes are evicted, and
+/// their segments are reassigned within a few ticks.
 const DEALT_WITHIN: Duration = Duration::from_secs(60);
 
-/// The most time that one verb of a client may add.
+/// The maximum time that one verb of a client may add.
 const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
 
 /// Runs in which the store's clock jumps, in a thousand.
@@ -62,7 +63,7 @@ impl Options {
     }
 }
 
-/// What became of it.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub options: Options,
@@ -72,7 +73,7 @@ pub struct Outcome {
     pub polls: u64,
     pub virtual_time: Duration,
     pub coverage: Coverage,
-    /// The entries of the life cycle's table that were used.
+    /// The entries of the life-cycle table that were used.
     pub moves: Moves,
     pub violation: Option<Violation>,
     pub last_events: Vec<String>,
@@ -85,7 +86,7 @@ pub fn simulate(options: Options) -> Outcome {
     let mut rng = Rng::new(options.seed);
     let topology = Topology::drawn(&mut rng.fork("topology"));
     let drawn = Weather::drawn(&mut rng.fork("weather"));
-    // Some runs see no fault at all: then nothing may be late or lost either.
+    // Some runs have no faults at all: then nothing may be late or lost either.
     let weather = if rng.per_mille(PEACEFUL_PER_MILLE) { Weather::calm() } else { drawn };
     let (starts_at, change) = calendar::drawn(&mut rng.fork("calendar"));
     let executor = Executor::new(rng.fork("executor"), topology.nodes(), starts_at);
@@ -108,7 +109,7 @@ pub fn simulate(options: Options) -> Outcome {
     }
 }
 
-/// A defect planted for the time of one run.
+/// A defect that is planted for the duration of one run.
 struct Planted;
 
 impl Planted {
@@ -178,7 +179,8 @@ fn run(
     nemesis.heal();
     clients.tidy_up();
     let all_done_by_us = faults_end_us + patience.as_micros() as u64;
-    // What was sent while things failed may arrive long after: a submit whose client has given up is a job all the same.
+    // Messages sent during faults may arrive much later: a submit whose client has given up still creates a
+    // job.
     let strays_arrived_us = world.all_arrived_at_us() + STRAYS_ARE_TAKEN.as_micros() as u64;
     let has_strays = || world.executor.now_us() < strays_arrived_us;
     let drained = || !has_strays() && clients.are_done() && world.ask(|auditor| auditor.is_drained());
@@ -196,8 +198,8 @@ fn run(
     compare(world, &cluster, &clients)
 }
 
-/// The clock of the store's machine is months off for some seconds at a time, as retention reads it. The other
-/// loops do not see it: all that falls due within months would fire at once.
+/// The clock of the store's machine is months off for some seconds at a time, as seen by retention. The other
+/// loops do not see it: otherwise everything due within months would fire at once.
 async fn jump_store_clock(world: Arc<World>, mut rng: Rng, until: Duration) {
     loop {
         world.executor.sleep(rng.millis(1_000, 15_000)).await;
@@ -213,7 +215,7 @@ async fn jump_store_clock(world: Arc<World>, mut rng: Rng, until: Duration) {
     }
 }
 
-/// Without faults, all segments come to be dealt evenly and one leads; or everybody looks after everything.
+/// Without faults, all segments are distributed evenly and one node leads; or every node owns everything.
 fn is_dealt(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
     if world.is_broken() {
         return Ok(());
@@ -245,10 +247,10 @@ async fn look_for_idle_hands(world: Arc<World>) {
     }
 }
 
-/// How long after the last fault everything must be done: the time of all handlers one after the other as
-/// if there were one slot, the waits and fires of the longest job one after the other, what each verb may have
-/// added, the pace of the slowest rate that is left, and a few minutes for lost sessions to be noticed and connections
-/// to be tried again.
+/// How long after the last fault everything must be done: the time of all handlers in sequence as if there
+/// were one slot, the waits and fires of the longest job in sequence, what each verb may have added, the
+/// delay of the slowest remaining rate, and a few minutes for lost sessions to be noticed and connections to
+/// be retried.
 fn patience(topology: &Topology, workload: &Workload, setting: Setting) -> Duration {
     let jobs = || workload.submissions.iter().flat_map(|submission| &submission.jobs);
     // A client may have submitted each of them several times.
@@ -260,7 +262,8 @@ fn patience(topology: &Topology, workload: &Workload, setting: Setting) -> Durat
     Duration::from_secs(240) + work + actions + paced + topology.lease_max() * 2
 }
 
-/// All workers leave in order: their sessions are closed, and those of earlier lives have been found lost.
+/// All workers shut down cleanly: their sessions are closed, and those of earlier incarnations have been
+/// found lost.
 fn leave(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
     if world.is_broken() {
         return Ok(());

@@ -20,12 +20,13 @@ pub struct NodeStore {
     pub node: usize,
 }
 
-/// How many one step lets out of a line, or has take their places again. Few, so that others often come in between.
+/// How many executions one step admits from a wait list or re-admits. Few, so that other calls often
+/// interleave.
 const ADMITTED_PER_STEP: usize = 3;
-/// Lines that one look finds.
+/// Wait lists per page of a scan.
 const LINES_PER_PAGE: usize = 3;
 
-/// Sends a write and takes the answer out of its variant.
+/// Sends a write and unwraps the answer's variant.
 macro_rules! write {
     ($store:expr, $write:expr, $variant:path) => {
         match $store.database.call($store.node, Call::Write($write)).await? {
@@ -35,7 +36,7 @@ macro_rules! write {
     };
 }
 
-/// As `write`, for housekeeping.
+/// Like `write`, for maintenance.
 macro_rules! keep {
     ($store:expr, $upkeep:expr, $variant:path) => {
         match $store.database.call($store.node, Call::Upkeep($upkeep)).await? {
@@ -256,7 +257,7 @@ impl Store for NodeStore {
         after: Option<LimiterId>,
         limit: usize,
     ) -> Result<Page<Line, LimiterId>, StoreError> {
-        // Few enough that a look takes several.
+        // Few enough that a scan takes several pages.
         let limit = limit.min(LINES_PER_PAGE);
         self.database
             .read(move |world, reads| {
@@ -383,7 +384,7 @@ impl Store for NodeStore {
         _session: SessionId,
         _condition: WorkerCondition,
     ) -> Result<(), StoreError> {
-        // Only people read it, and there are none.
+        // Only people read it, and the simulation has none.
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Who is there: the nodes of a run, with settings drawn from the seed.
+//! The nodes of a run, with settings drawn from the seed.
 
 use crate::random::Rng;
 use crate::workload::{JOB_TYPES, QUEUES};
@@ -6,7 +6,7 @@ use punctual_engine::EngineConfig;
 use punctual_worker::WorkerConfig;
 use std::time::Duration;
 
-/// How long the store's clock must run evenly after a jump. Longer than a jump lasts.
+/// How long the store's clock must run steadily after a jump. Longer than a jump lasts.
 const RETENTION_HOLD: Duration = Duration::from_secs(20);
 
 /// The nodes of a run. The first ones are schedulers, the others have only a worker.
@@ -14,9 +14,9 @@ const RETENTION_HOLD: Duration = Duration::from_secs(20);
 pub struct Topology {
     pub schedulers: usize,
     pub engine: EngineConfig,
-    /// Whether schedulers share segments out among themselves; if not, each looks after all of them.
+    /// Whether schedulers divide the segments among themselves; if not, each owns all of them.
     pub is_coordinated: bool,
-    /// Per node the worker that lives there, if any.
+    /// The worker of each node, if any.
     pub workers: Vec<Option<WorkerPlan>>,
 }
 
@@ -53,7 +53,7 @@ impl Topology {
 }
 
 impl WorkerPlan {
-    /// The first worker serves everything, so that no job waits for ever; others may be choosy.
+    /// The first worker serves everything, so that no job waits forever; others may be selective.
     fn drawn(rng: &mut Rng, number: usize) -> Self {
         let choosy = number > 0 && rng.per_mille(250);
         let some = |rng: &mut Rng, all: &[&str]| -> Vec<String> {
@@ -83,7 +83,7 @@ impl WorkerPlan {
 fn engine_config(rng: &mut Rng) -> EngineConfig {
     let refill_interval = rng.millis(200, 1_500);
     EngineConfig {
-        // A shorter look-ahead than the time between two reads would make every fire late.
+        // A look-ahead shorter than the time between two reads would make every fire late.
         look_ahead: refill_interval + rng.millis(500, 5_000),
         refill_interval,
         dispatch_interval: rng.millis(200, 1_500),
@@ -99,7 +99,7 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),
         member_ttl: rng.millis(600, 4_000),
-        // Mostly none, so that wrong clocks go on showing that nothing depends on them.
+        // Mostly none, so that runs with wrong clocks still show that nothing depends on them.
         clock_offset_max: if rng.per_mille(250) { rng.millis(30_000, 200_000) } else { Duration::MAX },
         ..EngineConfig::default()
     }

@@ -1,10 +1,10 @@
-//! What happened, in order: every event is folded into one number, so that two runs can be compared, and the
-//! last ones are kept as text for whoever has to find out why a run failed.
+//! The events of a run, in order: all are folded into one hash, so that two runs can be compared, and the
+//! last ones are kept as text for debugging a failed run.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
-/// Events that a failure shows.
+/// Events that a failure report shows.
 const EVENTS_KEPT_MAX: usize = 120;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Keeps the last events and, if asked, prints each as it happens.
+    /// Keeps the last events and, on request, prints each as it happens.
     pub fn new(print: bool) -> Self {
         Trace {
             hash: 0xCBF2_9CE4_8422_2325,

@@ -1,4 +1,4 @@
-//! A worker's port as the auditor sees it: passes everything on, and tells what was asked for and answered.
+//! A worker's port with the auditor attached: forwards everything, and reports requests and responses.
 
 use crate::world::World;
 use async_trait::async_trait;

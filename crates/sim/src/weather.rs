@@ -1,9 +1,9 @@
-//! How bad things are: the chances of every fault on the way to the store and between nodes. Each seed draws
-//! its own, with whole kinds of fault left out, so that a rare combination is not drowned by the others.
+//! Fault probabilities on the way to the store and between nodes. Each seed draws its own, with whole kinds
+//! of faults left out, so that rare combinations are not drowned out by the others.
 
 use crate::random::Rng;
 
-/// Chances are per thousand calls or messages.
+/// Probabilities per thousand calls or messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weather {
     /// A store call fails before it reaches the store.
@@ -13,10 +13,10 @@ pub struct Weather {
     /// A store call takes up to `stall_ms_max`, before or after it is applied.
     pub store_stalls: u64,
     pub stall_ms_max: u64,
-    /// The store lets writes pile up and applies them as one batch.
+    /// The store lets writes accumulate and applies them as one batch.
     pub store_gathers: u64,
     pub store_latency_ms_max: u64,
-    /// A call to coordination fails before it is there.
+    /// A call to coordination fails before it arrives.
     pub coordination_refuses: u64,
     /// A call to coordination is applied and its answer is lost.
     pub coordination_reply_lost: u64,
@@ -67,7 +67,7 @@ impl Weather {
         }
     }
 
-    /// A short time in which the store hardly works.
+    /// A short period in which most store calls fail or stall.
     pub fn storm(self) -> Self {
         Weather { store_refuses: 400, store_reply_lost: 200, store_stalls: 100, ..self }
     }

@@ -1,5 +1,5 @@
-//! The jobs of a run and when clients submit them: all kinds of schedule, priority, retry policy and handler,
-//! small times, and every one of them with an end.
+//! The jobs of a run and when clients submit them: all kinds of schedules, priorities, retry policies and
+//! handlers, with short times, and all of them finite.
 
 use crate::calendar::ClockChange;
 use crate::handlers::{Behaviour, Failing};
@@ -20,34 +20,34 @@ const OWNERS: [&str; 4] = ["ann", "ben", "cem", "dia"];
 /// How long clients wait before their first request: in a run without faults every node is up by then.
 pub const UP_AND_RUNNING: Duration = Duration::from_millis(200);
 
-/// The most time between two starts of a rate that is left when the faults are over.
+/// The longest time between two starts under a rate limit that remains after the fault phase.
 pub const SLOWEST_STEP: Duration = Duration::from_millis(200);
 
-/// Runs in which people are fickle, in a thousand.
+/// Runs with fickle clients, in a thousand.
 const FICKLE_PER_MILLE: u64 = 150;
 
-/// One request of a client to keep jobs.
+/// One submit request of a client.
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub after: Duration,
     pub jobs: Vec<JobSpec>,
-    /// So many of the jobs that are known by then are depended on by each that runs once.
+    /// Each one-time job depends on this many of the jobs known by then.
     pub parents: usize,
-    /// Whether the request carries a key, so that repeating it keeps nothing twice.
+    /// Whether the request carries a key, so that repeating it creates nothing twice.
     pub is_keyed: bool,
 }
 
-/// All that clients do in a run.
+/// All client requests of a run.
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub submissions: Vec<Submission>,
-    /// When clients do something to what is there.
+    /// When clients act on existing objects.
     pub actions: Vec<Duration>,
-    /// What queues are limited to from the beginning.
+    /// The limits of queues from the beginning.
     pub limits: Vec<(&'static str, QueueSettings)>,
 }
 
-/// What the jobs of a run have in common.
+/// Common settings of the jobs of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub faults_for: Duration,
@@ -57,13 +57,13 @@ pub struct Setting {
     pub is_limited: bool,
 }
 
-/// What clients are after.
+/// The behaviour of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     /// Anything.
     Mixed,
-    /// Few jobs of one run that depend on each other, and people who pause, trigger and postpone them: executions
-    /// that wait for several things at once, which hardly happens otherwise.
+    /// A few one-time jobs that depend on each other, with clients that pause, trigger and postpone them:
+    /// executions that wait for several things at once, which hardly happens otherwise.
     Fickle,
 }
 
@@ -95,14 +95,14 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
     let mut limits: Vec<_> =
         QUEUES.into_iter().filter(|_| is_set).map(|queue| (queue, queue_settings(rng, setting))).collect();
     if setting.is_limited && rng.per_mille(300) {
-        // People set them later, over what is there by then.
+        // Clients set them later, over an existing backlog.
         limits.clear();
     }
     Workload { submissions, actions, limits }
 }
 
-/// What people set for a queue. It may hold little, so that it is full now and then; or it has limits, which let go of
-/// most of what clients submit.
+/// Random settings of a queue. Its size limit may be small, so that it is full at times; or it has limits,
+/// which admit most of what clients submit.
 pub fn queue_settings(rng: &mut Rng, setting: Setting) -> QueueSettings {
     if !setting.is_limited {
         return QueueSettings::holding(rng.per_mille(650).then(|| rng.below(9)));
@@ -113,7 +113,7 @@ pub fn queue_settings(rng: &mut Rng, setting: Setting) -> QueueSettings {
     let max_depth = rng.per_mille(100).then(|| rng.between(4, 30));
     let limits = limits(rng);
     if setting.mood == Mood::Fickle && rng.per_mille(700) {
-        // One after the other, so that there is a line, in which people find what they pause and postpone.
+        // One at a time, so that there is a wait list with executions that clients pause and postpone.
         return QueueSettings { max_depth, limits: QueueLimits { concurrency: Some(1), ..limits } };
     }
     QueueSettings { max_depth, limits }
@@ -134,19 +134,19 @@ fn rate(rng: &mut Rng) -> Rate {
     Rate { count: rng.between(1, 40) as u32, per_ms: rng.between(1_000, 5_000) }
 }
 
-/// The limits without the rates that would let a run last for too long.
+/// The limits without rates that would make a run last too long.
 pub fn without_slow_rates(limits: &QueueLimits) -> QueueLimits {
     let quick = |rate: &Rate| Duration::from_millis(rate.per_ms) / rate.count <= SLOWEST_STEP;
     QueueLimits { rate: limits.rate.filter(quick), key_rate: limits.key_rate.filter(quick), ..limits.clone() }
 }
 
-/// How much clients do.
+/// The amount of client activity.
 struct Pace {
     jobs: u64,
     actions: u64,
-    /// Within this time they submit.
+    /// They submit within this time.
     submits_for: Duration,
-    /// Submissions of jobs that depend on others, in a thousand.
+    /// Submissions of jobs with dependencies, in a thousand.
     parents_per_mille: u64,
 }
 
@@ -158,9 +158,9 @@ impl Pace {
             return Pace { jobs, actions, submits_for: faults_for / 2, parents_per_mille: 800 };
         }
         let (jobs, actions, submits_for) = match rng.below(10) {
-            // Left in peace, so that nothing that people do hides what goes wrong by itself.
+            // No actions, so that they cannot hide failures that happen without them.
             0..=1 => (rng.between(10, 80), 0, faults_for),
-            // Few jobs that everyone is after.
+            // A few jobs that all actions target.
             2..=5 => (rng.between(2, 10), rng.between(40, 160), faults_for / 3),
             6 => (rng.between(80, 160), rng.between(20, 100), faults_for),
             _ => (rng.between(8, 60), rng.between(5, 100), faults_for),
@@ -217,7 +217,7 @@ fn soon(rng: &mut Rng, now: Timestamp) -> Schedule {
     Schedule::OneTime { at: now.shifted(rng.between(100_000, 8_000_000) as i64) }
 }
 
-/// What the handler does, how long it may take, and which failures are final.
+/// The handler's behaviour, its timeout, and which failures are final.
 fn handler(rng: &mut Rng, spec: &mut JobSpec) {
     let behaviour = behaviour(rng);
     spec.payload = behaviour.payload();
@@ -262,14 +262,14 @@ fn expiry(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
     };
 }
 
-/// Another description of a job, with a few things changed.
+/// An updated description of a job, with a few changes.
 pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) -> JobSpec {
     let mut spec = spec.clone();
     if setting.mood == Mood::Fickle && rng.per_mille(700) {
         spec.settings.schedule = soon(rng, now);
         match rng.below(10) {
             0..=2 => spec.settings.expiry = Some(Expiry::AfterMs(rng.between(500, 9_000))),
-            // It passes before anyone looks, unless that is at once.
+            // It expires before the next scan, unless that happens at once.
             3..=4 => spec.settings.expiry = Some(Expiry::AfterMs(rng.between(1, 60))),
             _ => {}
         }
@@ -278,7 +278,7 @@ pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) 
     for _ in 0..rng.between(1, 3) {
         match rng.below(11) {
             10 => spec.settings.concurrency_key = concurrency_key(rng),
-            // The same times under other terms.
+            // The same times with other misfire and jitter settings.
             9 => {
                 if let Schedule::Recurring(recurring) = &mut spec.settings.schedule {
                     recurring.misfire = misfire(rng);
@@ -357,7 +357,7 @@ fn recurring(rng: &mut Rng, now: Timestamp, change: Option<ClockChange>) -> Recu
     let mut spec = if let Some(change) = changing {
         changing_clocks(rng, change)
     } else if rng.per_mille(500) {
-        // A zone without changes of clocks, but half an hour off the others.
+        // A zone without daylight saving, with an offset of half an hour.
         let zone = if rng.per_mille(500) { "UTC" } else { "Asia/Kolkata" };
         let pattern = *rng.pick(&PATTERNS);
         RecurrenceSpec::cron(pattern, 0).in_zone(zone)
@@ -376,7 +376,7 @@ fn recurring(rng: &mut Rng, now: Timestamp, change: Option<ClockChange>) -> Recu
     Recurring { max_runs, jitter_ms, misfire: misfire(rng), ..recurring }
 }
 
-/// A pattern on clocks that are about to change: of every hour, or of the one that is left out or comes twice.
+/// A pattern around a daylight-saving change: for every hour, or for the hour that is skipped or repeated.
 fn changing_clocks(rng: &mut Rng, change: ClockChange) -> RecurrenceSpec {
     let pattern = if rng.per_mille(500) {
         (*rng.pick(&PATTERNS)).to_owned()
@@ -390,10 +390,10 @@ fn changing_clocks(rng: &mut Rng, change: ClockChange) -> RecurrenceSpec {
 fn misfire(rng: &mut Rng) -> Misfire {
     let policy = *rng.pick(&[MisfirePolicy::SkipMissed, MisfirePolicy::RunOnce, MisfirePolicy::RunAll]);
     let bounded = policy == MisfirePolicy::RunAll;
-    // Short, so that small outages miss something; but longer than anything takes in calm weather, or a job
-    // that has to run so many times would never get there.
+    // Short, so that small outages miss something; but longer than anything takes without faults, or a job
+    // with a fixed number of runs would never finish.
     let grace_ms = if rng.per_mille(700) { rng.between(300, 3_000) } else { Misfire::default().grace_ms };
-    // What is missed here runs all the same: a grace that many fires exceed has replays all the time.
+    // Missed times run anyway here: with a grace that many fires exceed, replays happen all the time.
     let is_impatient = bounded && grace_ms % 3 > 0;
     let grace_ms = if is_impatient { grace_ms / 100 } else { grace_ms };
     Misfire {
@@ -405,8 +405,7 @@ fn misfire(rng: &mut Rng) -> Misfire {
     }
 }
 
-/// Time that the handlers of this job need in all if every attempt is made and takes its longest, one after
-/// the other.
+/// The total time of this job's handlers if every attempt is made and takes its longest, in sequence.
 pub fn work_of(spec: &JobSpec) -> Duration {
     Duration::from_millis(spec.settings.timeout_ms) * starts_of(spec)
 }

@@ -1,4 +1,4 @@
-//! What all parts of one run share: time, trace, and the auditor with its first objection.
+//! What all parts of one run share: time, trace, and the auditor with its first violation.
 
 use crate::auditor::{Auditor, Verdict, Violation};
 use crate::executor::Executor;
@@ -18,11 +18,11 @@ pub struct World {
     trace: Mutex<Trace>,
     auditor: Mutex<Auditor>,
     weather: Mutex<Weather>,
-    /// How far the store's clock is off for whoever deletes by age, in microseconds.
+    /// How far the store's clock is off for retention, in microseconds.
     store_skew_us: AtomicI64,
-    /// The time at which retention last found the store's clock steady, as the store keeps it.
+    /// The last time at which retention found the store's clock steady, as the store keeps it.
     steady_clock: Mutex<Timestamp>,
-    /// When the last of what was sent so far is where it is sent to, and its answer back.
+    /// When everything sent so far has arrived, including responses.
     all_arrived_at_us: AtomicU64,
     violation: Mutex<Option<Violation>>,
     is_broken: AtomicBool,
@@ -58,7 +58,7 @@ impl World {
         *lock(&self.steady_clock) = at;
     }
 
-    /// Sets the store's clock wrong, or right again with 0.
+    /// Sets the skew of the store's clock; 0 corrects it.
     pub fn set_store_skew(&self, skew_us: i64) {
         self.note(format_args!("the store's clock is off by {skew_us} us for retention"));
         self.store_skew_us.store(skew_us, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl World {
         lock(&self.trace).event(at_us, event);
     }
 
-    /// Tells the auditor something and keeps its first objection.
+    /// Passes an observation to the auditor and keeps its first violation.
     pub fn audit(&self, tell: impl FnOnce(&mut Auditor) -> Verdict) {
         let now = self.now();
         let verdict = tell(lock(&self.auditor).step(now));
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Tells the auditor something that cannot be wrong.
+    /// Passes an observation that cannot break a rule to the auditor.
     pub fn tell(&self, tell: impl FnOnce(&mut Auditor)) {
         let now = self.now();
         tell(lock(&self.auditor).step(now));
@@ -94,7 +94,7 @@ impl World {
         lock(&self.auditor).count(what);
     }
 
-    /// Asks the auditor something.
+    /// Queries the auditor.
     pub fn ask<T>(&self, question: impl FnOnce(&Auditor) -> T) -> T {
         question(&lock(&self.auditor))
     }
@@ -115,13 +115,13 @@ impl World {
         *lock(&self.weather) = weather;
     }
 
-    /// Something is on its way for so long.
+    /// Records that a message is in flight for this long.
     pub fn travels(&self, takes: Duration) {
         let arrives_at_us = self.executor.now_us() + takes.as_micros() as u64;
         self.all_arrived_at_us.fetch_max(arrives_at_us, Ordering::Relaxed);
     }
 
-    /// When nothing of all that was sent so far is on its way any more.
+    /// When everything sent so far has arrived.
     pub fn all_arrived_at_us(&self) -> u64 {
         self.all_arrived_at_us.load(Ordering::Relaxed)
     }

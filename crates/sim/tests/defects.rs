@@ -1,9 +1,9 @@
-//! The simulator notices when a rule is broken: each planted defect is caught.
+//! The simulator detects broken rules: each planted defect is caught.
 
 use punctual_core::defects::Defect;
 use punctual_sim::{Options, simulate};
 
-/// Seeds within which a defect must show.
+/// Seeds within which a defect must be detected.
 const SEEDS_MAX: u64 = 1_000;
 
 /// Finds a seed that breaks a rule with the defect and none without it.
@@ -18,7 +18,7 @@ fn check(defect: Defect) {
     println!("{defect:?} is caught by seed {seed}: {rule}");
 }
 
-/// Where to begin, for defects that few seeds show: any seed below a thousand would do.
+/// The first seed to try, for defects that few seeds reveal: any seed below a thousand would do.
 fn first_seed(defect: Defect) -> u64 {
     match defect {
         Defect::LoseWakeUp | Defect::PassTheLine | Defect::AdmitTheLast | Defect::ForgetLine => 12,

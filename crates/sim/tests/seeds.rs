@@ -1,9 +1,10 @@
-//! Seeds that every change runs: no rule is broken, and what they are meant to provoke does happen.
+//! Seeds that run with every change: no rule is broken, and the situations that they are meant to provoke do
+//! occur.
 
 use punctual_sim::{Coverage, Options, simulate};
 use std::ops::Range;
 
-/// Runs the seeds and returns how often the interesting things happened.
+/// Runs the seeds and returns how often each interesting event happened.
 #[track_caller]
 fn check(seeds: Range<u64>) -> Coverage {
     let mut coverage = Coverage::new();
@@ -154,26 +155,26 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
     }
 }
 
-/// Few seeds bring it: a worker holds little that it has not started.
+/// Rare: a worker seldom holds unstarted executions.
 #[test]
 fn a_worker_that_drains_gives_back_what_it_holds() {
     assert!(check(49..50).contains_key("work given back by a worker that drains"));
 }
 
-/// Few seeds bring it: limits become tighter while a worker holds what it has not started.
+/// Rare: limits become tighter while a worker holds unstarted executions.
 #[test]
 fn what_is_given_back_goes_in_line_where_limits_have_become_tighter() {
     assert!(check(110..111).contains_key("executions given back that have lost their place"));
 }
 
-/// Each of these has broken a rule once. A change of the workload or of the faults gives them other runs.
+/// Each of these once broke a rule. Changes to the workload or the faults give these seeds other runs.
 #[test]
 fn seeds_that_have_found_something_are_sound() {
-    // A node that was never quiet did not look for work that another node had queued.
+    // A node that was never idle did not scan for work that another node had queued.
     check(481..482);
-    // A rate that was changed went on from the time that the one before it had named.
+    // A changed rate continued from the slot time of the previous rate.
     check(32..33);
-    // An execution that had left a queue with limits counted there when it ran again elsewhere.
+    // An execution that had left a queue with limits still counted there when it ran again elsewhere.
     check(42..43);
 }
 

@@ -1,13 +1,13 @@
-//! The runs reach every entry of core's life-cycle table that a system of this kind can reach.
+//! The runs use every entry of core's life-cycle table that such a system can reach.
 //!
-//! A set of more than two gates behaves as the sets of two do, so the table is that of `docs/lifecycle.md`.
+//! A set of more than two gates behaves like the sets of two, so the table is that of `docs/lifecycle.md`.
 
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::lifecycle::{Ending, Event, State, step};
 use punctual_core::witness::{event_name, state_name};
 use punctual_sim::{Moves, Options, simulate};
 
-/// Seeds that between them use every entry; `--moves` shows which seed is the first to use one.
+/// Seeds that together use every entry; `--moves` shows which seed is the first to use one.
 const SEEDS: [u64; 36] = [
     0, 1, 2, 3, 4, 5, 6, 10, 11, 12, 17, 25, 27, 32, 40, 43, 46, 48, 59, 64, 66, 71, 93, 94, 98, 126, 136,
     163, 208, 243, 307, 365, 412, 620, 876, 1_043,
@@ -36,14 +36,15 @@ fn every_entry_of_the_table_that_can_be_used_is_used() {
     assert_eq!(unused, [], "no seed used these");
 }
 
-/// Moves so rare that none of several thousand seeds makes them: here somebody puts off what waits in line, and it expires before
-/// the new time while it is still there. What is legal is in the table of core's own tests.
+/// Entries so rare that none of several thousand seeds uses them: a client postpones an execution on a wait
+/// list, and it expires before the new time while it is still there. The tests of core cover all legal
+/// entries.
 fn is_rare(state: State, event: Event) -> bool {
     let is_put_off = state == State::Waiting(Gates::only(Gate::Time).with(Gate::Concurrency));
     is_put_off && event == Event::Expire
 }
 
-/// Why a legal move is never made; `None` if it is.
+/// Why a legal entry is never used; `None` if it is.
 fn why_never(state: State, event: Event) -> Option<&'static str> {
     let gates = match state {
         State::Waiting(gates) => gates,
@@ -73,7 +74,7 @@ fn why_never(state: State, event: Event) -> Option<&'static str> {
     }
 }
 
-/// All that the table allows.
+/// All entries of the table.
 fn entries() -> Vec<(State, Event)> {
     let mut entries = vec![];
     for state in states() {

@@ -1,6 +1,6 @@
-//! Servers that belong to one test or one run of the chaos suite, which may break them. `cargo xtask` finds them, chooses the
-//! user they run as, starts them, and ends them as soon as this process ends. This crate only talks to it, and knows no
-//! database and no protocol of the servers.
+//! Servers that belong to one test or one run of the chaos suite, which may break them. `cargo xtask` finds
+//! them, chooses the user they run as, starts them, and ends them as soon as this process ends. This crate
+//! only talks to xtask; it knows no database and no protocol of the servers.
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
@@ -14,21 +14,21 @@ use std::thread::JoinHandle;
 
 pub use anyhow::Result;
 
-/// Names the program that starts servers; `cargo xtask` sets it.
+/// Environment variable with the program that starts servers; `cargo xtask` sets it.
 const PROGRAM: &str = "PUNCTUAL_TEST_SERVICES";
-/// Tells that program where the certificates of servers that speak TLS are.
+/// Environment variable that tells that program where the certificates of TLS servers are.
 const CERTIFICATES: &str = "PUNCTUAL_TEST_CERTIFICATES";
-/// The last lines of its error output that are part of an error.
+/// Last lines of its error output that an error includes.
 const LINES_SHOWN_MAX: usize = 50;
 
 /// The running servers of one service. They end when this is dropped.
 pub struct Servers {
     service: String,
     guard: Child,
-    /// Orders go through it; when it is closed, all servers end.
+    /// Commands are written to it; when it is closed, all servers end.
     lifeline: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Ends with the last lines of the guard's error output.
+    /// Returns the last lines of the guard's error output.
     errors: Option<JoinHandle<VecDeque<String>>>,
     servers: Vec<Server>,
 }
@@ -36,18 +36,20 @@ pub struct Servers {
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// The service's, or one that begins with it where there are several servers: `replica-primary`, `galera-1`.
+    /// The name of the service, or a name that begins with it where there are several servers:
+    /// `replica-primary`, `galera-1`.
     pub name: String,
     pub url: String,
 }
 
 impl Servers {
-    /// Starts all servers of a service and waits until they are ready. If one ends instead, the error has its last words.
+    /// Starts all servers of a service and waits until they are ready. If one ends instead, the error
+    /// contains its last output.
     pub fn start(service: &str) -> Result<Self> {
         Servers::launch(&program()?, service, None)
     }
 
-    /// The same for servers that speak TLS, with `ca.pem`, `server.pem` and `server.key` of this folder.
+    /// The same for TLS servers, with `ca.pem`, `server.pem` and `server.key` from this folder.
     pub fn start_with_certificates(service: &str, folder: &Path) -> Result<Self> {
         Servers::launch(&program()?, service, Some(folder))
     }
@@ -59,7 +61,8 @@ impl Servers {
         if let Some(folder) = certificates {
             command.env(CERTIFICATES, folder);
         }
-        // A group of its own: a signal that ends the test with all it has started must not end the guard before the servers.
+        // A separate process group: a signal that ends the test with all its processes must not end the guard
+        // before the servers.
         let mut guard =
             command.process_group(0).spawn().with_context(|| format!("start {}", program.display()))?;
         let answers = BufReader::new(guard.stdout.take().context("xtask has no output")?);
@@ -88,28 +91,28 @@ impl Servers {
         Ok(&found.with_context(|| format!("{} has no server {name}", self.service))?.url)
     }
 
-    /// One URL for all servers, in their order: that of the first one, with the hosts of all.
+    /// One URL for all servers, in order: that of the first one, with the hosts of all.
     pub fn url_of_all(&self) -> String {
         let hosts: Vec<&str> = self.servers.iter().map(|server| host_of(&server.url)).collect();
         self.servers[0].url.replacen(hosts[0], &hosts.join(","), 1)
     }
 
-    /// Ends a server as a power failure does, with all its processes.
+    /// Kills a server with all its processes, as a power failure does.
     pub fn kill(&mut self, name: &str) -> Result<()> {
         self.order(&format!("kill {name}")).map(drop)
     }
 
-    /// Ends a server as an operator does.
+    /// Stops a server as an operator does.
     pub fn stop(&mut self, name: &str) -> Result<()> {
         self.order(&format!("stop {name}")).map(drop)
     }
 
-    /// Starts a server again that was ended, and waits until it takes connections.
+    /// Starts a stopped server again and waits until it accepts connections.
     pub fn start_again(&mut self, name: &str) -> Result<()> {
         self.order(&format!("start {name}")).map(drop)
     }
 
-    /// Runs a statement on a server, as its operator would; what it answers.
+    /// Runs a statement on a server, as its operator would, and returns the answer.
     pub fn sql(&mut self, name: &str, statement: &str) -> Result<String> {
         let answer = self.order(&format!("sql {name} {statement}"))?;
         Ok(answer["said"].as_str().context("no answer")?.to_owned())
@@ -150,7 +153,7 @@ fn program() -> Result<std::ffi::OsString> {
     })
 }
 
-/// Shows error output as it comes, and keeps its last lines.
+/// Forwards error output as it arrives, and keeps its last lines.
 fn pass_on(output: ChildStderr) -> VecDeque<String> {
     let mut last = VecDeque::new();
     for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -176,7 +179,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use tempfile::TempDir;
 
-    /// Starts servers through a script in the place of xtask. It is read while it runs, so its folder comes along.
+    /// Starts servers through a script in place of xtask. The script is read while it runs, so its folder is
+    /// returned as well.
     fn start(script: &str) -> Result<(Servers, TempDir)> {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("xtask");

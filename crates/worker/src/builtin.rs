@@ -22,7 +22,7 @@ impl Executor for Noop {
     }
 }
 
-/// Waits for the milliseconds that the payload names, then succeeds.
+/// Waits for the number of milliseconds in the payload, then succeeds.
 struct Sleep {
     clock: Arc<dyn Clock>,
 }

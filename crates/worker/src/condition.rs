@@ -1,5 +1,6 @@
-//! How a worker is while a session goes on: its health, the slots that follow from it and from what waits, and when to tell
-//! the house. Decides; measures and asks nothing itself.
+//! The condition of a worker during a session: its health, the number of slots that follows from its health
+//! and from the waiting work, and when to report both to the server. It only decides: it measures nothing and
+//! makes no calls.
 
 use crate::WorkerConfig;
 use punctual_core::health::{Health, Measured, WorkerCondition};
@@ -28,7 +29,7 @@ pub(crate) struct Condition {
     address: Option<String>,
     round_trip: Option<Duration>,
     last_error: Option<String>,
-    /// What was told last, and when.
+    /// The last reported condition, and when it was reported.
     told: Option<(Monotonic, WorkerCondition)>,
 }
 
@@ -76,7 +77,7 @@ impl Condition {
         }
     }
 
-    /// Takes in what was measured, and says so when that changes whether work is taken.
+    /// Records a measurement, and logs it when it changes whether the worker accepts work.
     pub(crate) fn measured(&mut self, measured: Measured) {
         if !self.health.measured(measured) {
             return;
@@ -94,7 +95,7 @@ impl Condition {
         self.round_trip = Some(took);
     }
 
-    /// A call has failed; of a heartbeat, what was told with it may be unknown.
+    /// Records a failed call. After a failed heartbeat the server may not know the condition sent with it.
     pub(crate) fn failed(&mut self, error: &dyn std::error::Error) {
         let mut text = error.to_string();
         text.truncate(text.floor_char_boundary(limits::NAME_BYTES_MAX));
@@ -102,8 +103,8 @@ impl Condition {
         self.told = None;
     }
 
-    /// What to tell with a heartbeat: something at first, at once what decides where work goes, and the rest now and
-    /// then.
+    /// The condition to send with a heartbeat: the first time always, changes that affect where work goes at
+    /// once, and the rest at intervals.
     pub(crate) fn take_news(&mut self, load: Load, now: Monotonic) -> Option<WorkerCondition> {
         let condition = self.as_it_is(load);
         let is_due = self.told.as_ref().is_none_or(|(then, told)| {
@@ -132,7 +133,7 @@ impl Condition {
     }
 }
 
-/// The slots that a worker may have.
+/// The range of slots that the config allows.
 pub(crate) fn slot_range(config: &WorkerConfig) -> SlotRange {
     let least = number(config.slots).max(1);
     let most = config.slots_max.map_or(least, number);

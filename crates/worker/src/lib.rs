@@ -1,9 +1,10 @@
-//! The worker: claims executions through its port and runs handlers in slots, of which there may be more while more waits.
+//! The worker: claims executions through its port and runs handlers in slots, whose number may grow with the
+//! waiting work.
 //!
-//! It owns sessions, slots, prefetch, its own health, timeouts, reports and the drain. It must not know the engine or any
-//! store: the port may be a call within the process or an HTTP client. Its loop only receives events; a
-//! synchronous state machine ([`session::Session`]) decides; a third step acts. Whatever takes time is a task
-//! that ends by sending an event.
+//! It owns sessions, slots, prefetch, its own health, timeouts, reports and the drain. It must not know the
+//! engine or any store: the port may be a call within the process or an HTTP client. Its loop only receives
+//! events; a synchronous state machine ([`session::Session`]) decides; a third step acts. Everything that
+//! takes time is a task that ends by sending an event.
 
 mod builtin;
 mod condition;
@@ -33,34 +34,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// The longest pause between two tries to open a session.
+/// The longest pause between two attempts to open a session.
 const OPENING_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What an operator may tune.
+/// The operator's settings.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The worker's name, stable over restarts.
+    /// The worker's name, stable across restarts.
     pub name: String,
-    /// Handlers that run at once; the least of them, if their number adapts.
+    /// Concurrent handlers; the minimum, if the number adapts.
     pub slots: usize,
-    /// The most of them, if their number adapts to what waits.
+    /// The maximum, if the number adapts to the waiting work.
     pub slots_max: Option<usize>,
-    /// Most executions held ready beyond the slots, so that a slot need not wait for the store. Fewer where runs take
-    /// longer: no more than will be started within [`limits::PREFETCH_TIME`].
+    /// Maximum executions prefetched beyond the slots, so that a slot need not wait for the store. Fewer
+    /// where runs take longer: no more than will start within [`limits::PREFETCH_TIME`].
     pub prefetch: usize,
     /// The queues it serves; empty for all.
     pub queues: Vec<String>,
-    /// The version of its program and the machine it runs on, for people to see.
+    /// The program's version and the machine it runs on, shown to operators.
     pub version: Option<String>,
     pub host: Option<String>,
-    /// Where that machine is found, for people to see.
+    /// The address of that machine, shown to operators.
     pub address: Option<String>,
-    /// Where it takes nothing new.
+    /// The health limits beyond which it accepts no new work.
     pub limits: HealthLimits,
     pub lease: Duration,
-    /// Whether it lives in the process that holds the store, and so dies with it.
+    /// Whether it runs in the process that holds the store, and so ends with it.
     pub embedded: bool,
-    /// How long running handlers may take to finish when the worker is drained.
+    /// How long running handlers may take to finish during a drain.
     pub drain_grace: Duration,
     /// How long a poll waits for work before it is repeated.
     pub poll_wait: Duration,
@@ -99,7 +100,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker for the job types of these executors; of two for one type the later one counts.
+    /// A worker for the job types of these executors; of two for the same type the later one is used.
     pub fn new(
         config: WorkerConfig,
         host: Host,
@@ -112,20 +113,20 @@ impl Worker {
                 executor.job_types().into_iter().map(move |job_type| (job_type, executor.clone()))
             })
             .collect();
-        // Beyond these bounds the house would hold the session to another lease than the worker does.
+        // Outside these bounds the server would apply a different lease than the worker.
         let lease = config.lease.clamp(limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
         Worker { config: WorkerConfig { lease, ..config }, host, port, executors, machine: None }
     }
 
-    /// The same with a look at its machine: without one it tells only its load, and refuses nothing.
+    /// The same with measurements of its machine: without them it reports only its load and refuses nothing.
     pub fn on_machine(self, machine: Arc<dyn Machine>) -> Self {
         Worker { machine: Some(machine), ..self }
     }
 
-    /// Works until `drain` becomes true, then finishes what runs, gives back what does not, and returns.
+    /// Works until `drain` becomes true, then finishes running executions, returns the others, and ends.
     ///
-    /// A lost session is followed by a new one. Outcomes that could not be reported in the old one are sent
-    /// along: the house knows whether they still count.
+    /// After a lost session it opens a new one. Outcomes that could not be reported in the old session are
+    /// sent in the new one: the server knows whether they still count.
     pub async fn run(self, mut drain: watch::Receiver<bool>) {
         let mut unreported = Vec::new();
         while let Some(opened) = self.open_session(&mut drain).await {
@@ -136,7 +137,7 @@ impl Worker {
         }
     }
 
-    /// Opens a session, however often it takes; `None` if the worker is to stop first.
+    /// Opens a session, with any number of retries; `None` if the worker is stopped first.
     async fn open_session(&self, drain: &mut watch::Receiver<bool>) -> Option<session::Opened> {
         let mut pause = self.config.error_pause;
         loop {

@@ -1,7 +1,7 @@
-//! The log of one execution on its way to the house: gathered, bounded, sent in order.
+//! The log of one execution on its way to the server: buffered, bounded, sent in order.
 //!
-//! A handler that writes faster than the house takes waits for room, so a flood costs no memory and slows down
-//! only itself. What an execution may write in all is limited as well.
+//! A handler that writes faster than the server accepts waits for room, so a flood costs no memory and slows
+//! down only itself. The total size of an execution's log is limited as well.
 
 use async_trait::async_trait;
 use futures_util::future::select;
@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// What a waiting line takes up beside its text, roughly.
+/// The approximate memory of a waiting line besides its text.
 const LINE_OVERHEAD_BYTES: usize = 100;
-/// Waiting bytes at which lines are sent without gathering more.
+/// Waiting bytes at which lines are sent without buffering more.
 const PLENTY_BYTES: usize = limits::LOG_BYTES_WAITING_MAX / 2;
 
-/// Whose log it is, and what time it is there.
+/// The execution that the log belongs to, and its time.
 pub(crate) struct LogOrigin {
     pub(crate) execution: ExecutionId,
     pub(crate) calendar: Arc<dyn Clock>,
-    /// The start of the run, by the house's time and by the worker's calendar.
+    /// The start of the run, in server time and by the worker's calendar.
     pub(crate) started: (Timestamp, Monotonic),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct LogOutlet {
 pub(crate) struct ExecutionLog {
     origin: LogOrigin,
     waiting: Mutex<Waiting>,
-    /// The bytes for which there is room.
+    /// Permits for the bytes that still fit.
     room: Semaphore,
     first: Notify,
     plenty: Notify,
@@ -50,10 +50,10 @@ pub(crate) struct ExecutionLog {
 struct Waiting {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    /// All that was taken in so far.
+    /// Totals of accepted lines.
     taken_lines: usize,
     taken_bytes: usize,
-    /// No further line is taken in.
+    /// No further line is accepted.
     is_full: bool,
     is_closed: bool,
 }
@@ -69,14 +69,14 @@ impl ExecutionLog {
         }
     }
 
-    /// No more lines will come: what waits is sent at once.
+    /// No more lines will come: waiting lines are sent at once.
     pub(crate) fn close(&self) {
         self.waiting().is_closed = true;
         self.first.notify_one();
         self.plenty.notify_one();
     }
 
-    /// Sends lines until the log is closed and nothing waits any more.
+    /// Sends lines until the log is closed and none are waiting.
     pub(crate) fn keep(self: Arc<Self>, outlet: LogOutlet) -> Task {
         Box::pin(async move {
             loop {
@@ -104,7 +104,7 @@ impl ExecutionLog {
                     tracing::debug!(reason, "log lines not kept; trying again");
                     outlet.clock.sleep(outlet.error_pause).await;
                 }
-                // Nobody wants them any more.
+                // The server no longer accepts them.
                 Err(WorkerPortError::SessionLost | WorkerPortError::StaleTurn) => {
                     self.waiting().is_full = true;
                     return self.room.close();
@@ -156,7 +156,7 @@ impl LogSink for ExecutionLog {
 
 enum Admitted {
     Line(String),
-    /// What says that there will be no more.
+    /// The line that says that no more will follow.
     LastLine(String),
     Nothing,
 }
@@ -191,7 +191,7 @@ fn size(line: &LogLine) -> usize {
     line.message.len() + LINE_OVERHEAD_BYTES
 }
 
-/// Holds a line to its limit.
+/// Cuts a line to its limit.
 fn cut(mut message: String) -> String {
     if message.len() > limits::LOG_LINE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(limits::LOG_LINE_BYTES_MAX));
@@ -206,7 +206,7 @@ mod tests {
     use crate::tests::{House, TokioClock};
     use punctual_core::ids::JobId;
 
-    /// A log that sends to a house with this many permits, and the task that does it.
+    /// A log that sends to a server with this many permits, and the task that sends.
     fn log(
         permits: usize,
         failures: Vec<WorkerPortError>,

@@ -1,37 +1,39 @@
-//! What a worker measures of a Linux machine: processors, memory and disk. Where a control group (version 2) bounds what it
-//! may use, that counts, with the groups around it; else the whole machine. What cannot be read is left out.
+//! Measures a Linux machine: processors, memory and disk. If a control group (version 2) limits the worker,
+//! its limits count, with those of the enclosing groups; otherwise the whole machine. Values that cannot be
+//! read are left out.
 //!
-//! Reading may take long on a file system that hangs: whoever calls [`LinuxMachine::look`] keeps it away from what must not wait.
+//! Reading may block on a file system that hangs: the caller must keep [`LinuxMachine::look`] away from
+//! anything that must not wait.
 
 use punctual_core::health::{Measured, Room};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// How much time one count of `/proc/stat` stands for.
+/// Microseconds per tick of `/proc/stat`.
 const TICK_US: u64 = 10_000;
 
 pub struct LinuxMachine {
     proc: PathBuf,
     groups: PathBuf,
-    /// Somewhere on the disk that matters.
+    /// A path on the disk to measure.
     disk: PathBuf,
     last: Mutex<Option<Ticks>>,
 }
 
-/// What the processors have done so far.
+/// The processor time used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ticks {
     /// Of all processors together.
     total: u64,
     busy: u64,
     processors: u64,
-    /// What the control group has used, in microseconds, if it is bounded.
+    /// The control group's usage in microseconds, if it is limited.
     group_us: Option<u64>,
 }
 
 impl LinuxMachine {
-    /// The machine, and the disk with this directory.
+    /// Measures this machine and the disk with this directory.
     pub fn with_disk(disk: impl Into<PathBuf>) -> Self {
         LinuxMachine {
             proc: "/proc".into(),
@@ -41,7 +43,7 @@ impl LinuxMachine {
         }
     }
 
-    /// Looks; the processors since the look before.
+    /// Measures; processor use since the previous call.
     pub fn look(&self) -> Measured {
         let groups = self.own_groups();
         Measured { cpu_pct: self.cpu(&groups), memory: self.memory(&groups), disk: self.disk() }
@@ -57,7 +59,7 @@ impl LinuxMachine {
         busy_pct(before, now, bound.map(|(_, processors)| processors))
     }
 
-    /// The room that is fullest, of the machine's and those that groups are bound to.
+    /// The fullest memory: the machine's, or that of a limited group.
     fn memory(&self, groups: &[PathBuf]) -> Option<Room> {
         let info = read(&self.proc.join("meminfo"))?;
         let kib = |name| value_of(&info, name).map(|kib| kib.saturating_mul(1024));
@@ -72,11 +74,11 @@ impl LinuxMachine {
         Some(Room { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
     }
 
-    /// The control groups that the process is in, innermost first.
+    /// The control groups of the process, innermost first.
     fn own_groups(&self) -> Vec<PathBuf> {
         let own = read(&self.proc.join("self/cgroup")).unwrap_or_default();
         let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return vec![] };
-        // One that points out of what is mounted here is of another world.
+        // A path that leads out of the mounted hierarchy belongs to another namespace.
         if path.split('/').any(|part| part == "..") {
             return vec![];
         }
@@ -93,7 +95,7 @@ fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The number after a name, in a file that has one of each on a line.
+/// The number after a name, in a file with one name and number per line.
 fn value_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name).filter(|rest| rest.starts_with(' ')))?;
     line.split_whitespace().next()?.parse().ok()
@@ -109,7 +111,7 @@ fn quota(text: &str) -> Option<f64> {
 fn ticks(stat: &str) -> Option<Ticks> {
     let mut lines = stat.lines();
     let all = lines.next()?.strip_prefix("cpu ")?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; what guests take is in the first two.
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is included in the first two.
     let counts: Vec<u64> = all.split_whitespace().take(8).filter_map(|count| count.parse().ok()).collect();
     let total = counts.iter().sum();
     let idle = counts.get(3)? + counts.get(4).unwrap_or(&0);
@@ -117,7 +119,7 @@ fn ticks(stat: &str) -> Option<Ticks> {
     Some(Ticks { total, busy: total - idle, processors: processors.max(1), group_us: None })
 }
 
-/// How busy the processors were between two looks; `None` if no time has passed.
+/// Processor use between two measurements; `None` if no time has passed.
 fn busy_pct(before: Ticks, now: Ticks, bound: Option<f64>) -> Option<u8> {
     let total = now.total.checked_sub(before.total).filter(|total| *total > 0)?;
     let machine = now.busy.saturating_sub(before.busy) as f64 / total as f64;
@@ -131,7 +133,8 @@ fn busy_pct(before: Ticks, now: Ticks, bound: Option<f64>) -> Option<u8> {
     Some((machine.max(group) * 100.0).round().clamp(0.0, 100.0) as u8)
 }
 
-/// What a group may use of memory, if it is bounded. Files that are only cached count as free: they go when they must.
+/// The memory limit and use of a group, if it is limited. Page cache counts as free, because the kernel can
+/// reclaim it.
 fn group_memory(group: &Path) -> Option<Room> {
     let number = |file: &str| read(&group.join(file))?.trim().parse::<u64>().ok();
     let (total, used) = (number("memory.max")?, number("memory.current")?);
@@ -151,7 +154,7 @@ mod tests {
     const STAT: &str = "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 50 0 50 350 50 0 0 0 0 0\ncpu1 50 0 50 350 50 0 0 0 0 0\nintr 1\n";
     const LATER: &str = "cpu  150 0 150 750 150 0 0 0 0 0\ncpu0 1\ncpu1 1\nintr 1\n";
 
-    /// A machine of files: name and content.
+    /// A machine made of files: name and content.
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, LinuxMachine) {
         let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {

@@ -1,8 +1,9 @@
-//! What one execution notes, on its way to the house. Progress is gathered, and only the latest is sent: a flood of it
-//! costs the house nothing. A checkpoint goes at once, and whoever saved it hears when it is kept.
+//! The notes of one execution on their way to the server. Progress is coalesced and only the latest is sent:
+//! a flood of it costs the server nothing. A checkpoint is sent at once, and its saver is notified when it is
+//! stored.
 //!
-//! One note is under way at a time, each under a number of its own, so that a late copy of one that was given up
-//! cannot take the place of a newer one.
+//! One note is in flight at a time, each with its own number, so that a late copy of an abandoned note cannot
+//! replace a newer one.
 
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
@@ -24,12 +25,12 @@ pub(crate) struct NoteOutlet {
     pub(crate) error_pause: Duration,
 }
 
-/// What becomes of what has not been sent when the run is over.
+/// What happens to unsent notes when the run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It is sent: the next attempt, or whoever looks into the failure, may want it.
+    /// They are sent: the next attempt, or the analysis of the failure, may need them.
     Send,
-    /// It is dropped: of what has succeeded nothing is kept.
+    /// They are dropped: notes of a successful execution are not kept.
     Drop,
 }
 
@@ -44,11 +45,11 @@ pub(crate) struct ExecutionNotes {
 struct Waiting {
     progress: Option<Progress>,
     checkpoint: Option<Checkpoint>,
-    /// Those who have saved a checkpoint that is not known to be kept.
+    /// The callers that wait for a checkpoint to be stored.
     savers: Vec<oneshot::Sender<Result<(), NoteError>>>,
     /// The number of the last note sent.
     number: u64,
-    /// Nothing is taken in any more.
+    /// No further notes are accepted.
     is_closed: bool,
 }
 
@@ -68,7 +69,7 @@ impl ExecutionNotes {
         self.urgent.notify_one();
     }
 
-    /// Sends notes until they are closed and nothing waits any more.
+    /// Sends notes until they are closed and none are waiting.
     pub(crate) fn keep(self: Arc<Self>, outlet: NoteOutlet) -> Task {
         Box::pin(async move {
             loop {
@@ -88,14 +89,14 @@ impl ExecutionNotes {
     }
 
     async fn until_urgent(&self) {
-        // A signal may be left over from what was sent meanwhile.
+        // A signal may be left over from notes that were sent meanwhile.
         while !self.waiting().is_urgent() {
             self.urgent.notified().await;
         }
     }
 
-    /// All that waits, as one note, and how many wait for it. It keeps waiting until it is answered, unless something
-    /// newer takes its place.
+    /// All waiting notes as one, and how many callers wait for it. The note stays pending until it is
+    /// answered, unless a newer one replaces it.
     fn next_note(&self, outlet: &NoteOutlet) -> Option<(Note, usize)> {
         let mut waiting = self.waiting();
         if waiting.progress.is_none() && waiting.checkpoint.is_none() {
@@ -121,7 +122,7 @@ impl ExecutionNotes {
                 tracing::debug!(reason, "a note was not kept; trying again");
                 self.clock.sleep(outlet.error_pause).await;
             }
-            // Nobody wants it any more.
+            // The server no longer accepts it.
             Ok(Some(NoteAnswer::Stale) | None)
             | Err(WorkerPortError::SessionLost | WorkerPortError::StaleTurn) => {
                 let mut waiting = self.waiting();
@@ -170,7 +171,7 @@ impl Waiting {
         self.is_closed || self.checkpoint.is_some()
     }
 
-    /// What this note said is kept, and with it what the first so many savers have waited for.
+    /// This note is stored; notifies the first `savers` waiting callers.
     fn kept(&mut self, note: &Note, savers: usize) {
         if self.progress == note.progress {
             self.progress = None;
@@ -181,7 +182,7 @@ impl Waiting {
             }
             let kept = savers.min(self.savers.len());
             for saver in self.savers.drain(..kept) {
-                // Whoever has stopped waiting does not matter.
+                // The caller may have stopped waiting.
                 let _ = saver.send(Ok(()));
             }
         }

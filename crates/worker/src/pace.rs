@@ -1,17 +1,17 @@
-//! How fast a worker starts what it is given, from how long its runs take: those that have ended, and those that go on.
+//! How fast a worker starts new executions, estimated from the durations of its ended and current runs.
 
 use punctual_core::time::Monotonic;
 use std::time::Duration;
 
-/// One in so many: the weight of the latest run.
+/// The weight of the latest run is one in this many.
 const WEIGHT: u64 = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// What a run has taken lately, in microseconds; nothing before the first one has ended.
+    /// The recent duration of a run in microseconds; `None` until the first run has ended.
     usual_us: Option<u64>,
     running: u64,
-    /// The sum of the moments at which what runs was started, in microseconds.
+    /// The sum of the start times of the current runs, in microseconds.
     starts_us: u128,
 }
 
@@ -29,8 +29,8 @@ impl Pace {
         self.usual_us = Some(usual_us);
     }
 
-    /// How many runs this many slots will probably begin within this time: none until something is known. What runs
-    /// longer than usual already counts as it stands.
+    /// How many runs this many slots will probably begin within this time; zero until a duration is known. If
+    /// current runs already take longer than usual, their duration counts instead.
     pub(crate) fn started_within(&self, time: Duration, slots: usize, now: Monotonic) -> usize {
         let Some(usual_us) = self.usual_us else { return 0 };
         let so_far_us = match self.running {

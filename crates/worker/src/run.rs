@@ -1,5 +1,5 @@
-//! Acts on what a session decided. Each action that takes time is a task of its own, which ends by sending its
-//! event.
+//! Carries out what a session decided. Each action that takes time is a separate task, which ends by sending
+//! its event.
 
 use crate::Worker;
 use crate::logs::{ExecutionLog, LogOrigin, LogOutlet};
@@ -28,7 +28,7 @@ pub(crate) struct Hands<'a> {
     pub(crate) events: mpsc::UnboundedSender<Event>,
     /// Stops a running handler: by sending the outcome to report, or by being dropped, which reports nothing.
     pub(crate) stops: BTreeMap<LeaseRef, mpsc::Sender<Outcome>>,
-    /// Dropped to let go of the poll that waits.
+    /// Dropped to abandon the waiting poll.
     pub(crate) poll: Option<oneshot::Sender<Infallible>>,
 }
 
@@ -62,7 +62,8 @@ impl Hands<'_> {
             Action::Start { assignment, deadline } => self.start(assignment, deadline),
             Action::Stop { lease, outcome } => {
                 if let Some(stop) = self.stops.get(&lease) {
-                    // A handler that has just ended reports its own outcome, one that is being stopped the first.
+                    // A handler that has just ended reports its own outcome; one that is being stopped
+                    // reports the first.
                     let _ = stop.try_send(outcome);
                 }
             }
@@ -87,7 +88,7 @@ impl Hands<'_> {
         }
     }
 
-    /// Forgets how to stop a handler that has ended.
+    /// Removes the stop channel of a handler that has ended.
     pub(crate) fn ended(&mut self, event: &Event) {
         if let Event::Ended { lease, .. } = event {
             self.stops.remove(lease);
@@ -97,7 +98,7 @@ impl Hands<'_> {
     pub(crate) fn watch_drain(&self, mut drain: watch::Receiver<bool>) {
         let events = self.events.clone();
         self.worker.host.spawn.spawn(Box::pin(async move {
-            // A sender that is gone can only mean that the process is ending.
+            // A dropped sender can only mean that the process is ending.
             let drained = pin!(drain.wait_for(|drain| *drain));
             if let Either::Left(_) = select(drained, pin!(events.closed())).await {
                 let _ = events.send(Event::Drain);
@@ -154,7 +155,7 @@ impl Hands<'_> {
                 _ => Rest::Send,
             });
             select(kept, clock.sleep(limits::LAST_FLUSH_MAX)).await;
-            // Without an outcome the session is over, and nobody is to hear of it.
+            // Without an outcome the session is over, and nothing is reported.
             if let Some(outcome) = outcome {
                 let ended_at = calendar.monotonic();
                 let _ = events.send(Event::Ended {
@@ -176,8 +177,8 @@ impl Hands<'_> {
     }
 }
 
-/// Asks for work until the session is over or the poll is left. Then nobody would run what comes, so whoever holds the
-/// poll is let go of, and what has just come goes back.
+/// Polls until the session is over or the poll is abandoned. Nothing could run the assignments after that:
+/// the call is dropped, and assignments that have just arrived are returned.
 async fn ask(
     port: Arc<dyn WorkerPort>,
     poll: Poll,

@@ -1,4 +1,4 @@
-//! One session of a worker as a state machine: takes an event, decides, and says what to do. No awaiting, no
+//! One session of a worker as a state machine: takes an event, decides, and returns actions. No awaiting, no
 //! clock, no channel.
 
 use crate::WorkerConfig;
@@ -17,14 +17,14 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The present, by both of the worker's clocks: leases go by the one, what is told of a run by the other.
+/// The present by both of the worker's clocks: leases use one, reported run times the other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) clock: Monotonic,
     pub(crate) calendar: Monotonic,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event {
     Opened,
@@ -33,7 +33,7 @@ pub(crate) enum Event {
         sent_at: Monotonic,
         result: Result<BeatAnswer, WorkerPortError>,
     },
-    /// The moment has come at which the lease may have run out.
+    /// The lease may have expired.
     LeaseDue,
     Polled(Result<Vec<Assignment>, WorkerPortError>),
     Resynced(Result<(), WorkerPortError>),
@@ -49,10 +49,10 @@ pub(crate) enum Event {
     Reported(Result<Vec<ReportAnswer>, WorkerPortError>),
     ReportRested,
     GaveBack(Result<(), WorkerPortError>),
-    /// Some of what is held ready may have been held for too long.
+    /// Some prefetched executions may have been held for too long.
     HoldDue,
     Measured(Measured),
-    /// It is time to see whether there should be more or fewer slots.
+    /// It is time to check whether there should be more or fewer slots.
     SlotsDue,
     Demanded(Result<Demand, WorkerPortError>),
     Drain,
@@ -60,7 +60,7 @@ pub(crate) enum Event {
     Closed,
 }
 
-/// What is to be done.
+/// An action to carry out.
 #[derive(Debug)]
 pub(crate) enum Action {
     Beat {
@@ -68,11 +68,11 @@ pub(crate) enum Action {
         condition: Option<WorkerCondition>,
         draining: bool,
     },
-    /// Look at the machine.
+    /// Measure the machine.
     Measure,
     AskDemand(Served),
     Poll(Poll),
-    /// Let go of the poll that waits; whether it got anything is unknown then.
+    /// Abandon the waiting poll; it is unknown then whether it was granted anything.
     LeavePoll,
     Resync {
         turn: u64,
@@ -82,12 +82,12 @@ pub(crate) enum Action {
         assignment: Assignment,
         deadline: Timestamp,
     },
-    /// Stop the handler; its end is reported as the outcome says.
+    /// Stop the handler and report its end with this outcome.
     Stop {
         lease: LeaseRef,
         outcome: Outcome,
     },
-    /// Stop all handlers at once and forget them.
+    /// Stop all handlers at once and drop them.
     StopAll,
     Report(Vec<Report>),
     GiveBack(Vec<LeaseRef>),
@@ -99,11 +99,11 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) enum End {
     Drained,
-    /// It is lost, or may be; with the outcomes that nobody has acknowledged.
+    /// It is lost, or may be; with the outcomes that were not acknowledged.
     Lost(Vec<Report>),
 }
 
-/// A session just opened, when it was asked for by the worker's own clock, and when it was granted by both.
+/// A session just opened: when it was requested by the worker's own clock, and when it was granted by both.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opened {
     pub(crate) grant: SessionGrant,
@@ -111,13 +111,14 @@ pub(crate) struct Opened {
     pub(crate) received: Now,
 }
 
-/// What the session is doing to get more work. Polls and resyncs never overlap: each uses the next turn.
+/// What the session is doing to get more work. Polls and resyncs never overlap: each uses the next poll
+/// sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Intake {
     Free,
     Polling,
     Resyncing,
-    /// After a failure; then a resync is owed.
+    /// After a failure; a resync follows.
     Resting,
 }
 
@@ -125,18 +126,19 @@ pub(crate) struct Session {
     config: WorkerConfig,
     job_types: Vec<String>,
     grant: SessionGrant,
-    /// A moment of the house's time and of the worker's calendar that belong together.
+    /// Corresponding times of the server and of the worker's calendar.
     time: (Timestamp, Monotonic),
     keeper: LeaseKeeper,
     beat: u64,
     turn: u64,
     intake: Intake,
     resync_owed: bool,
-    /// What waits for a slot, with the moment it came by the worker's clock: by rank, and as it came where that is the same.
+    /// Executions waiting for a slot, with their arrival by the worker's clock: by rank, and in order of
+    /// arrival where ranks are equal.
     ready: VecDeque<(Monotonic, Assignment)>,
-    /// Whether the time of what is held ready is being watched.
+    /// Whether a timer for the prefetched executions is set.
     hold_watched: bool,
-    /// What runs, with the moment it was started by the worker's clock.
+    /// Running executions, with their start by the worker's clock.
     running: BTreeMap<LeaseRef, Monotonic>,
     pace: Pace,
     condition: Condition,
@@ -146,7 +148,7 @@ pub(crate) struct Session {
     report_resting: bool,
     giving_back: bool,
     draining: bool,
-    /// Whether the house was told, or has said itself, that the session drains.
+    /// Whether the server knows that the session drains, from the worker or by its own request.
     drain_is_told: bool,
     closing: bool,
     end: Option<End>,
@@ -221,7 +223,7 @@ impl Session {
             Event::ReportRested => self.report_resting = false,
             Event::GaveBack(result) => {
                 self.giving_back = false;
-                // Nobody knows what went back: a resync returns all that is not held.
+                // It is unknown which were returned: a resync returns everything that is not held.
                 self.resync_owed |= result.is_err();
             }
             Event::HoldDue => self.hold_watched = false,
@@ -238,8 +240,8 @@ impl Session {
             }
             Event::Closed => self.end = Some(End::Drained),
         }
-        // After a pause any event may come before the one that watches the lease. Nothing may start once it has
-        // run out; a beat just confirmed or an outcome just told still counts.
+        // After a pause, any event may come before the lease timer's. Nothing may start once the lease has
+        // expired; a heartbeat just confirmed or an outcome just reported still counts.
         if self.end.is_none() && self.lease_is_over(now.clock) {
             self.lose("the lease ran out without a confirmed beat", &mut actions);
         }
@@ -252,7 +254,7 @@ impl Session {
     fn beat(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
         self.beat += 1;
         let condition = self.condition.take_news(self.load(), now);
-        // With every one: an answer may be lost.
+        // With every heartbeat, because a response may be lost.
         actions.push(Action::Beat { beat: self.beat, condition, draining: self.draining });
     }
 
@@ -277,17 +279,18 @@ impl Session {
                     self.drain(actions);
                 }
             }
-            // The worker has just closed it itself; the answer to that is on its way.
+            // The worker has just closed the session; the response to that is on its way.
             Err(WorkerPortError::SessionLost) if self.closing => {}
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
-            // The lease runs on; the next beat may get through.
+            // The lease is still running; the next heartbeat may get through.
             Err(error @ (WorkerPortError::Unavailable(_) | WorkerPortError::StaleTurn)) => {
                 self.condition.failed(&error);
             }
         }
     }
 
-    /// Looks at the machine, unless the last look has not come back: one that hangs must not be followed by more.
+    /// Measures the machine, unless the last measurement has not returned: one that hangs must not be
+    /// followed by more.
     fn measure(&mut self, actions: &mut Vec<Action>) {
         if !std::mem::replace(&mut self.measuring, true) {
             actions.push(Action::Measure);
@@ -303,7 +306,8 @@ impl Session {
         }
     }
 
-    /// Adapts the slots to what is known here, and asks what waits where that could make them more.
+    /// Adapts the slots to what is known here, and asks the server how much waits where that could increase
+    /// them.
     fn look_at_slots(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
         actions.push(Action::After(limits::SLOTS_LOOK_INTERVAL, Event::SlotsDue));
         let load = self.load();
@@ -331,7 +335,7 @@ impl Session {
         }
     }
 
-    /// Looks again when the lease may have run out. One that has is noticed with the event at hand.
+    /// A timer for when the lease may have expired. An expired lease is noticed with the current event.
     fn watch_lease(&self, now: Monotonic) -> Action {
         let left = self.keeper.stop_at().since(now);
         Action::After(if left.is_zero() { self.config.lease } else { left }, Event::LeaseDue)
@@ -358,7 +362,7 @@ impl Session {
     ) {
         self.intake = Intake::Free;
         match result {
-            // An empty answer has not used the turn.
+            // An empty response has not used the poll sequence number.
             Ok(assignments) if assignments.is_empty() => self.turn -= 1,
             Ok(assignments) => self.hold(assignments, clock),
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
@@ -371,7 +375,7 @@ impl Session {
         }
     }
 
-    /// Takes in what came, in its place by rank. Most often that is behind all the rest.
+    /// Adds assignments by rank. Usually that is at the end.
     fn hold(&mut self, assignments: Vec<Assignment>, clock: Monotonic) {
         self.ready.extend(assignments.into_iter().map(|assignment| (clock, assignment)));
         if !self.ready.iter().is_sorted_by_key(|(_, assignment)| assignment.rank) {
@@ -400,7 +404,7 @@ impl Session {
 
     fn reported(&mut self, result: Result<Vec<ReportAnswer>, WorkerPortError>, actions: &mut Vec<Action>) {
         match result {
-            // Whatever the answer, nothing more can be done about these.
+            // Whatever the response, nothing more can be done about these.
             Ok(_) => self.reporting.clear(),
             Err(error) => {
                 tracing::debug!(%error, count = self.reporting.len(), "outcomes not reported; trying again");
@@ -428,10 +432,11 @@ impl Session {
         }
     }
 
-    /// What follows from the state, whatever the event was.
+    /// The actions that follow from the state, whatever the event was.
     fn next_actions(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.draining || self.condition.refuses_work() {
-            // Others may have room for it. What a poll was granted in vain must not wait here until all that runs has ended.
+            // Other workers may have room for them. Leases granted to a failed poll must not wait until all
+            // running executions have ended.
             self.give_back_held(|_| true, actions);
             self.resync_if_owed(actions);
         } else {
@@ -446,7 +451,8 @@ impl Session {
         if self.is_drained() && !std::mem::replace(&mut self.closing, true) {
             actions.push(Action::Close);
         }
-        // Until it is gone nobody is to count on it. What is closed at once need not be told first.
+        // Other components must not count on a draining worker. A session that closes at once need not report
+        // it first.
         if self.draining && !self.closing && !std::mem::replace(&mut self.drain_is_told, true) {
             self.beat(now.clock, actions);
         }
@@ -457,14 +463,15 @@ impl Session {
             let Some((_, assignment)) = self.ready.pop_front() else { return };
             self.running.insert(assignment.lease(), now.clock);
             self.pace.started(now.clock);
-            // The worker's idea of the time may lie behind: nothing starts before it is available.
+            // The worker's estimate of server time may be behind: nothing starts before it is available.
             let started_at = self.house_time(now.calendar).max(assignment.available_at);
             let deadline = started_at.plus(assignment.timeout);
             actions.push(Action::Start { assignment, deadline });
         }
     }
 
-    /// Gives back what has been held for too long: others may have a slot for it, or something more urgent has come.
+    /// Returns executions that were held for too long: other workers may have a slot for them, or something
+    /// more urgent has arrived.
     fn watch_held(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
         if self.hold_watched {
             return;
@@ -476,9 +483,9 @@ impl Session {
         }
     }
 
-    /// Asks for more work when a slot is free or the reserve is half used up. The reserve is what will be started
-    /// within a moment, going by how long runs take here: what is held longer would be kept from other workers, go
-    /// before what is more urgent, and be lost with this one although it never ran.
+    /// Polls for more work when a slot is free or the reserve is half used up. The reserve is what will start
+    /// soon, judging by the duration of runs here. Executions held longer would be withheld from other
+    /// workers, overtake more urgent ones, and be lost with this worker although they never ran.
     fn take_in(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
         self.resync_if_owed(actions);
         if self.intake != Intake::Free {
@@ -514,7 +521,7 @@ impl Session {
         }
     }
 
-    /// Gives back what is held ready since a moment at which that goes back.
+    /// Returns the prefetched executions whose arrival time `goes` selects.
     fn give_back_held(&mut self, goes: impl Fn(Monotonic) -> bool, actions: &mut Vec<Action>) {
         if self.giving_back {
             return;
@@ -553,7 +560,7 @@ impl Session {
             .collect()
     }
 
-    /// The house's time at a moment of the worker's calendar, near the present.
+    /// The server's time at a moment of the worker's calendar, near the present.
     fn house_time(&self, at: Monotonic) -> Timestamp {
         let (time, then) = self.time;
         if at >= then { time.plus(at.since(then)) } else { time.minus(then.since(at)) }

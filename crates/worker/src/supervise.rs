@@ -1,5 +1,5 @@
-//! One run of a handler from its start until it has ended: by itself, by its timeout, or because it was told to
-//! stop. Knows nothing of sessions; what its outcome means is for others to say.
+//! One run of a handler from its start to its end: by itself, by its timeout, or because it was stopped.
+//! Knows nothing of sessions and does not interpret the outcome.
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -14,16 +14,16 @@ use tokio::sync::{mpsc, watch};
 pub(crate) struct Run {
     pub(crate) handler: Task<Outcome>,
     pub(crate) timeout: Task,
-    /// An outcome stops the handler and is reported; the end of the channel stops it at once.
+    /// An outcome stops the handler and is reported; closing the channel stops it at once.
     pub(crate) orders: mpsc::Receiver<Outcome>,
     pub(crate) stop: watch::Sender<Option<Stop>>,
-    /// How long a handler that was told to stop may take; zero drops it at once.
+    /// How long a handler may take to stop after it was asked to; zero drops it at once.
     pub(crate) stop_time_max: Duration,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Run {
-    /// The outcome to report, or none if nobody is to hear of it. The handler is gone by then.
+    /// The outcome to report, or `None` if nothing is to be reported. The handler has ended by then.
     pub(crate) async fn until_ended(mut self) -> Option<Outcome> {
         let mut handler = pin!(AssertUnwindSafe(self.handler).catch_unwind());
         let outcome = match select(Box::pin(self.orders.recv()), select(&mut handler, self.timeout)).await {
@@ -77,7 +77,7 @@ impl StopSignal for Stops {
     async fn requested(&self, stop: Stop) {
         let mut requested = self.0.clone();
         if requested.wait_for(|requested| *requested >= Some(stop)).await.is_err() {
-            // The run is over, and so will be whoever waits here.
+            // The run is over, and this future will be dropped with it.
             std::future::pending::<()>().await;
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::tests::TokioClock;
 
-    /// A run of a handler that ends only when it is told to, and says how.
+    /// A run of a handler that ends only when it is stopped, and reports which stop it got.
     fn stoppable(timeout: Duration) -> (Run, mpsc::Sender<Outcome>, mpsc::Receiver<Stop>) {
         let (order, orders) = mpsc::channel(1);
         let (stop, stops) = watch::channel(None);

@@ -1,4 +1,5 @@
-//! What the tests of this crate share: a clock that can be paused, and a house that keeps what it is told.
+//! What the tests of this crate share: a clock that can be paused, and a server that records what it
+//! receives.
 
 use async_trait::async_trait;
 use punctual_core::ids::{Epoch, JobId, SessionId};
@@ -29,7 +30,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// Keeps log lines, one batch per permit, and notes; fails as often as it is told to.
+/// Stores log lines, one batch per permit, and notes; fails as often as requested.
 pub(crate) struct House {
     batches: Mutex<Vec<Vec<String>>>,
     permits: Semaphore,
@@ -61,7 +62,7 @@ impl House {
         self.given_back.lock().unwrap().clone()
     }
 
-    /// Lets so many more batches of lines be kept, or polls be answered with work.
+    /// Permits this many more batches of lines, or polls with work.
     pub(crate) fn allow(&self, batches: usize) {
         self.permits.add_permits(batches);
     }
@@ -75,12 +76,12 @@ impl House {
         self.noted.lock().unwrap().clone()
     }
 
-    /// The next so many notes find nobody.
+    /// Lets the next `notes` notes fail.
     pub(crate) fn fail(&self, notes: usize) {
         *self.failures_of_notes.lock().unwrap() = notes;
     }
 
-    /// What is said to notes from now on.
+    /// Sets the answer to notes from now on.
     pub(crate) fn answer(&self, answer: NoteAnswer) {
         *self.answer.lock().unwrap() = answer;
     }

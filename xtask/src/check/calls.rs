@@ -1,19 +1,20 @@
-//! What code may reach for. Core, engine and worker run under the simulator, so time, chance and concurrency
-//! come to them through ports only; SQL stays in the store and HTTP at the edge, so that either can be replaced.
+//! Which APIs code may use. Core, engine and worker run under the simulator, so they get time, randomness and
+//! concurrency only through ports. SQL stays in the store and HTTP at the edge, so that either can be
+//! replaced.
 
 use super::Violation;
 use super::source::{Source, find_words, used_paths};
 
-/// Crates whose every run the simulator must be able to repeat.
+/// Crates whose runs the simulator must be able to reproduce.
 const SIMULATED: [&str; 3] = ["core", "engine", "worker"];
-/// Crates that may speak HTTP.
+/// Crates that may use HTTP.
 const SPEAK_HTTP: [&str; 4] = ["api", "chaos", "client", "punctual"];
-/// The one executor that does too; it is no part of the simulation.
+/// The only executor that uses HTTP; it is not part of the simulation.
 const HTTP_EXECUTOR: &str = "crates/worker/src/http/";
 /// etcd is reached through its HTTP gateway.
 const ETCD_GATEWAY: &str = "crates/coordination/src/etcd/";
 
-/// A word or path that simulated crates must not use, and what to use instead.
+/// A word or path that simulated crates must not use, and the alternative.
 struct Forbidden {
     path: &'static str,
     instead: &'static str,
@@ -38,7 +39,7 @@ const FORBIDDEN: [Forbidden; 17] = [
     Forbidden { path: "print!", instead: "use tracing; only the binary prints" },
     Forbidden { path: "eprintln!", instead: "use tracing; only the binary prints" },
 ];
-/// Begins like a forbidden path, but only asks how the current thread is doing.
+/// Begins like a forbidden path, but only reads the state of the current thread.
 const HARMLESS: &str = "std::thread::panicking";
 
 pub fn check(source: &Source) -> Vec<Violation> {
@@ -66,7 +67,7 @@ fn unsimulable_calls(source: &Source) -> Vec<Violation> {
     let mut violations = Vec::new();
     for Forbidden { path, instead } in &FORBIDDEN {
         let mut places = find_words(code, path);
-        // A crate's name is also a plain word; it counts only at the head of a path.
+        // A crate's name is also an ordinary word; it counts only at the start of a path.
         if matches!(*path, "rand" | "getrandom") {
             places.retain(|at| code[at + path.len()..].starts_with("::"));
         }
@@ -78,13 +79,13 @@ fn unsimulable_calls(source: &Source) -> Vec<Violation> {
     violations
 }
 
-/// Whether a path that a `use` names is this one, lies below it, or is this one under another name.
+/// Whether a path in a `use` is this one, is below it, or renames it.
 fn names(used: &str, path: &str) -> bool {
     used.strip_prefix(path)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with(" as "))
 }
 
-/// `select!` picks a random branch first unless told otherwise.
+/// `select!` picks a random branch first unless it is `biased`.
 fn unfair_selects(source: &Source) -> Vec<Violation> {
     let code = &source.product_code;
     let random = find_words(code, "select!").into_iter().filter(|at| {
@@ -135,7 +136,7 @@ fn lines_once(
 mod tests {
     use super::*;
 
-    /// The lines that break a rule when this text lies at this path.
+    /// The lines that break a rule in this text at this path.
     fn lines(path: &str, text: &str) -> Vec<usize> {
         check(&Source::new(path, text)).into_iter().map(|violation| violation.line).collect()
     }

@@ -1,4 +1,4 @@
-//! Documents: links lead somewhere, decisions have their own numbers, and the overview stays an overview.
+//! Documents: links have targets, decisions have unique numbers, and the overview stays short.
 
 use super::{TextFile, Violation};
 use std::path::Path;
@@ -28,7 +28,7 @@ fn broken_links(file: &TextFile, exists: impl Fn(&Path) -> bool) -> Vec<Violatio
     violations
 }
 
-/// The targets of inline links and of reference definitions outside of code, with their lines.
+/// The targets of inline links and of reference definitions outside code, with their lines.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut in_code_block = false;

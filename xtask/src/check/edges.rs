@@ -1,5 +1,5 @@
-//! Which crate may know which: everything knows core, adapters do not know one another, only the binary and the
-//! simulator put them together.
+//! Which crate may depend on which: everything knows core, adapters do not know each other, only the binary
+//! and the simulator combine them.
 
 use super::Violation;
 use anyhow::{Context, Result};
@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 const RULE: &str = "crate edges";
 
-/// Each crate with the ones that it may depend on, in whatever kind of dependency. Itself needs no mention: its
-/// tests may turn on a feature that way.
+/// Each crate with its allowed dependencies, of any kind. The crate itself is not listed: its tests may
+/// enable a feature that way.
 const ALLOWED: [(&str, &[&str]); 13] = [
     ("punctual-core", &[]),
     ("punctual-store", &["punctual-core"]),
     ("punctual-coordination", &["punctual-core"]),
-    // Bytes on their way, whoever sends them.
+    // Forwards bytes for any sender.
     ("punctual-link", &[]),
     ("punctual-test-servers", &[]),
     ("punctual-engine", &["punctual-core"]),
     ("punctual-worker", &["punctual-core"]),
-    // The client's optional worker is the same one that the server runs (decision 0008).
+    // The client's optional worker is the one that the server runs (decision 0008).
     ("punctual-client", &["punctual-core", "punctual-worker"]),
     ("punctual-api", &["punctual-core", "punctual-engine", "punctual-client"]),
     (
@@ -43,17 +43,17 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("xtask", &[]),
 ];
 
-/// Starts servers for tests. Any crate's tests may use it, and no product.
+/// Starts servers for tests. The tests of any crate may use it, but no product code.
 const FOR_TESTS: &str = "punctual-test-servers";
 
-/// The feature of core that breaks rules on purpose, and who may turn it on.
+/// The feature of core that breaks rules on purpose, and the crates that may enable it.
 const DEFECTS_FEATURE: &str = "planted-defects";
 const MAY_PLANT_DEFECTS: [&str; 2] = ["punctual-sim", "punctual-core"];
 
-/// Who speaks to databases, outside of tests, and with what.
+/// The crate that uses databases outside tests, and its drivers.
 const KNOWS_DATABASES: &str = "punctual-store";
 const EMBEDDED_DRIVER: &str = "rusqlite";
-/// Each behind a feature: whoever has no such server need not build its driver.
+/// Each is behind a feature: a build without such a server need not include its driver.
 const SERVER_DRIVERS: [&str; 4] =
     ["deadpool-postgres", "mysql_async", "tokio-postgres", "tokio-postgres-rustls"];
 
@@ -74,12 +74,12 @@ struct Dependency {
     features: Vec<String>,
     #[serde(default)]
     optional: bool,
-    /// `dev`, `build`, or nothing for what is part of the product.
+    /// `dev`, `build`, or `None` for product dependencies.
     #[serde(default)]
     kind: Option<String>,
 }
 
-/// Checks what `cargo metadata --no-deps` says about the workspace.
+/// Checks the output of `cargo metadata --no-deps`.
 pub fn check(metadata: &str) -> Result<Vec<Violation>> {
     let metadata: Metadata = serde_json::from_str(metadata).context("read cargo metadata")?;
     Ok(metadata.packages.iter().flat_map(|package| check_package(package, &metadata)).collect())

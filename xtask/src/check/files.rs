@@ -1,12 +1,12 @@
-//! The shape of every Rust file: how it begins, how long it is, and what must not be left in it.
+//! Rules for every Rust file: how it begins, how long it is, and what must not be left in it.
 
 use super::Violation;
 use super::source::{Source, find_words};
 
-/// A file that is longer covers more than one topic.
+/// A longer file covers more than one topic.
 const LINES_MAX: usize = 700;
 
-/// What must not be left behind, and what to do instead.
+/// Leftovers that are forbidden, and what to do instead.
 const LEFTOVERS: [(&str, &str); 6] = [
     ("todo!", "finish it or leave it out"),
     ("unimplemented!", "finish it or leave it out"),
@@ -16,9 +16,9 @@ const LEFTOVERS: [(&str, &str); 6] = [
     ("#[ignore", "a test that does not run proves nothing: mend it or remove it"),
 ];
 
-/// The one function of a test that may let time pass: it asks until a condition holds.
+/// The only test function that may let time pass: it polls until a condition holds.
 const MAY_WAIT: &str = "eventually";
-/// What a comment above a sleep says when how long it takes is the input of the test.
+/// The text of a comment above a sleep whose duration is the input of the test.
 const NOT_A_WAIT: &str = "not a wait";
 
 pub fn check(source: &Source) -> Vec<Violation> {
@@ -69,7 +69,7 @@ fn sleeps(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// The name of the function that begins last.
+/// The name of the last function that begins in this code.
 fn enclosing_function(code_before: &str) -> &str {
     let Some(at) = find_words(code_before, "fn").pop() else { return "" };
     code_before[at + "fn".len()..].trim_start().split(['(', '<']).next().unwrap_or("")

@@ -1,5 +1,5 @@
-//! The rules that a machine can check, so that reviews need not. Each rule is a function from the files of the
-//! repository to its violations and lies in the module of its topic.
+//! Rules that are checked automatically, so that reviews need not. Each rule is a function from the files of
+//! the repository to its violations, in the module of its topic.
 
 mod calls;
 mod docs;
@@ -28,7 +28,7 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// A place that breaks a rule.
+/// A position that breaks a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Violation {
     path: String,
@@ -71,7 +71,7 @@ fn violations(root: &Path) -> Result<Vec<Violation>> {
     Ok(violations)
 }
 
-/// Directories that hold nothing written by hand.
+/// Directories without handwritten files.
 const NOT_OURS: [&str; 4] = [".git", "target", "node_modules", "punctual-data"];
 
 fn read_tree(root: &Path, directory: &Path, files: &mut Vec<TextFile>) -> Result<()> {

@@ -1,18 +1,18 @@
-//! Rust source as the rules look at it: what is code, what is a literal, what is only a test. A
-//! small lexer and no parser, because the rules need words and places, not meaning.
+//! Splits Rust source into code, literals and tests for the rules. A small lexer without a parser, because
+//! the rules need words and positions, not meaning.
 
 use super::Violation;
 
-/// A Rust file, three times with the same length and lines, so that a place in one is a place in all.
+/// A Rust file in several views with the same length and lines, so that a position in one is valid in all.
 pub struct Source<'a> {
     pub path: &'a str,
     /// As written.
     pub text: &'a str,
     /// Without comments and without the contents of literals.
     pub code: String,
-    /// [`Source::code`] without what is compiled only for tests.
+    /// [`Source::code`] without items that are compiled only for tests.
     pub product_code: String,
-    /// The contents of literals, and nothing else, outside of what is compiled only for tests.
+    /// Only the contents of literals, without those in items that are compiled only for tests.
     pub product_literals: String,
 }
 
@@ -54,7 +54,7 @@ fn is_test_path(path: &str) -> bool {
     path.split('/').any(|part| ["tests", "tests.rs", "benches", "examples"].contains(&part))
 }
 
-/// Every place at which `needle` stands as a whole word or path, not as a part of a longer one.
+/// Every position at which `needle` occurs as a whole word or path, not as part of a longer one.
 pub fn find_words(haystack: &str, needle: &str) -> Vec<usize> {
     let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let (bytes, ends_in_word) = (haystack.as_bytes(), is_word(needle.as_bytes().last()));
@@ -67,14 +67,14 @@ pub fn find_words(haystack: &str, needle: &str) -> Vec<usize> {
     haystack.match_indices(needle).map(|(at, _)| at).filter(|at| whole(*at)).collect()
 }
 
-/// A path named by a `use`, written out in full, and where it ends.
+/// A path in a `use`, fully expanded, and its end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsedPath {
     pub path: String,
     pub at: usize,
 }
 
-/// Every path that a `use` names, with groups written out, so that `use std::{thread, time}` hides nothing.
+/// Every path in a `use`, with groups expanded, so that `use std::{thread, time}` hides nothing.
 pub fn used_paths(code: &str) -> Vec<UsedPath> {
     let mut paths = Vec::new();
     for at in find_words(code, "use") {
@@ -84,7 +84,7 @@ pub fn used_paths(code: &str) -> Vec<UsedPath> {
     paths
 }
 
-/// Expands one level of a `use` and returns where it stopped: behind a closing brace or at the end.
+/// Expands one level of a `use` and returns where it stopped: after a closing brace or at the end.
 fn expand(code: &str, mut at: usize, end: usize, prefix: &mut String, paths: &mut Vec<UsedPath>) -> usize {
     let (start, mut named_at) = (prefix.len(), at);
     while at < end {
@@ -129,7 +129,7 @@ struct Split {
     literals: String,
 }
 
-/// Tells code from the contents of literals; comments become neither.
+/// Separates code from the contents of literals; comments are dropped.
 fn split(text: &str) -> Split {
     let bytes = text.as_bytes();
     let (mut code, mut literals) = (spaces(bytes), spaces(bytes));
@@ -176,7 +176,7 @@ fn block_comment_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// A string or character literal: the bytes of its opening, of all of it, and of its closing.
+/// A string or character literal: the lengths in bytes of its opening, of the whole, and of its closing.
 struct Literal {
     opening: usize,
     length: usize,
@@ -243,7 +243,7 @@ impl Literal {
     }
 }
 
-/// The places of items under `#[cfg(test)]`, from the attribute to the closing brace or semicolon.
+/// The ranges of items under `#[cfg(test)]`, from the attribute to the closing brace or semicolon.
 fn test_items(code: &str) -> Vec<std::ops::Range<usize>> {
     code.match_indices("#[cfg(test)]").map(|(at, _)| at..item_end(code, at)).collect()
 }

@@ -1,5 +1,5 @@
-//! Commands in namespaces of their own: what they mount is seen by nobody else, and mounts and processes are gone when they end,
-//! also when we are interrupted or killed.
+//! Runs commands in separate namespaces: their mounts are invisible elsewhere, and mounts and processes are
+//! gone when they end, even if this process is interrupted or killed.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Cell {
-    /// Takes signals from now on.
+    /// Handles signals from now on.
     pub fn watch() -> Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
@@ -40,16 +40,16 @@ impl Cell {
 
     /// A command to be run by [`Cell::run`].
     pub fn command(program: impl AsRef<OsStr>) -> Command {
-        // If we are killed, so is the first process in there, and with it all others.
+        // If this process is killed, so is the first process in the namespaces, and with it all others.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "unshare", "--mount", "--pid", "--kill-child"]);
         command.args(["--mount-proc", "--"]).arg(program);
         command
     }
 
-    /// Runs a command until it and all that it has started have ended.
+    /// Runs a command until it and all processes that it has started have ended.
     pub fn run(&self, command: &mut Command) -> Result<ExitStatus> {
-        // A group of its own: Ctrl-C is for us, who end it as a whole.
+        // A separate process group: Ctrl-C reaches only this process, which ends the group as a whole.
         command.stdin(Stdio::null()).process_group(0);
         let mut state = self.state();
         ensure!(state.interrupted_by.is_none(), "interrupted");
@@ -57,7 +57,7 @@ impl Cell {
         let id = Pid::from_child(&child);
         state.running = Some(id);
         drop(state);
-        // It can be told to end for as long as its id is its own.
+        // It can be signalled for as long as its pid is not reused.
         waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         let mut state = self.state();
         state.running = None;
@@ -73,7 +73,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Ends this process by the signal that it was sent.
+    /// Ends this process with the signal that it received.
     pub fn end_if_interrupted(&self) {
         let signal = self.state().interrupted_by;
         if let Some(signal) = signal {
@@ -90,8 +90,8 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills the first process of the namespaces. Its end is known only once all others have ended, too. The program that waits for it
-/// has no other children, and is killed itself if it has not come to start one.
+/// Kills the first process of the namespaces. Its end is reported only after all others have ended. The
+/// program that waits for it has no other children, and is killed itself if it has not started one yet.
 fn end(waiting: Pid) {
     let id = waiting.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
@@ -104,7 +104,7 @@ fn end(waiting: Pid) {
 mod tests {
     use super::*;
 
-    /// Whether this user may do what `cargo xtask fresh` needs root for.
+    /// Whether this user has the root permissions that `cargo xtask fresh` needs.
     fn is_allowed() -> bool {
         let mut probe = Command::new("unshare");
         probe.args(["--mount", "--pid", "--kill-child", "--mount-proc", "--", "true"]);

@@ -1,4 +1,4 @@
-//! A minimal Debian in a folder: what every machine has, and what the README asks for.
+//! A minimal Debian in a folder: the base system, and what the README requires.
 
 use super::cell::Cell;
 use super::host;
@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const SUITE: &str = "bookworm";
-/// A C compiler, git, and what it takes to reach servers over TLS.
+/// A C compiler, git, and certificates for TLS.
 const PACKAGES: &str = "ca-certificates,gcc,git,libc6-dev";
 const MAKER: &str = "mmdebstrap";
 
-/// Makes one unless the folder is there; whether it did.
+/// Creates it unless the folder exists; returns whether it did.
 pub fn make_if_missing(cell: &Cell, folder: &Path, scratch: &Path) -> Result<bool> {
     if folder.exists() {
         let is_debian = folder.join("etc/debian_version").exists();
@@ -23,7 +23,7 @@ pub fn make_if_missing(cell: &Cell, folder: &Path, scratch: &Path) -> Result<boo
     println!("== {MAKER} {SUITE}");
     let settings = scratch.join("apt.conf");
     std::fs::write(&settings, host::apt_settings()?)?;
-    // Whole or not at all: under its name only once it is complete.
+    // Atomically: it gets its name only once it is complete.
     let mut partial = folder.as_os_str().to_owned();
     partial.push(".partial");
     ensure!(!Path::new(&partial).exists(), "{} is there: remove it", partial.display());

@@ -1,11 +1,12 @@
-//! What a fresh machine is given of this one: how to reach the network. Nothing of it is written into the repository.
+//! The settings that a fresh machine gets from this one: how to reach the network. None of them is written to
+//! the repository.
 
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variables that say how to reach the network, or how much of the machine to use.
+/// Variables for reaching the network, or for limiting the use of the machine.
 const VARIABLES: &[&str] = &[
     "CARGO_BUILD_JOBS",
     "CURL_CA_BUNDLE",
@@ -18,9 +19,9 @@ const VARIABLES: &[&str] = &[
 ];
 const PREFIXES: &[&str] =
     &["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_", "PIP_"];
-/// In small or capital letters.
+/// In lower or upper case.
 const PROXIES: &[&str] = &["all_proxy", "http_proxy", "https_proxy", "no_proxy"];
-/// Parts of variables that hold secrets, which no command needs here.
+/// Parts of the names of variables that contain secrets, which no command needs here.
 const SECRETS: &[&str] = &["TOKEN", "PASSWORD", "CREDENTIAL"];
 
 pub fn variables() -> Vec<(OsString, OsString)> {
@@ -34,12 +35,12 @@ fn is_passed(name: &str) -> bool {
     is_known && !SECRETS.iter().any(|secret| name.contains(secret))
 }
 
-/// Files that are copied to the same place.
+/// Files that are copied to the same path.
 const FILES: &[&str] = &["/etc/hosts", "/etc/pip.conf", "/etc/resolv.conf"];
-/// Certificates of authorities that Debian does not know.
+/// Certificate authorities that Debian does not include.
 const AUTHORITIES: &str = "/usr/local/share/ca-certificates";
 
-/// Lets a root folder reach the network as this machine does.
+/// Gives a root folder the network settings of this machine.
 pub fn copy_settings(root: &Path) -> Result<()> {
     let named = variables().into_iter().map(|(_, value)| PathBuf::from(value));
     let named = named.filter(|file| file.is_absolute() && file.is_file() && !inside(root, file).exists());
@@ -47,14 +48,14 @@ pub fn copy_settings(root: &Path) -> Result<()> {
     for file in files.chain(named).chain(files_below(Path::new(AUTHORITIES))) {
         let copy = inside(root, &file);
         std::fs::create_dir_all(copy.parent().context("a file lies in no folder")?)?;
-        // Not what a link of the root folder leads to.
+        // Do not write through a link in the root folder.
         let _ = std::fs::remove_file(&copy);
         std::fs::copy(&file, &copy).with_context(|| format!("copy {}", file.display()))?;
     }
     Ok(())
 }
 
-/// Lets a user's cargo and pip reach the network as those of this machine do.
+/// Gives a user's cargo and pip the network settings of this machine.
 pub fn copy_users_settings(home: &Path) -> Result<()> {
     let Some(own) = std::env::var_os("HOME").map(PathBuf::from) else { return Ok(()) };
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| own.join(".cargo"), PathBuf::from);
@@ -74,7 +75,7 @@ fn write(file: &Path, text: &[u8]) -> Result<()> {
     Ok(std::fs::write(file, text)?)
 }
 
-/// The tables of cargo's settings that are about the network.
+/// The tables of cargo's settings that concern the network.
 fn network_tables(text: &str) -> String {
     const TABLES: &[&str] = &["[http", "[net", "[registries", "[registry", "[source"];
     let mut is_kept = false;
@@ -90,7 +91,7 @@ fn network_tables(text: &str) -> String {
     kept
 }
 
-/// The same file, as seen from outside a root folder.
+/// The path of a file in a root folder, as seen from outside.
 pub fn inside(root: &Path, file: &Path) -> PathBuf {
     root.join(file.strip_prefix("/").unwrap_or(file))
 }
@@ -101,7 +102,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// The files in which this machine names its sources of a release of Debian.
+/// The files that list this machine's sources of a Debian release.
 pub fn apt_sources(suite: &str) -> Vec<PathBuf> {
     let mut files = files_below(Path::new("/etc/apt/sources.list.d"));
     files.push(PathBuf::from("/etc/apt/sources.list"));
@@ -118,7 +119,7 @@ fn names_suite(text: &str, suite: &str) -> bool {
     lines.into_iter().any(|line| line.split_whitespace().any(|word| word == suite))
 }
 
-/// How this machine's apt-get reaches the network, as its settings are written.
+/// This machine's network settings of apt-get, in its file format.
 pub fn apt_settings() -> Result<String> {
     let mut command = Command::new("apt-config");
     command.args(["dump", "--no-empty", "Acquire::http", "Acquire::https"]);

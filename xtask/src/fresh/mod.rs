@@ -1,6 +1,7 @@
-//! `cargo xtask fresh`: the two commands of the README on a machine that has never seen this project. A minimal Debian in a folder
-//! of its own has a C compiler, git and this machine's Rust, and a clone of the last commit. Machines that were used before
-//! hide steps that are missing from the commands: users, packages and tools that something else has installed.
+//! `cargo xtask fresh`: runs the two commands of the README on a machine that has never seen this project. A
+//! minimal Debian in a separate folder has a C compiler, git, this machine's Rust, and a clone of the last
+//! commit. Machines that were used before hide missing steps: users, packages and tools that something else
+//! has installed.
 
 mod cell;
 mod debian;
@@ -19,14 +20,14 @@ use std::time::Instant;
 
 pub use options::USAGE;
 
-/// What a user does in a room.
+/// A command that a user runs in a room.
 struct Task {
     name: String,
     /// The program and its arguments, run in the clone.
     words: Vec<String>,
 }
 
-/// The first command of the README, and what shows that it works.
+/// The first command of the README, and a check that it works.
 const SERVE: &str = include_str!("serve.sh");
 
 pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
@@ -37,7 +38,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     );
     let cell = Cell::watch()?;
     let outcome = run_all(root, &options, &cell);
-    // What was made is removed by now.
+    // Everything temporary has been removed by now.
     cell.end_if_interrupted();
     let results = outcome?;
     println!();
@@ -49,7 +50,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     Ok(if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What was tried, how many seconds it took, and how it failed.
+/// What was tried, its duration in seconds, and its failure.
 type Outcome = (String, f64, Option<String>);
 
 fn run_all(root: &Path, options: &Options, cell: &Cell) -> Result<Vec<Outcome>> {
@@ -63,7 +64,7 @@ fn run_all(root: &Path, options: &Options, cell: &Cell) -> Result<Vec<Outcome>> 
     }
     let mut results = Vec::new();
     for user in options.users() {
-        // Each user begins with a copy: what root installs must not help the other one.
+        // Each user starts with a copy: what root installs must not help the other user.
         let room = Room::make(cell, &base, &scratch.folder.join(user.word()), user, root)?;
         for task in tasks(options) {
             let name = format!("{}: {}", user.word(), task.name);
@@ -100,7 +101,7 @@ fn tasks(options: &Options) -> Vec<Task> {
     tasks
 }
 
-/// The last commit is what others get.
+/// Only the last commit is tested, because that is what others get.
 fn say_what_is_left_out(root: &Path) -> Result<()> {
     let mut git = Command::new("git");
     let output = git.arg("-C").arg(root).args(["status", "--porcelain"]).output().context("start git")?;
@@ -112,7 +113,7 @@ fn say_what_is_left_out(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder of the Rust that builds us.
+/// The folder of the Rust toolchain that builds this program.
 fn toolchain() -> Result<PathBuf> {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output().context("start rustc")?;
     ensure!(output.status.success(), "rustc: {}", String::from_utf8_lossy(&output.stderr));
@@ -126,13 +127,13 @@ fn toolchain() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Removed when dropped, unless it is to be kept.
+/// Removed on drop, unless it is to be kept.
 struct Scratch {
     folder: PathBuf,
     is_kept: bool,
 }
 
-/// On a disk, where a build has room, and not in memory, as `/tmp` may be.
+/// On a disk, where a build has room; `/tmp` may be in memory.
 const SCRATCH_FOLDER: &str = "/var/tmp";
 
 impl Scratch {
@@ -152,7 +153,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes a folder with all that is in it, but never through a mount into what belongs to others.
+/// Removes a folder with its contents, but never through a mount into other data.
 fn remove(folder: &Path) -> Result<()> {
     let folder = folder.canonicalize().with_context(|| format!("find {}", folder.display()))?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").context("read /proc/self/mounts")?;
@@ -162,9 +163,9 @@ fn remove(folder: &Path) -> Result<()> {
     succeed(Command::new("rm").args(["--recursive", "--force", "--one-file-system", "--"]).arg(&folder))
 }
 
-/// The first place in a list of mounts that lies in a folder.
+/// The first mount point in a list of mounts that is below a folder.
 fn mount_below(mounts: &str, folder: &Path) -> Option<PathBuf> {
-    // Blanks and the like are written as numbers.
+    // Blanks and other special characters are escaped as numbers.
     let unescaped = |place: &str| {
         [(r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")]
             .iter()

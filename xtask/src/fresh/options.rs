@@ -16,7 +16,7 @@ pub struct Options {
     pub root: Option<PathBuf>,
     pub target_dir: Option<PathBuf>,
     pub keep: bool,
-    /// In the place of the commands of the README.
+    /// Replaces the commands of the README.
     pub own_command: Vec<String>,
 }
 

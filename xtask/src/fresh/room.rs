@@ -1,4 +1,5 @@
-//! The fresh machine of one user: a copy of the minimal Debian with a clone of the last commit in the user's home.
+//! The fresh machine of one user: a copy of the minimal Debian with a clone of the last commit in the user's
+//! home.
 
 use super::cell::Cell;
 use super::host;
@@ -9,12 +10,13 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-/// Mounts what is needed and becomes the user.
+/// Mounts what is needed and switches to the user.
 const ENTER: &str = include_str!("enter.sh");
-/// Where the toolchain is mounted, as seen from inside, and where tools go if the build folder is somebody else's.
+/// The mount point of the toolchain, as seen from inside, and the folder for tools if the build folder is not
+/// the user's.
 const TOOLCHAIN: &str = "/opt/rust";
 const TOOLS: &str = "/opt/tools";
-/// What a new user finds programs with.
+/// The search path of a new user.
 const SEARCH_PATH: &str = "/opt/rust/bin:/usr/local/bin:/usr/bin:/bin";
 const ROOTS_SEARCH_PATH: &str = "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -71,13 +73,14 @@ impl Room {
         self.home.join("punctual")
     }
 
-    /// Makes the user own a folder with all that is in it.
+    /// Gives the user ownership of a folder and its contents.
     fn give(&self, cell: &Cell, folder: &Path) -> Result<()> {
         let owner = format!("{}:{}", self.id, self.group);
         cell.succeed(Cell::command("chown").args(["--recursive", "--no-dereference", &owner]).arg(folder))
     }
 
-    /// Runs a command as the user, in the clone. What is compiled goes into the folder, if one is given; tools never do.
+    /// Runs a command as the user, in the clone. Build output goes into `folder` if one is given; tools never
+    /// do.
     pub fn run(
         &self,
         cell: &Cell,
@@ -97,7 +100,7 @@ impl Room {
         command.arg(target.unwrap_or(Path::new(""))).arg(self.user.word()).arg(self.clone());
         command.arg("env").arg(format!("PATH={}", self.search_path()));
         command.args(["bash", "-c", "cd \"$HOME/punctual\" && exec \"$@\"", "bash"]).args(words);
-        // As people call it, without `CI`; but a missing tool is a failure and no reason to skip.
+        // As people run it, without `CI`; but a missing tool is a failure, not a reason to skip.
         let variables = host::variables().into_iter().filter(|(_, value)| !self.lacks(Path::new(value)));
         command.env_clear().envs(variables).env(tools::REQUIRED, "1");
         command.env("HOME", &self.home).env("USER", self.user.word()).env("LOGNAME", self.user.word());
@@ -105,7 +108,7 @@ impl Room {
         cell.run(&mut command)
     }
 
-    /// Whether a variable names a place that is not here.
+    /// Whether a variable names a path that does not exist here.
     fn lacks(&self, value: &Path) -> bool {
         value.is_absolute() && !host::inside(&self.folder, value).exists()
     }
@@ -118,14 +121,14 @@ impl Room {
     }
 }
 
-/// A command of the root folder, to be run in it by root.
+/// A command of the root folder, run in it by root.
 fn inside(folder: &Path) -> Command {
     let mut command = Cell::command("chroot");
     command.arg(folder).env_clear().env("PATH", ROOTS_SEARCH_PATH);
     command
 }
 
-/// The ids of a user and of its group, and its home.
+/// The ids of a user and its group, and its home.
 fn account(users: &str, name: &str) -> Option<(u32, u32, PathBuf)> {
     let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let found = fields.into_iter().find(|fields| fields.len() > 5 && fields[0] == name)?;

@@ -1,13 +1,14 @@
-//! The certificates of servers that speak TLS.
+//! The certificates of TLS servers.
 
 use super::site::Site;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Names a folder with the certificates of servers that speak TLS. Who wants such a server has made them, and knows whom to trust.
+/// Environment variable with the folder of the certificates of TLS servers. The caller that wants such a
+/// server creates them and knows which to trust.
 const CERTIFICATES: &str = "PUNCTUAL_TEST_CERTIFICATES";
 
-/// Copies that the servers may read.
+/// Copies that are readable by the servers.
 pub struct Certificates {
     pub ca: PathBuf,
     pub server: PathBuf,

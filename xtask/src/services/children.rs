@@ -1,4 +1,4 @@
-//! Every process that was started and has not yet ended.
+//! All child processes that have not ended yet.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
@@ -12,13 +12,13 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct Children {
     state: Mutex<State>,
-    /// Whenever one has ended.
+    /// Notified when a process has ended.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Nothing is started any more.
+    /// No further process may start.
     is_closed: bool,
     running: Vec<Running>,
 }
@@ -30,15 +30,15 @@ struct Running {
 }
 
 impl Children {
-    /// Starts a command as the first of a process group. Returns what it and all that it starts write, until the last of
-    /// them has ended.
+    /// Starts a command as the leader of a process group. Returns the output of it and all its descendants,
+    /// until the last of them has ended.
     pub fn spawn(&self, command: &mut Command, stop_signal: Signal) -> Result<(Pid, BufReader<PipeReader>)> {
         let mut state = self.state();
         ensure!(!state.is_closed, "the services are being stopped");
         let (reader, writer) = std::io::pipe()?;
         command.stdout(writer.try_clone()?).stderr(writer).process_group(0);
         let spawned = command.spawn().with_context(|| format!("start {command:?}"));
-        // The command keeps its ends of the pipe; with ours open, the output would never end.
+        // `command` still holds the write ends of the pipe; while they are open, the output would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawned?;
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("an odd process id")?;
@@ -52,27 +52,27 @@ impl Children {
         waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         let mut state = self.state();
         let at = state.running.iter().position(|running| running.id == id).context("waited for already")?;
-        // Out of the list together with its end: the id may belong to someone else from then on.
+        // Removed from the list together with its end: the pid may be reused from then on.
         let status = state.running.remove(at).child.wait();
         self.ended.notify_all();
         Ok(status?)
     }
 
-    /// Ends one without warning, with its group.
+    /// Kills one, with its group.
     pub fn kill(&self, id: Pid) {
         if self.state().running.iter().any(|running| running.id == id) {
             let _ = kill_process_group(id, Signal::KILL);
         }
     }
 
-    /// Tells one to end in its own way.
+    /// Asks one to end with a signal.
     pub fn stop(&self, id: Pid, signal: Signal) {
         if self.state().running.iter().any(|running| running.id == id) {
             let _ = kill_process(id, signal);
         }
     }
 
-    /// Tells all of them to end, and lets no other one start.
+    /// Asks all of them to end, and lets no other one start.
     pub fn stop_all(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -81,7 +81,7 @@ impl Children {
         }
     }
 
-    /// Ends all that is left, with whatever it has started.
+    /// Kills all that are left, with their descendants.
     pub fn kill_all(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -102,7 +102,8 @@ impl Children {
     }
 }
 
-/// Ends whatever works below a folder, as the processes of PostgreSQL do, each in a group of its own.
+/// Kills every process whose working directory is below a folder. The processes of PostgreSQL need this: each
+/// is in its own group.
 pub fn kill_all_in(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir("/proc").context("read /proc")? {
         let process = entry?.path();

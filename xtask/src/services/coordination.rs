@@ -1,6 +1,6 @@
-//! Services of coordination for tests: Redis, etcd and ZooKeeper, alone, the latter two as ensembles of three, and the former
-//! two over TLS. Every setting is as it comes, but for ports, folders, certificates and ZooKeeper's idea of time, which would
-//! make tests wait.
+//! Coordination services for tests: Redis, etcd and ZooKeeper as single servers, the latter two also as
+//! ensembles of three, and the former two also over TLS. Settings have their defaults, except for ports,
+//! folders, certificates and ZooKeeper's tick time, which would make tests slow.
 
 use super::certificates::Certificates;
 use super::programs::Programs;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// What ZooKeeper needs to run, below `usr`; it logs through the simplest of what its logging can be bound to.
+/// The jars of ZooKeeper, below `usr`, with the simplest logging backend.
 pub const JARS: &[&str] = &[
     "share/java/zookeeper.jar",
     "share/java/zookeeper-jute.jar",
@@ -45,7 +45,7 @@ pub fn redis_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     server.arg("--dir").arg(&site.folder);
     server.arg("--tls-ca-cert-file").arg(&ca).arg("--tls-cert-file").arg(&certificate);
     server.arg("--tls-key-file").arg(&key);
-    // It takes no other calls than those of somebody with a certificate, so its client shows that of the server.
+    // It accepts only clients with a certificate, so its client presents the server's.
     let words = ["--tls".into(), "--cacert".into(), ca.into(), "--cert".into(), certificate.into()];
     let words = words.into_iter().chain(["--key".into(), key.into()]).collect();
     let url = format!("rediss://127.0.0.1:{port}");
@@ -53,7 +53,7 @@ pub fn redis_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     Ok(vec![Node { client, ..node("redis-secured", site, server, url, REDIS_READY) }])
 }
 
-/// Says a command to the server, its words apart by blanks.
+/// Runs a command on the server; its words are separated by blanks.
 fn redis_client(programs: &Programs, port: u16, options: Vec<OsString>) -> Client {
     let (programs, port) = (programs.clone(), port.to_string());
     Box::new(move |words| {
@@ -69,8 +69,8 @@ const REDIS_READY: &[&str] = &["Ready to accept connections"];
 const ETCD_NODES: [&str; 3] = ["etcd-1", "etcd-2", "etcd-3"];
 const ZOOKEEPER_NODES: [&str; 3] = ["zookeeper-1", "zookeeper-2", "zookeeper-3"];
 
-/// What a member of an ensemble says before it has found enough others to serve anybody: only the last one started can wait
-/// for them.
+/// The output of an ensemble member before it has found enough others to serve clients: only the last one
+/// started can wait for them.
 const ETCD_STARTING: &[&str] = &["starting etcd server"];
 const ETCD_READY: &[&str] = &["serving client traffic"];
 const ETCD_READY_SECURED: &[&str] = &["serving client traffic securely"];
@@ -86,7 +86,7 @@ pub fn etcd_cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     etcd_ensemble(programs, site, &ETCD_NODES)
 }
 
-/// Two servers that have nothing to do with each other.
+/// Two independent servers.
 pub fn etcd_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let ports: [u16; 4] = free_ports()?;
     let mut nodes = Vec::new();
@@ -177,7 +177,7 @@ fn zookeeper_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) 
 
 fn zookeeper_server(programs: &Programs, site: &Site, settings: &Path) -> Result<Command> {
     let mut server = site.command(programs, &programs.folder.join("java"));
-    // Small, and quick to start rather than quick in the long run.
+    // Small, and with a fast start rather than high throughput.
     server
         .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"])
         .arg(class_path(programs)?);
@@ -208,7 +208,7 @@ fn node(
         restart_signal: Signal::TERM,
         url,
         folder: site.folder.clone(),
-        // They speak no SQL.
+        // They have no SQL.
         client: Box::new(|_| Command::new("false")),
     }
 }

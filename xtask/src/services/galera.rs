@@ -1,5 +1,5 @@
-//! A Galera cluster for tests: three MariaDB servers that all take writes. The first one begins the cluster, the others copy
-//! its data when they join. How long the others wait for a silent one is as it comes.
+//! A Galera cluster for tests: three MariaDB servers that all accept writes. The first one bootstraps the
+//! cluster, the others copy its data when they join. The timeouts for a silent member have their defaults.
 
 use super::mysql::{create_at_start, install_mariadb, mariadb_server, node};
 use super::programs::Programs;
@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::process::Command;
 
-/// The server that begins the cluster comes first.
+/// The server that bootstraps the cluster comes first.
 pub const NODES: [&str; 3] = ["galera-1", "galera-2", "galera-3"];
-/// The library with which servers replicate, below `usr`.
+/// The replication library, below `usr`.
 pub const PROVIDER: &str = "lib/galera/libgalera_smm.so";
-/// The program that copies the data to a server that joins, below `usr`. It calls rsync.
+/// The program that copies the data to a joining server, below `usr`. It calls rsync.
 pub const COPIER: &str = "bin/wsrep_sst_rsync";
 
-/// Where one server listens: for clients, for the others, and for the two ways to catch up with them.
+/// The ports of one server: for clients, for the other members, and for the two ways to catch up with them.
 #[derive(Clone, Copy)]
 struct Ports {
     clients: u16,
@@ -49,7 +49,7 @@ pub fn cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
             name,
             setup,
             server_again: Some(command()?),
-            // It takes connections before it has caught up, and refuses to do anything for them.
+            // It accepts connections before it has caught up, but rejects their statements.
             ready_lines: &[": ready for connections.", "Synchronized with group"],
             ..node(programs, &site, first, ports.clients)
         });
@@ -70,7 +70,7 @@ fn member(programs: &Programs, site: &Site, name: &str, members: &str, ports: Po
         "--wsrep-provider-options=base_port={group};gmcast.listen_addr=tcp://127.0.0.1:{group};\
          ist.recv_addr=127.0.0.1:{missed_writes};gcache.size=32M;gcache.page_size=32M"
     ));
-    // What copies the data is found as any other program is.
+    // The copy program is found through the search path.
     server.env("PATH", search_path(programs)?);
     Ok(server)
 }

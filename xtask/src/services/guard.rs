@@ -1,6 +1,6 @@
-//! The process that owns the servers. It starts them, says where they are, and ends them when its standard input does:
-//! that is the lifeline to whoever wanted them. Over the same line it can be told to kill one of them or to stop it, to start
-//! it again, and what to say to it.
+//! The process that owns the servers. It starts them, reports their addresses, and ends them when its
+//! standard input closes, which is the lifeline to the caller. The caller can also send commands over it:
+//! kill or stop a server, start it again, or run a statement on it.
 
 use super::children::{Children, kill_all_in};
 use super::server::{Event, Node, Plan, Started, ask, begin, start_again};
@@ -16,13 +16,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Until the last server is ready. Seconds are usual; a busy machine with a slow disk takes longer.
+/// The time limit until the last server is ready. Seconds are usual; a busy machine with a slow disk takes
+/// longer.
 const START_TIME_MAX: Duration = Duration::from_secs(180);
-/// For all servers to end by themselves, before they are killed.
+/// The time limit for all servers to end by themselves before they are killed.
 const STOP_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Starts the services, prints one line of JSON once they are ready, and returns when they are gone. Every order, `kill NAME`,
-/// `stop NAME`, `start NAME` or `sql NAME STATEMENT` on a line of its own, is answered by a line of JSON once it is carried out.
+/// Starts the services, prints one line of JSON once they are ready, and returns when they have ended. Each
+/// command, `kill NAME`, `stop NAME`, `start NAME` or `sql NAME STATEMENT` on its own line, is answered with
+/// a line of JSON once it has been carried out.
 pub fn hold(root: &Path, services: &[Service]) -> Result<ExitCode> {
     let scratch = tempfile::Builder::new().prefix("punctual-services-").tempdir()?;
     let mut plans = Vec::new();
@@ -47,7 +49,7 @@ fn say(word: &impl Serialize) -> Result<()> {
 }
 
 fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
-    // A test that starts servers of its own may be the first one to need them.
+    // A test that starts its own servers may be the first one to need these programs.
     let programs = programs::find_or_unpack(root, service)?;
     let scratch = scratch.to_owned();
     let nodes = move |tried| {
@@ -74,7 +76,7 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
 
 fn watch_lifeline(events: Sender<Event>) {
     std::thread::spawn(move || {
-        // An error says the same as its end.
+        // A read error means the same as the end of input.
         for order in std::io::stdin().lock().lines().map_while(Result::ok) {
             let _ = events.send(Event::Ordered(order));
         }
@@ -82,19 +84,19 @@ fn watch_lifeline(events: Sender<Event>) {
     });
 }
 
-/// What is said to whoever wanted the servers.
+/// A message to the caller.
 enum Word {
     Ready(Vec<ReadyServer>),
     Done(Answer),
 }
 
-/// What became of an order.
+/// The result of a command.
 #[derive(Serialize)]
 struct Answer {
     name: String,
-    /// Of a server that was started.
+    /// For a server that was started.
     process: Option<i32>,
-    /// By a server that was asked.
+    /// The output of a statement.
     said: Option<String>,
     error: Option<String>,
 }
@@ -109,7 +111,7 @@ impl Answer {
     }
 }
 
-/// Runs servers until the lifeline is cut. Whatever happens, none of them is left on return.
+/// Runs servers until the lifeline closes. Whatever happens, none of them is left on return.
 fn hold_plans(
     plans: Vec<Plan>,
     sender: &Sender<Event>,
@@ -140,29 +142,29 @@ struct Guard<'a, T> {
     sender: &'a Sender<Event>,
     servers: Vec<Server>,
     tell: T,
-    /// An error if a server has ended that nobody wanted to end.
+    /// An error if a server has ended without a command.
     outcome: Result<()>,
 }
 
-/// A server that was ready once.
+/// A server that has been ready.
 struct Server {
     name: &'static str,
-    /// Of its latest process.
+    /// The pid of its latest process.
     id: Pid,
     state: State,
 }
 
 enum State {
     Running(Started),
-    /// Killed or stopped by an order, and not yet gone.
+    /// Killed or stopped by a command, and not ended yet.
     Dying(Box<Node>),
     Gone(Box<Node>),
-    /// Ended without an order, or starting again.
+    /// Ended without a command, or starting again.
     Absent,
 }
 
 impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
-    /// Waits until all are ready, tells so, and does what is ordered until the lifeline is cut.
+    /// Waits until all are ready, reports it, and carries out commands until the lifeline closes.
     fn serve(&mut self, order: &[Service], events: &Receiver<Event>) -> Result<()> {
         let Some(mut begun) = await_all(order, events)? else { return Ok(()) };
         begun.sort_by_key(|(service, _)| order.iter().position(|other| other == service));
@@ -233,7 +235,7 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
     }
 
     fn bury(&mut self, id: Pid, why: anyhow::Error) -> Result<()> {
-        // Others were given up when a port was taken.
+        // Other processes were abandoned when a port was taken.
         let Some(server) = self.servers.iter_mut().find(|server| server.id == id) else { return Ok(()) };
         match std::mem::replace(&mut server.state, State::Absent) {
             State::Dying(node) => {
@@ -242,7 +244,7 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
                 self.tell(Answer::done(name))
             }
             _ => {
-                // The tests will say that it is gone; only we can say why.
+                // The tests will report that it is gone; only the guard knows why.
                 let _ = writeln!(std::io::stderr(), "while it was in use, {why:#}");
                 self.outcome = Err(why);
                 Ok(())
@@ -269,7 +271,7 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
 
 type Begun = Vec<(Service, Vec<Started>)>;
 
-/// Returns nothing if the lifeline was cut before all were ready.
+/// Returns `None` if the lifeline closed before all were ready.
 fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<Begun>> {
     let (mut begun, mut ended) = (Begun::new(), Vec::new());
     let deadline = Instant::now() + START_TIME_MAX;
@@ -281,7 +283,7 @@ fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<Begun
             Ok(Event::Ordered(_) | Event::StartedAgain { .. } | Event::Answered { .. }) => {}
             Err(_) => bail!("not all of {order:?} are ready after {} s", START_TIME_MAX.as_secs()),
         }
-        // One whose service has not begun may have been given up for a port that was taken.
+        // A process whose service has not begun may have been abandoned because its port was taken.
         let has_begun = |id| begun.iter().flat_map(|(_, all)| all).any(|started| started.id == id);
         if let Some(at) = ended.iter().position(|(id, _)| has_begun(*id)) {
             return Err(ended.remove(at).1);
@@ -297,12 +299,12 @@ mod tests {
     use rustix::process::Signal;
     use std::process::{Command, Stdio};
 
-    /// A service of one server that is a script, and says `now ready` when it is.
+    /// A service with one server that is a script and prints `now ready`.
     fn script(service: Service, text: &str) -> Plan {
         scripts(service, &[(service.word(), text)])
     }
 
-    /// A service of several of them. Each is called with the port that it is to listen on.
+    /// A service with several of them. Each gets the port to listen on as its argument.
     fn scripts(service: Service, servers: &[(&'static str, &str)]) -> Plan {
         let servers: Vec<_> = servers.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
         let node = |name, text: &str| {
@@ -335,7 +337,7 @@ mod tests {
         Plan { service, nodes: Box::new(nodes) }
     }
 
-    /// Holds servers, cuts the lifeline when they are ready, and returns where they were.
+    /// Holds servers, closes the lifeline when they are ready, and returns their addresses.
     fn held(plans: Vec<Plan>) -> Result<Vec<String>> {
         let (sender, events) = channel();
         let mut urls = Vec::new();
@@ -347,7 +349,7 @@ mod tests {
         Ok(urls)
     }
 
-    /// What was killed in a group ends a moment after the one that is waited for.
+    /// Other processes of a killed group end a moment after the one that is waited for.
     #[expect(clippy::disallowed_methods, reason = "nothing tells of the end of a stranger's child")]
     fn ends(pid_file: &Path) -> bool {
         (0..1_000).any(|_| {
@@ -359,7 +361,7 @@ mod tests {
     fn is_running(pid_file: &Path) -> bool {
         let pid = std::fs::read_to_string(pid_file).unwrap();
         let status = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("status"));
-        // Somebody else may take their time to bury it.
+        // Another process may be slow to reap it.
         status.is_ok_and(|status| !status.contains("State:\tZ"))
     }
 
@@ -482,7 +484,7 @@ mod tests {
         let (sender, events) = channel();
         let plan = script(Service::Postgres, "echo now ready; echo out of luck; exit 1");
         let (forward, forwarded) = channel();
-        // The lifeline is cut only behind the beginning and the end, in whichever order they come.
+        // The lifeline closes only after both the start and the end, in whichever order they come.
         let relay = std::thread::spawn(move || {
             for event in events.iter().take(2) {
                 forward.send(event).unwrap();

@@ -1,4 +1,5 @@
-//! What happens to Ctrl-C and its like while servers run: whoever is interrupted still waits until they are gone.
+//! Handling of Ctrl-C and similar signals while servers run: an interrupted process still waits until they
+//! have ended.
 
 use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,15 +14,15 @@ pub struct Interrupts {
 }
 
 struct State {
-    /// The guard reads from it; when it is closed, the guard ends the servers. None once that was done.
+    /// The guard reads from it; when it is closed, the guard ends the servers. `None` after that.
     lifeline: Option<ChildStdin>,
     command: Option<Pid>,
-    /// The first signal that came.
+    /// The first signal received.
     interrupted_by: Option<i32>,
 }
 
 impl Interrupts {
-    /// Takes signals from now on.
+    /// Handles signals from now on.
     pub fn watch(lifeline: ChildStdin) -> Result<Arc<Self>> {
         let state = State { lifeline: Some(lifeline), command: None, interrupted_by: None };
         let interrupts = Arc::new(Interrupts { state: Mutex::new(state) });
@@ -34,23 +35,23 @@ impl Interrupts {
     fn take(&self, signal: i32) {
         let mut state = self.state();
         if state.lifeline.is_none() && state.interrupted_by.is_none() {
-            // There is nothing left to wait for: as if nobody watched.
+            // Nothing is left to wait for: use the default action.
             let _ = emulate_default_handler(signal);
         }
         state.interrupted_by.get_or_insert(signal);
         match state.command {
-            // A terminal sends SIGINT to the command as well; twice would mean more than once.
+            // A terminal sends SIGINT to the command as well; a second one would mean something else.
             Some(_) if signal == SIGINT => {}
             Some(command) => drop(kill_process(command, Signal::TERM)),
             None => state.lifeline = None,
         }
     }
 
-    /// The command that is told to end, so that the servers outlive it.
+    /// Sets the command that signals are forwarded to, so that the servers outlive it.
     pub fn pass_on_to(&self, process: u32) {
         let mut state = self.state();
         state.command = i32::try_from(process).ok().and_then(Pid::from_raw);
-        // What came while the command was being started was meant for it, too.
+        // Signals that came while the command was being started are forwarded, too.
         if let (Some(command), Some(_)) = (state.command, state.interrupted_by) {
             let _ = kill_process(command, Signal::TERM);
         }
@@ -64,7 +65,7 @@ impl Interrupts {
         self.state().lifeline = None;
     }
 
-    /// Ends this process by the signal that it was sent while there was still something to wait for.
+    /// Ends this process with the signal that it received while it still had to wait.
     pub fn end_if_interrupted(&self) {
         let signal = self.state().interrupted_by;
         if let Some(signal) = signal {

@@ -1,8 +1,9 @@
-//! Real servers for tests and for people at work, alone and in clusters: found or unpacked, started on free ports
-//! in a folder of their own, and gone afterwards. The servers belong to a guard, a second process of this program, which
-//! ends them as soon as its lifeline to the first one is closed. So nothing survives, whichever way the first one ends.
+//! Real servers for tests and for development, single and in clusters: found or unpacked, started on free
+//! ports in a temporary folder, and removed afterwards. The servers belong to a guard, a second process of
+//! this program, which ends them as soon as its lifeline to the first process closes. So nothing survives,
+//! however the first process ends.
 //!
-//! A test that breaks a cluster has a guard of its own, and tells it through the lifeline which server to kill.
+//! A test that breaks a cluster has its own guard, and sends it commands through the lifeline.
 
 mod certificates;
 mod children;
@@ -41,7 +42,7 @@ cargo xtask services run [SERVICE…] -- COMMAND…
 cargo xtask services start [SERVICE…]
                             the same for people at work: keeps them until Ctrl-C";
 
-/// What can be started: one server, or several that belong together.
+/// A service: one server, or several that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Postgres,
@@ -55,11 +56,11 @@ pub enum Service {
     ZooKeeper,
     EtcdCluster,
     ZooKeeperCluster,
-    /// MariaDB over TLS, for those who ask for it.
+    /// MariaDB with optional TLS.
     MariaDbSecured,
-    /// Redis over TLS, which wants to know by a certificate who calls.
+    /// Redis over TLS with client certificates.
     RedisSecured,
-    /// etcd over TLS: one that takes everybody, and one that wants to know by a certificate who calls.
+    /// etcd over TLS: one server that accepts all clients, and one that requires client certificates.
     EtcdSecured,
 }
 
@@ -108,16 +109,15 @@ impl Service {
     }
 }
 
-/// Started where none is named: the databases that are one server. Clusters take more memory than most machines have to spare
-/// for nothing.
+/// The default services: the single-server databases. Clusters take more memory than most machines can spare.
 const SINGLE: [Service; 3] = [Service::Postgres, Service::MariaDb, Service::MySql];
 
-/// The variable that tells tests where a service is.
+/// The environment variable with the address of a service.
 fn variable(service: &str) -> String {
     format!("PUNCTUAL_TEST_{}", service.replace('-', "_").to_uppercase())
 }
 
-/// One URL for all servers of a cluster, the hosts side by side.
+/// One URL for all servers of a cluster, with a list of hosts.
 fn url_of_all(servers: &[ReadyServer]) -> String {
     let [first, others @ ..] = servers else { return String::new() };
     let host = |server: &ReadyServer| host_of(&server.url).to_owned();
@@ -133,10 +133,10 @@ fn host_of(url: &str) -> &str {
     place.rsplit('@').next().unwrap_or_default()
 }
 
-/// The variable that tells tests which program starts servers that they may break.
+/// The environment variable with the program that starts servers which tests may break.
 pub const SERVICES_VARIABLE: &str = "PUNCTUAL_TEST_SERVICES";
 
-/// Reads names of services; if there are none, all that are one server.
+/// Parses names of services; without names, the single-server databases.
 fn named(words: &[&str]) -> Result<Vec<Service>> {
     let mut services = Vec::new();
     for word in words {
@@ -165,34 +165,34 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
                 bail!("there is no command behind --\n\n{USAGE}");
             };
             let running = Running::start(root, &named(names)?)?;
-            // The output is the command's.
+            // Standard output belongs to the command.
             running.describe(&mut std::io::stderr())?;
             let status = running.run(Command::new(program).args(arguments))?;
             Ok(exit_code(status))
         }
-        // What the first process calls the second one with, and what tests call that break servers; of no use to people.
+        // For the first process to start the guard, and for tests that break servers; not for users.
         ["hold", names @ ..] => hold(root, &named(names)?),
         _ => bail!("services takes run or start\n\n{USAGE}"),
     }
 }
 
-/// Downloads packages of this machine's Debian and unpacks them as a folder; nothing is installed.
+/// Downloads packages of this machine's Debian release and unpacks them into a folder; nothing is installed.
 pub fn unpack(names: &'static [&'static str], folder: &Path) -> Result<()> {
     packages::unpack(&packages::Packages { names, suite: packages::Suite::OfThisMachine }, folder)
 }
 
-/// Where programs that were unpacked find libraries that were unpacked with them.
+/// The library path of unpacked programs.
 pub fn libraries_of(tree: &Path) -> Option<OsString> {
     std::env::join_paths(programs::library_folders(tree)).ok()
 }
 
-/// As a shell would say it.
+/// The exit code that a shell would return.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// What the guard says once every server is ready.
+/// The guard's message once every server is ready.
 #[derive(Serialize, Deserialize)]
 struct Ready {
     /// Data and sockets.
@@ -216,7 +216,7 @@ impl Ready {
     }
 }
 
-/// Servers that run as long as this lives.
+/// Servers that run as long as this value lives.
 pub struct Running {
     guard: Child,
     ready: Ready,
@@ -229,10 +229,11 @@ impl Running {
         for service in services {
             programs::find_or_unpack(root, *service)?;
         }
-        // The file that we were started from may have been built anew in the meantime.
+        // The executable file may have been rebuilt in the meantime.
         let mut guard = Command::new("/proc/self/exe");
         guard.args(["services", "hold"]).args(services.iter().map(|service| service.word()));
-        // A group of its own: Ctrl-C is for us and for the command, which still needs the servers while it ends.
+        // A separate process group: Ctrl-C is for this process and the command, which still needs the servers
+        // while it ends.
         guard.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut guard = guard.spawn().context("start the guard of the services")?;
         let interrupts = Interrupts::watch(guard.stdin.take().context("the guard has no lifeline")?)?;
@@ -248,7 +249,7 @@ impl Running {
         }
     }
 
-    /// Says where the servers are, as a shell would read it, and how long each of them took.
+    /// Prints the addresses of the servers, in shell syntax, and how long each of them took to start.
     pub fn describe(&self, output: &mut dyn Write) -> Result<()> {
         for servers in self.ready.services() {
             let took_ms: u64 = servers.iter().map(|server| server.started_ms).sum();
@@ -264,12 +265,12 @@ impl Running {
         Ok(())
     }
 
-    /// Runs a command that finds the servers through its variables, and stops them when it ends.
+    /// Runs a command with the servers' addresses in its environment, and stops them when it ends.
     pub fn run(self, command: &mut Command) -> Result<ExitStatus> {
         for servers in self.ready.services() {
             command.env(variable(&servers[0].service), url_of_all(servers));
         }
-        // Whatever becomes of the file that we were started from, as long as we run.
+        // Works even if the executable file is replaced while this process runs.
         command.env(SERVICES_VARIABLE, format!("/proc/{}/exe", std::process::id()));
         let mut child =
             command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;

@@ -1,5 +1,5 @@
-//! MariaDB and MySQL for tests: small buffers, their socket in the folder, and every other setting, durability above all,
-//! as it comes.
+//! MariaDB and MySQL for tests: small buffers, the socket in the data folder, and defaults for all other
+//! settings, above all durability.
 
 use super::certificates::Certificates;
 use super::programs::Programs;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::process::Command;
 
-/// Run before the first connection is taken, at every start; one statement per line.
+/// Run before the first connection is accepted, at every start; one statement per line.
 const CREATE: &str = "\
 CREATE USER IF NOT EXISTS 'punctual'@'%' IDENTIFIED BY 'punctual';
 GRANT ALL ON *.* TO 'punctual'@'%' WITH GRANT OPTION;
@@ -47,14 +47,14 @@ pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
         command.arg(format!("--datadir={}", site.folder.join("data").display()));
     }
     init.arg("--initialize-insecure");
-    // The X protocol would want another port.
+    // The X protocol would need another port.
     server.arg("--mysqlx=OFF");
     serve(&mut server, port);
     create_at_start(&mut server, site)?;
     Ok(vec![Node { name: "mysql", setup: vec![init], ..node(programs, site, server, port) }])
 }
 
-/// Makes the tables of the server itself.
+/// Creates the server's system tables.
 pub fn install_mariadb(programs: &Programs, site: &Site) -> Result<Command> {
     let base = programs.folder.parent().context("mariadbd lies in no folder")?;
     let mut install = site.command(programs, &base.join("bin").join("mariadb-install-db"));
@@ -75,9 +75,9 @@ pub fn mariadb_server(programs: &Programs, site: &Site, port: u16) -> Result<Com
     Ok(server)
 }
 
-/// What is the same for both once their data is there.
+/// Common arguments of both for serving.
 fn serve(server: &mut Command, port: u16) {
-    // Relative to the data: a whole path may be too long for a socket.
+    // Relative to the data folder: an absolute path may be too long for a socket.
     server.args(["--bind-address=127.0.0.1", "--socket=mysql.sock", "--pid-file=mysql.pid"]);
     server.args(["--innodb-buffer-pool-size=64M", "--max-connections=400"]).arg(format!("--port={port}"));
 }
@@ -95,7 +95,7 @@ pub fn node(programs: &Programs, site: &Site, server: Command, port: u16) -> Nod
         server,
         server_again: None,
         ready_lines: &["ready for connections"],
-        // Shutting down in order takes seconds, for data that nobody reads again.
+        // A clean shutdown takes seconds, for data that is not read again.
         stop_signal: Signal::KILL,
         restart_signal: Signal::TERM,
         url: format!("mysql://punctual:punctual@127.0.0.1:{port}/punctual"),
@@ -104,7 +104,7 @@ pub fn node(programs: &Programs, site: &Site, server: Command, port: u16) -> Nod
     }
 }
 
-/// MariaDB's client speaks to both.
+/// MariaDB's client works with both.
 fn client(programs: &Programs, port: u16) -> Client {
     let programs = programs.clone();
     Box::new(move |statement| {

@@ -1,5 +1,5 @@
-//! Debian's packages, unpacked into a folder. They are not installed: that takes root, and starts servers that nobody
-//! asked for. apt-get is given lists and a cache of its own, so that nothing of the machine's is changed.
+//! Debian packages, unpacked into a folder. They are not installed: that needs root, and starts unwanted
+//! servers. apt-get gets separate lists and a separate cache, so that it changes nothing on the machine.
 
 use crate::tools::succeed;
 use anyhow::{Context, Result, ensure};
@@ -14,19 +14,20 @@ pub struct Packages {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
-    /// What this machine's own sources have. Only what it lacks is unpacked.
+    /// From this machine's own sources. Only missing packages are unpacked.
     OfThisMachine,
-    /// Debian's newest. Everything is unpacked, down to the C library: this machine's may be too old.
+    /// From Debian's newest release. Everything is unpacked, including the C library: this machine's may be
+    /// too old.
     Unstable,
 }
 
 const UNSTABLE: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian unstable main\n";
 
-/// Downloads packages with all that they depend on and unpacks them as `folder`.
+/// Downloads packages with all their dependencies and unpacks them as `folder`.
 pub fn unpack(packages: &Packages, folder: &Path) -> Result<()> {
     let beside = folder.parent().context("the folder has no parent")?;
     std::fs::create_dir_all(beside)?;
-    // Whole or not at all: under its name only once it is complete.
+    // Atomically: it gets its name only once it is complete.
     let partial = tempfile::Builder::new().prefix("partial-").tempdir_in(beside)?;
     let tree = partial.path().join("tree");
     std::fs::create_dir(&tree)?;
@@ -37,7 +38,7 @@ pub fn unpack(packages: &Packages, folder: &Path) -> Result<()> {
     keep_links_inside(&tree, &tree, folder)?;
     std::fs::set_permissions(&tree, std::fs::Permissions::from_mode(0o755))?;
     match std::fs::rename(&tree, folder) {
-        // Somebody else was unpacking the same and came first.
+        // Another process has unpacked the same packages first.
         Err(_) if folder.exists() => Ok(()),
         outcome => outcome.with_context(|| format!("rename to {}", folder.display())),
     }
@@ -53,9 +54,9 @@ fn download(packages: &Packages, folder: &Path) -> Result<Vec<PathBuf>> {
         format!("Dir::State::lists={}", lists.display()),
         format!("Dir::Cache={}", cache.display()),
         format!("Dir::Cache::archives={}", archives.display()),
-        // The folders are ours alone; the locks of the machine's are root's.
+        // The folders are not shared; the machine's locks belong to root.
         "Debug::NoLocking=true".to_owned(),
-        // The user that root would be for downloads may not be able to enter the folder.
+        // The user that root would switch to for downloads may not have access to the folder.
         "APT::Sandbox::User=root".to_owned(),
         "APT::Install-Recommends=false".to_owned(),
         "Acquire::Languages=none".to_owned(),
@@ -74,7 +75,7 @@ fn download(packages: &Packages, folder: &Path) -> Result<Vec<PathBuf>> {
         command.args(options.iter().flat_map(|option| ["-o", option])).args(words);
         succeed(command.stdout(std::io::stderr()))
     };
-    // One source out of several may be broken, and not the one that matters.
+    // One of several sources may be broken without affecting these packages.
     let updated = apt(&["-qq", "update"]);
     let words = [&["-qqy", "--download-only", "install"], packages.names].concat();
     let downloaded = apt(&words);
@@ -91,8 +92,8 @@ fn download(packages: &Packages, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Links that lead from the root of the machine would lead out of the tree, as those to `/etc` do: they are made to lead to where
-/// the same file will be, once the tree is in its place.
+/// Absolute links would lead out of the tree, such as those to `/etc`: they are redirected to the same file
+/// inside the tree's final location.
 fn keep_links_inside(below: &Path, tree: &Path, place: &Path) -> Result<()> {
     for entry in std::fs::read_dir(below)? {
         let path = entry?.path();
@@ -110,7 +111,7 @@ fn keep_links_inside(below: &Path, tree: &Path, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether users without any rights get there.
+/// Whether unprivileged users can access it.
 pub fn may_be_entered_by_everyone(folder: &Path) -> Result<bool> {
     const ENTER_OTHERS: u32 = 0o001;
     for folder in folder.canonicalize()?.ancestors() {

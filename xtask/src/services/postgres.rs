@@ -1,5 +1,5 @@
-//! PostgreSQL for tests: small buffers, no socket but TCP, and every other setting, durability above all, as it comes.
-//! Alone, or with a standby that has every commit before whoever committed hears of it.
+//! PostgreSQL for tests: small buffers, TCP only, and defaults for all other settings, above all durability.
+//! Single, or with a standby that has every commit before it is acknowledged.
 
 use super::programs::Programs;
 use super::server::{Client, Node, free_ports};
@@ -15,8 +15,8 @@ pub fn alone(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     Ok(vec![Node { name: "postgres", ..primary(programs, site, port)? }])
 }
 
-/// A primary and a standby that follows it. A commit is acknowledged once the standby has it on its disk, so that nothing
-/// which was acknowledged is missing from a standby that is promoted.
+/// A primary and its standby. A commit is acknowledged once the standby has it on disk, so that a promoted
+/// standby lacks nothing that was acknowledged.
 pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let [of_primary, of_standby] = free_ports()?;
     let mut primary =
@@ -26,7 +26,7 @@ pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let data = site.folder.join("data");
     let mut copy = site.command(programs, &programs.folder.join("pg_basebackup"));
     copy.arg(format!("--dbname={}", primary.url)).arg("--pgdata").arg(&data);
-    // The slot keeps what a standby has not read yet, however long it is away.
+    // The slot retains what the standby has not read yet, however long it is down.
     copy.args(["--write-recovery-conf", "--create-slot", "--slot=standby"]);
     copy.args(["--checkpoint=fast", "--no-sync"]);
     let standby = Node {
@@ -38,7 +38,7 @@ pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     Ok(vec![primary, standby])
 }
 
-/// A server that is made from nothing.
+/// A server with a new data directory.
 fn primary(programs: &Programs, site: &Site, port: u16) -> Result<Node> {
     let data = site.folder.join("data");
     let password = site.write("password", "punctual\n")?;
@@ -60,9 +60,9 @@ fn node(programs: &Programs, site: &Site, data: &Path, port: u16) -> Node {
         server: server(programs, site, data, port),
         server_again: None,
         ready_lines: &["database system is ready to accept connections"],
-        // At once, but not without giving its shared memory back.
+        // Immediate, but it still releases its shared memory.
         stop_signal: Signal::QUIT,
-        // "Fast", as `pg_ctl restart` does.
+        // "Fast", like `pg_ctl restart`.
         restart_signal: Signal::INT,
         client: client(programs, url.clone()),
         url,
@@ -84,7 +84,7 @@ fn server(programs: &Programs, site: &Site, data: &Path, port: u16) -> Command {
     server.arg("-D").arg(data).arg(format!("--port={port}"));
     server.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories="]);
     server.args(["--shared_buffers=32MB", "--max_connections=200", "--jit=off"]);
-    // Known without the machine's zone data.
+    // Does not need the machine's time zone data.
     server.args(["--timezone=GMT", "--log_timezone=GMT"]);
     server
 }

@@ -1,4 +1,4 @@
-//! Where the programs of a service are: installed on this machine, or else unpacked beside the build.
+//! Locates the programs of a service: installed on this machine, or else unpacked next to the build.
 
 use super::Service;
 use super::coordination;
@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 /// The programs of one service.
 #[derive(Clone)]
 pub struct Programs {
-    /// Where the server lies; what belongs to it is found from there.
+    /// The folder of the server; its other files are found from there.
     pub folder: PathBuf,
-    /// What is like `/usr`: the machine's own, and the one that was unpacked, if there is one.
+    /// The equivalents of `/usr`: the machine's own, and the unpacked one, if there is one.
     pub usr: Vec<PathBuf>,
     launch: Launch,
 }
@@ -23,9 +23,9 @@ pub struct Programs {
 #[derive(Clone)]
 enum Launch {
     Installed,
-    /// Unpacked, from the same release of Debian as this machine: only libraries that it lacks are added.
+    /// Unpacked, from the same Debian release as this machine: only missing libraries are added.
     WithLibraries(OsString),
-    /// Unpacked, from a later release: with that one's loader and all of its libraries.
+    /// Unpacked, from a later release: with its loader and all its libraries.
     ThroughLoader {
         loader: PathBuf,
         libraries: OsString,
@@ -33,7 +33,7 @@ enum Launch {
 }
 
 impl Programs {
-    /// A file of which only its place below `usr` is known.
+    /// A file with this path below `usr`.
     pub fn file(&self, below_usr: &str) -> Option<PathBuf> {
         self.usr.iter().map(|usr| usr.join(below_usr)).find(|file| file.exists())
     }
@@ -55,14 +55,14 @@ impl Programs {
     }
 }
 
-/// What to look for, and what to unpack where it is not found.
+/// What to look for, and what to unpack if it is missing.
 struct Wanted {
     name: &'static str,
     /// The server.
     program: &'static str,
-    /// A part of what the server says to `--version`.
+    /// A part of the server's output for `--version`.
     version: &'static str,
-    /// What else it takes, below `usr`.
+    /// Other required files, below `usr`.
     files: &'static [&'static str],
     packages: Packages,
     advice: &'static str,
@@ -92,7 +92,7 @@ fn wanted(service: Service) -> Wanted {
         Service::MySql => Wanted {
             name: "MySQL",
             program: "mysqld",
-            // MariaDB has a program of this name as well, with another number.
+            // MariaDB has a program of this name as well, with another version number.
             version: "Ver 9.",
             files: &[],
             packages: Packages { names: &["mysql-server-core"], suite: Suite::Unstable },
@@ -141,13 +141,13 @@ fn wanted(service: Service) -> Wanted {
     }
 }
 
-/// Looks for a service and unpacks it if it is not there. It is never done without.
+/// Finds a service, or unpacks it. A missing service is always an error.
 pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
     if let Some(programs) = find(root, service) {
         return Ok(programs);
     }
     let Wanted { name, packages, advice, .. } = wanted(service);
-    // The output of a guard is for answers.
+    // The guard's standard output is for answers.
     eprintln!("{name} is not here; it is unpacked beside the build, once");
     packages::unpack(&packages, &unpacked_folder(root, service)?)
         .and_then(|()| find(root, service).context("it does not run, although it was unpacked"))
@@ -165,7 +165,7 @@ fn find(root: &Path, service: Service) -> Option<Programs> {
     let is_complete = |programs: &Programs| wanted.files.iter().all(|file| programs.file(file).is_some());
     match installed {
         Some(programs) if is_complete(&programs) => Some(programs),
-        // Only what the machine lacks is unpacked: the server may be here and what belongs to it there.
+        // Only missing parts are unpacked: the server may be on the machine and its other files in the tree.
         Some(programs) => with_unpacked_files(programs, root, service).filter(is_complete),
         None => resolved(unpacked(root, service, &wanted)?, &wanted).filter(is_complete),
     }
@@ -182,11 +182,12 @@ fn with_unpacked_files(programs: Programs, root: &Path, service: Service) -> Opt
     Some(Programs { usr, launch: Launch::WithLibraries(libraries), ..programs })
 }
 
-/// Follows links to where the server really lies, if it is the one that is wanted and runs.
+/// Follows links to the server, if it is the wanted version and runs.
 fn resolved(programs: Programs, wanted: &Wanted) -> Option<Programs> {
     let link = programs.folder.join(wanted.program);
     let server = link.canonicalize().ok()?;
-    // A link beside the program tells it by its name what to be; any other link to another name leads to something else.
+    // A link next to the program selects its behaviour by name; any other link with another name leads to a
+    // different program.
     let is_beside = server.parent() == programs.folder.canonicalize().ok().as_deref();
     let server = match server.ends_with(wanted.program) {
         true => server,
@@ -199,7 +200,7 @@ fn resolved(programs: Programs, wanted: &Wanted) -> Option<Programs> {
     Some(Programs { folder, ..programs })
 }
 
-/// The search path, and where Debian keeps servers that are not on everybody's.
+/// The search path, and the folders where Debian keeps servers outside it.
 fn installed_folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -234,14 +235,14 @@ fn unpacked(root: &Path, service: Service, wanted: &Wanted) -> Option<Programs> 
     Some(Programs { folder, usr: vec![self::usr(), usr], launch })
 }
 
-/// `lib/x86_64-linux-gnu` and its like.
+/// `lib/x86_64-linux-gnu` and equivalents.
 pub fn library_folders(tree: &Path) -> Vec<PathBuf> {
     let folders = [tree.join("usr").join("lib"), tree.join("lib")];
     let inside = folders.iter().flat_map(|folder| entries(folder));
     inside.filter(|folder| folder.to_string_lossy().ends_with("-linux-gnu")).collect()
 }
 
-/// `ld-linux-x86-64.so.2` and its like.
+/// `ld-linux-x86-64.so.2` and equivalents.
 fn loader(tree: &Path) -> Option<PathBuf> {
     let mut files = library_folders(tree).into_iter().flat_map(|folder| entries(&folder));
     files.find(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
@@ -252,7 +253,8 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// Where root unpacks servers if the build lies where only root may go: they run as somebody else.
+/// Where root unpacks servers if the build folder is accessible only to root: the servers run as another
+/// user.
 const FOLDER_FOR_EVERYONE: &str = "/var/cache/punctual/tools";
 
 fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
@@ -260,7 +262,7 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
     std::fs::create_dir_all(&tools)?;
     let is_reachable = !rustix::process::geteuid().is_root() || packages::may_be_entered_by_everyone(&tools)?;
     let folder = if is_reachable { tools } else { PathBuf::from(FOLDER_FOR_EVERYONE) };
-    // Servers of a cluster are of the same make as those alone.
+    // Clusters use the same programs as single servers.
     let service = match service {
         Service::Replica => Service::Postgres,
         Service::MariaDbSecured => Service::MariaDb,
@@ -303,7 +305,7 @@ mod tests {
         assert!(!says("10.11.19-MariaDB for debian-linux-gnu on x86_64"));
     }
 
-    /// As Debian has Redis: one program, which its name tells what to be.
+    /// Like Redis in Debian: one program whose name selects its behaviour.
     #[test]
     fn a_link_to_a_program_beside_it_keeps_its_name() {
         let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());

@@ -1,5 +1,5 @@
-//! The servers of a service and what has to run before them. Each command is the first of a process group of its own that
-//! can be ended as a whole.
+//! The servers of a service and their setup commands. Each command leads its own process group, which can be
+//! ended as a whole.
 
 use super::Service;
 use super::children::Children;
@@ -15,72 +15,72 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// The last lines of a server's output that are shown when it fails.
+/// Last lines of a server's output that are shown when it fails.
 const LINES_SHOWN_MAX: usize = 30;
-/// Another program may take a port between our looking for it and the server's using it; it does not do so every time.
+/// Another program may take a port between the search and the server's start, but not every time.
 const PORTS_TRIED_MAX: usize = 5;
-/// How every server says that its port is taken.
+/// The text with which every server reports that its port is taken.
 const PORT_TAKEN: &str = "already in use";
 
-/// How a service is started: its servers one after the other, each as soon as the one before takes connections.
+/// How to start a service: its servers in sequence, each as soon as the previous one accepts connections.
 pub struct Plan {
     pub service: Service,
-    /// Makes them anew for every time that they are tried, on ports and in folders that nobody has used yet.
+    /// Creates them for each try, with unused ports and folders.
     pub nodes: MakeNodes,
 }
 
-/// Takes how often it was tried before.
+/// The argument is the number of earlier tries.
 pub type MakeNodes = Box<dyn Fn(usize) -> Result<Vec<Node>> + Send>;
 
 /// One server, and how it is started and stopped.
 pub struct Node {
-    /// The service's, or one that begins with it where there are several servers.
+    /// The name of the service, or one that begins with it where there are several servers.
     pub name: &'static str,
-    /// Run to their end before the first start, one after the other.
+    /// Run to completion before the first start, in sequence.
     pub setup: Vec<Command>,
     pub server: Command,
-    /// How it is started a second time, if not as at first.
+    /// The command for later starts, if it differs.
     pub server_again: Option<Command>,
-    /// Parts of lines in which the server says that it takes connections, once it has said all of them.
+    /// Parts of output lines. The server accepts connections once it has printed all of them.
     pub ready_lines: &'static [&'static str],
-    /// Ends it quickly: what it holds is thrown away.
+    /// Ends it quickly: unsaved data is discarded.
     pub stop_signal: Signal,
-    /// Ends it as an operator does: what it holds is written first, and connections are closed.
+    /// Ends it as an operator does: data is written first, and connections are closed.
     pub restart_signal: Signal,
     pub url: String,
-    /// It works below this one, and so does all that it starts.
+    /// The working directory of it and all its descendants is below this one.
     pub folder: PathBuf,
-    /// Makes a command that says a statement of SQL to it and prints what it answers.
+    /// Creates a command that runs an SQL statement on it and prints the result.
     pub client: Client,
 }
 
 pub type Client = Box<dyn Fn(&str) -> Command + Send + Sync>;
 
-/// A server that takes connections.
+/// A server that accepts connections.
 pub struct Started {
     pub node: Box<Node>,
     pub id: Pid,
     pub took: Duration,
 }
 
-/// What becomes of servers, and what is wanted of them.
+/// Events of servers, and commands for them.
 pub enum Event {
-    /// All servers of a service take connections, or not all of them could be started.
+    /// All servers of a service accept connections, or not all of them could be started.
     Begun {
         service: Service,
         outcome: Result<Vec<Started>>,
     },
-    /// One that was started a second time.
+    /// A server was started a second time.
     StartedAgain {
         name: &'static str,
         outcome: Result<Started>,
     },
-    /// One that was asked something.
+    /// A statement was run on a server.
     Answered {
         name: &'static str,
         outcome: Result<String>,
     },
-    /// One that was ready.
+    /// A server that was ready has ended.
     Ended {
         id: Pid,
         why: anyhow::Error,
@@ -89,16 +89,16 @@ pub enum Event {
     LifelineCut,
 }
 
-/// Carries a plan out, on a thread of its own.
+/// Carries out a plan, on its own thread.
 pub fn begin(plan: Plan, children: Arc<Children>, events: Sender<Event>) {
     std::thread::spawn(move || {
         let outcome = begin_all(&plan, &children, &events);
-        // Nobody listens any more when the guard itself is at its end.
+        // The receiver is gone when the guard itself is ending.
         let _ = events.send(Event::Begun { service: plan.service, outcome });
     });
 }
 
-/// Starts a server again that has ended, on a thread of its own.
+/// Starts a server that has ended again, on its own thread.
 pub fn start_again(mut node: Box<Node>, children: Arc<Children>, events: Sender<Event>) {
     std::thread::spawn(move || {
         let name = node.name;
@@ -114,7 +114,7 @@ pub fn start_again(mut node: Box<Node>, children: Arc<Children>, events: Sender<
     });
 }
 
-/// Says something to a server, on a thread of its own: it may take its time to answer.
+/// Runs a statement on a server, on its own thread: it may be slow to answer.
 pub fn ask(node: &Node, statement: &str, children: Arc<Children>, events: Sender<Event>) {
     let (name, mut command) = (node.name, (node.client)(statement));
     std::thread::spawn(move || {
@@ -153,7 +153,7 @@ enum Outcome {
     PortTaken(anyhow::Error),
 }
 
-/// Returns when the server takes connections or has ended.
+/// Returns when the server accepts connections or has ended.
 fn start(mut node: Box<Node>, children: &Arc<Children>, events: &Sender<Event>) -> Result<Outcome> {
     let started = Instant::now();
     for command in &mut node.setup {
@@ -173,13 +173,13 @@ fn start(mut node: Box<Node>, children: &Arc<Children>, events: &Sender<Event>) 
     }
 }
 
-/// The first thing that is known of a server.
+/// The first state of a server that becomes known.
 enum Said {
     Ready,
     Ended { status: Result<ExitStatus>, shown: LastLines, port_was_taken: bool },
 }
 
-/// Reads what a server writes, to its end. Only the end of one that was ready is an event.
+/// Reads a server's output to its end. The end is an event only if the server was ready.
 fn listen(
     node: &Node,
     id: Pid,
@@ -211,8 +211,8 @@ fn listen(
     first
 }
 
-/// Ports that nobody listens on at this moment, no two of them the same. They are below those that the system gives to
-/// whoever connects: a server that is started later would find one of these taken by a connection of others.
+/// Distinct ports without a listener at this moment. They are below the ephemeral range: otherwise a
+/// connection could take a port before its server starts.
 pub fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     // All are held until the last one is found.
     let mut listeners = Vec::new();
@@ -227,14 +227,14 @@ pub fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     ports.try_into().ok().context("there are no free ports")
 }
 
-/// All ports that may be used, from anywhere on, so that those who look at the same time do not find the same.
+/// All usable ports, starting at a random one, so that concurrent searches do not find the same ports.
 fn tried_ports() -> impl Iterator<Item = u16> {
     let first = RandomState::new().build_hasher().finish() % u64::from(PORTS.end - PORTS.start);
     let first = PORTS.start + u16::try_from(first).unwrap_or_default();
     (first..PORTS.end).chain(PORTS.start..first)
 }
 
-/// Above those of well-known services, below those of connections.
+/// Above the ports of well-known services, below the ephemeral ones.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 #[derive(Default)]

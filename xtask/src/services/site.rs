@@ -1,4 +1,4 @@
-//! Where a server has its files, and whom it runs as.
+//! The files of a server, and the user it runs as.
 
 use super::Service;
 use super::programs::Programs;
@@ -9,17 +9,17 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a server needs to be started in a folder of its own.
+/// What a server needs to run in its own folder.
 pub struct Site {
     pub folder: PathBuf,
     owner: Option<User>,
 }
 
-/// For temporary files. MariaDB takes those that it finds when it starts for its own of an earlier life and removes them,
-/// so that two servers must not share a folder for them.
+/// For temporary files. At start, MariaDB deletes temporary files that it finds as leftovers of its own, so
+/// two servers must not share this folder.
 const TEMPORARY: &str = "tmp";
 
-/// Whom the servers run as, if we are root: they refuse to be.
+/// The user of the servers, if this process is root: they refuse to run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct User {
     id: u32,
@@ -27,17 +27,17 @@ struct User {
 }
 
 impl Site {
-    /// Makes a folder in one that all services share.
+    /// Creates a folder inside the one that all services share.
     pub fn new(service: Service, shared: &Path, name: &str) -> Result<Self> {
         let owner = if rustix::process::geteuid().is_root() { Some(unprivileged(service)?) } else { None };
         if owner.is_some() {
-            // It has to get to its folder, and owns nothing above.
+            // The user must be able to reach its folder, and owns none of those above.
             std::fs::set_permissions(shared, Permissions::from_mode(0o755))?;
         }
         Site { folder: shared.to_owned(), owner }.within(name)
     }
 
-    /// A place of its own for one of several servers.
+    /// A separate site for one of several servers.
     pub fn within(&self, name: &str) -> Result<Self> {
         let site = Site { folder: self.create_folder(name)?, owner: self.owner };
         site.create_folder(TEMPORARY)?;
@@ -53,7 +53,7 @@ impl Site {
         Ok(folder)
     }
 
-    /// A command that is run in the folder, by its owner.
+    /// A command that runs in the folder, as its owner.
     pub fn command(&self, programs: &Programs, program: &Path) -> Command {
         let mut command = programs.command(program);
         command.current_dir(&self.folder).stdin(Stdio::null());
@@ -64,7 +64,7 @@ impl Site {
         command
     }
 
-    /// Writes a file that a server is to read.
+    /// Writes a file for a server.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
         std::fs::write(&path, text)?;
@@ -75,7 +75,7 @@ impl Site {
     }
 }
 
-/// The user that Debian has for the service, or else the one that owns nothing.
+/// Debian's user for the service, or else `nobody`.
 fn unprivileged(service: Service) -> Result<User> {
     let own = match service {
         Service::Postgres | Service::Replica => "postgres",

@@ -1,5 +1,5 @@
-//! Python, and programs written in it: this machine's Python where it can make environments, or else one that is unpacked
-//! beside the build. Root is not needed.
+//! Python, and programs written in it: this machine's Python where it can create environments, or else one
+//! unpacked next to the build. Root is not needed.
 
 use super::{PACKAGES, launchers_folder, runs, succeed, tools_folder, write_launcher};
 use crate::services;
@@ -8,14 +8,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is unpacked: Python, and pip as a file that can be run. Of these, only what the machine lacks.
+/// What is unpacked: Python, and pip as a runnable file. Only what the machine lacks.
 const DEBIAN_PACKAGES: &[&str] = &["python3", "python3-pip-whl"];
 
-/// A Python with what it takes to install packages into an environment.
+/// A Python that can install packages into an environment.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Python {
     program: PathBuf,
-    /// What the machine may lack of the program's libraries.
+    /// Libraries of the program that the machine may lack.
     libraries: Option<OsString>,
     pip: Pip,
 }
@@ -24,7 +24,8 @@ pub struct Python {
 enum Pip {
     /// Every new environment has it.
     InEnvironments,
-    /// A file beside Python. Debian's Python cannot put pip into an environment without its package `python3-venv`.
+    /// A file next to Python. Debian's Python cannot put pip into an environment without its package
+    /// `python3-venv`.
     Wheel(PathBuf),
 }
 
@@ -75,7 +76,7 @@ impl Python {
         command
     }
 
-    /// Makes an empty environment and installs packages into it.
+    /// Creates an empty environment and installs packages into it.
     fn install_into(&self, folder: &Path, packages: &[&str]) -> Result<()> {
         let mut make = self.command();
         make.args(["-m", "venv", "--clear"]);
@@ -92,7 +93,7 @@ impl Python {
         succeed(&mut install).context("the packages cannot be installed")
     }
 
-    /// Lets tests find it under its name, if it is not the machine's.
+    /// Lets tests find it by its name, if it is not the machine's.
     fn link(&self, root: &Path) -> Result<()> {
         let Some(libraries) = &self.libraries else { return Ok(()) };
         let variables = [("LD_LIBRARY_PATH", libraries.clone())];
@@ -112,7 +113,7 @@ fn pip_in(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Programs written in Python, in a folder of their own.
+/// Programs written in Python, in a separate folder.
 pub struct PythonTools {
     python: Python,
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! Why an execution waits in the line of a limit, and who holds the places that it waits for.
+//! Why an execution is on the wait list of a limit, and which executions count against that limit.
 
 use super::{Facts, TOLD_MAX, listed, when};
 use crate::reasons;
@@ -14,11 +14,11 @@ pub struct Holder {
     pub execution: ExecutionId,
     pub job_name: String,
     pub lane: Lane,
-    /// The worker that runs it and since when; `None` while it is queued.
+    /// The worker that runs it and its start time; `None` while it is queued.
     pub runs: Option<(String, Timestamp)>,
 }
 
-/// What one waits for that is behind the gate of a limit: the most telling sentence first.
+/// What an execution behind the concurrency gate waits for; the most important sentence first.
 pub(super) fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let key = spec.settings.concurrency_key.as_deref().filter(|_| live.line == live.limiter);
@@ -58,7 +58,7 @@ pub(super) fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
     }
 }
 
-/// How many there are, of how many; a limit that was lowered may hold more than it allows by now.
+/// How many are in use, of how many. After a limit was lowered, more may be in use than it allows.
 fn full(in_use: u64, most: u64, whose: &str) -> String {
     if in_use > most {
         let over = in_use - most + 1;
@@ -73,7 +73,7 @@ fn full(in_use: u64, most: u64, whose: &str) -> String {
     }
 }
 
-/// Who has the places, as far as there is room for it in a sentence.
+/// The executions that count against the limit, as many as fit into a sentence.
 fn holders(line: LimiterId, in_use: u64, facts: &Facts) -> Option<String> {
     let known = facts.holders.get(&line).filter(|known| !known.is_empty())?;
     let one = |holder: &Holder| match &holder.runs {
@@ -91,7 +91,7 @@ fn holders(line: LimiterId, in_use: u64, facts: &Facts) -> Option<String> {
     })
 }
 
-/// That holders cannot run: nobody behind them goes on until that is mended, however long they wait.
+/// Reports holders that cannot run: executions behind them wait until that is fixed, however long it takes.
 fn stuck(line: LimiterId, facts: &Facts) -> Vec<String> {
     let known = facts.holders.get(&line).into_iter().flatten();
     let stuck = known.filter_map(|holder| Some((holder, why_stuck(holder, facts)?)));
@@ -102,7 +102,7 @@ fn stuck(line: LimiterId, facts: &Facts) -> Vec<String> {
     said.take(TOLD_MAX).collect()
 }
 
-/// Why a holder cannot run, if it cannot.
+/// Why a holder cannot run; `None` if it can.
 fn why_stuck(holder: &Holder, facts: &Facts) -> Option<String> {
     if holder.runs.is_some() {
         return None;
@@ -110,7 +110,8 @@ fn why_stuck(holder: &Holder, facts: &Facts) -> Option<String> {
     reasons::of_queueing(&holder.lane, &facts.sessions)
 }
 
-/// Holders in the order in which they are told: those that cannot run, then the longest there.
+/// Holders in the order of the explanation: those that cannot run, then running ones by start time, then the
+/// rest.
 pub fn in_order(mut holders: Vec<Holder>, is_stuck: impl Fn(&Holder) -> bool) -> Vec<Holder> {
     holders.sort_by_cached_key(|holder| {
         let since = holder.runs.as_ref().map(|(_, since)| *since);

@@ -1,5 +1,5 @@
-//! Why a job does what it does, in plain English: a pure function from facts to sentences. Gathering the facts is
-//! the route's part.
+//! Explains a job's state in plain English: a pure function from facts to sentences. The route gathers the
+//! facts.
 
 mod line;
 mod open;
@@ -25,51 +25,52 @@ use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// All that an explanation is made of.
+/// The input of an explanation.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub now: Timestamp,
     pub view: JobView,
-    /// Jobs that it depends on and that have not succeeded.
+    /// Jobs that it depends on and that have not succeeded yet.
     pub parents: Vec<Parent>,
     pub sessions: Vec<SessionRow>,
     pub depths: Vec<Depth>,
-    /// Since when the job's queue is paused, if it is.
+    /// Since when the job's queue has been paused, if it is.
     pub queue_paused_at: Option<Timestamp>,
-    /// Why the settings of its queue cannot be read.
+    /// Why the queue's settings cannot be read.
     pub queue_unreadable: Option<String>,
-    /// How many executions go before each queued one.
+    /// How many executions are ahead of each queued one.
     pub ahead: BTreeMap<OccurrenceId, usize>,
     /// Latest first.
     pub skipped: Vec<SkipRange>,
     /// Latest occurrence and attempt first.
     pub history: Vec<Finished>,
-    /// The latest one.
+    /// The latest dead letter.
     pub dead: Option<DeadLetter>,
-    /// The name of the job because of which the latest finished run was skipped, and how that job stands by now, if
-    /// there is one.
+    /// The name and current status of the job that caused the latest finished run to be skipped, if there is
+    /// one.
     pub blamed: Option<(String, JobStatus)>,
-    /// When the last of the jobs that it depends on ended, as far as they are still there.
+    /// When the last of the jobs that it depends on ended, as far as they still exist.
     pub parents_ended_at: Option<Timestamp>,
-    /// Nothing starts any more until the server is started again.
+    /// The server is shutting down: nothing starts until it is restarted.
     pub is_stopping: bool,
-    /// What is noted of the open occurrences.
+    /// Notes of the open occurrences.
     pub notes: Vec<Noted>,
-    /// Open executions that are not in the view.
+    /// Open executions that the view does not contain.
     pub more_open: MoreOpen,
-    /// What the job's queue is limited to.
+    /// The limits of the job's queue.
     pub limits: QueueLimits,
-    /// How the limiters are used in whose lines its executions wait.
+    /// The use of the limiters on whose wait lists its executions are.
     pub lines: BTreeMap<LimiterId, LimiterUse>,
-    /// Who holds the places in those of them that are full, as far as they were looked at; in the order in which they are told.
+    /// The executions that count against the full ones of these limiters, as far as they were read; in the
+    /// order of the explanation.
     pub holders: BTreeMap<LimiterId, Vec<Holder>>,
 }
 
-/// Open executions of a job that are not in its view.
+/// Open executions of a job that its view does not contain.
 #[derive(Debug, Clone, Copy)]
 pub struct MoreOpen {
     pub counted: usize,
-    /// Whether that is all: a bounded number of executions is looked at.
+    /// Whether the count is complete: only a bounded number of executions is read.
     pub is_all: bool,
 }
 
@@ -81,14 +82,14 @@ impl MoreOpen {
 #[derive(Debug, Clone)]
 pub struct Parent {
     pub id: JobId,
-    /// Its name and how it stands; `None` if it was deleted before it succeeded. What it runs is being stopped, and then
-    /// whatever depends on it is skipped.
+    /// Its name and status; `None` if it was deleted before it succeeded. In that case its running executions
+    /// are being stopped, and the jobs that depend on it are skipped after that.
     pub known: Option<(String, JobStatus)>,
 }
 
-/// Skipped ranges and parents that are put into sentences; the rest are counted.
+/// Skipped ranges and parents that are listed in sentences; the rest are only counted.
 const TOLD_MAX: usize = 5;
-/// A start that is later than this is told as late.
+/// Starts later than this are reported as late.
 const LATE_MIN: Duration = Duration::from_secs(1);
 
 pub fn explain(facts: Facts) -> ExplainBody {
@@ -114,7 +115,8 @@ pub fn explain(facts: Facts) -> ExplainBody {
     let summary = summary.unwrap_or_else(|| "Nothing of the job is left to run.".to_owned());
     sentences.extend(past::sentences(&facts));
     sentences.retain(|sentence| *sentence != summary);
-    // What is said of the job needs not be said again of its executions; what the summary took from one does.
+    // Executions do not repeat what is reported for the job, but they do repeat what the summary took from
+    // one of them.
     for execution in &mut executions {
         execution.sentences.retain(|sentence| !sentences.contains(sentence));
     }
@@ -132,7 +134,7 @@ pub fn explain(facts: Facts) -> ExplainBody {
     }
 }
 
-/// That not all open executions are explained, where that is so.
+/// A sentence saying that not all open executions are explained, if so.
 fn more_open(facts: &Facts) -> Option<String> {
     let (shown, id) = (facts.view.open.len(), facts.view.job.id);
     let more = match facts.more_open {
@@ -146,7 +148,7 @@ fn more_open(facts: &Facts) -> Option<String> {
     ))
 }
 
-/// What may help: what is said to be in the way of the job, or to have failed, can be mended so.
+/// Actions that may fix what blocks the job or what has failed.
 fn advice(facts: &Facts) -> Vec<Advice> {
     let job = &facts.view.job;
     let mut advice = Vec::new();
@@ -168,7 +170,7 @@ fn advice(facts: &Facts) -> Vec<Advice> {
     advice
 }
 
-/// Paused workers but for which something would run that is queued: an execution of the job, or one that holds a place it
+/// Paused workers that block a queued execution: one of the job, or one that counts against a limit the job
 /// waits for.
 fn paused_in_the_way(facts: &Facts) -> BTreeSet<String> {
     let is_queued = facts.view.open.iter().any(|live| matches!(live.state, LiveState::Queued));
@@ -180,8 +182,8 @@ fn paused_in_the_way(facts: &Facts) -> BTreeSet<String> {
     paused.map(|row| able::unmistakable(row, &facts.sessions)).collect()
 }
 
-/// The execution that matters most: what runs, else what is first in line. A status that is not ACTIVE matters more
-/// than what does not run.
+/// The most important execution: a running one, else the earliest. A job status other than ACTIVE is more
+/// important than an execution that does not run.
 fn most_telling(facts: &Facts) -> Option<&Live> {
     let open = &facts.view.open;
     let first_in_line = || open.iter().min_by_key(|live| live.id.number);
@@ -189,7 +191,7 @@ fn most_telling(facts: &Facts) -> Option<&Live> {
     open.iter().find(|live| live.is_running()).or_else(|| first_in_line().filter(|_| is_active))
 }
 
-/// What a status that is not ACTIVE means for this job.
+/// What a status other than ACTIVE means for this job.
 fn about_status(facts: &Facts) -> Vec<String> {
     let reason = || status_reason(facts).unwrap_or_else(|| "the reason is no longer kept".to_owned());
     match facts.view.status() {
@@ -207,18 +209,18 @@ fn about_status(facts: &Facts) -> Vec<String> {
     }
 }
 
-/// The latest run, if the job has failed because it was skipped on account of another job.
+/// The latest run, if the job failed because it was skipped on account of another job.
 fn skipped_for_parent(facts: &Facts) -> Option<&Finished> {
     let last = facts.view.last_finished.as_ref().filter(|_| facts.view.status() == JobStatus::Failed)?;
     (last.reason == Some(SkipReason::Dependency)).then_some(last)
 }
 
-/// How the job that is to blame stands by now.
+/// The current status of the job that caused the skip.
 fn parent_status(facts: &Facts) -> Option<JobStatus> {
     facts.blamed.as_ref().map(|(_, status)| *status)
 }
 
-/// What to do about a job that was skipped on account of another one.
+/// What to do about a job that was skipped on account of another job.
 fn after_skip(facts: &Facts) -> String {
     let said = match parent_status(facts) {
         Some(JobStatus::Failed) => {
@@ -243,7 +245,7 @@ fn blamed_name(facts: &Facts) -> Option<&str> {
     facts.blamed.as_ref().map(|(name, _)| name.as_str())
 }
 
-/// That its queue is paused, while something of the job may still start.
+/// A sentence saying that the job's queue is paused, while the job still has executions to start.
 fn queue_paused(facts: &Facts) -> Option<String> {
     let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
     let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
@@ -263,7 +265,7 @@ fn queue_unreadable(facts: &Facts) -> Option<String> {
     ))
 }
 
-/// What is due for longer was left alone: schedulers look every second.
+/// A fire that is overdue by more than this was not picked up: schedulers scan every second.
 const FIRE_OVERDUE: Duration = Duration::from_secs(10);
 
 fn next_run(facts: &Facts) -> Vec<String> {
@@ -283,7 +285,7 @@ fn next_run(facts: &Facts) -> Vec<String> {
         (Some(due_at), _) => {
             said.push(format!("It runs next at {}, {by}{}.", when(due_at, facts.now), runs_left(state)));
         }
-        // Only a replay is left, which waits for room.
+        // Only a replay is left, and it waits for room.
         (None, _) if state.due_at.is_some() => {}
         (None, Some(nominal)) if nominal > facts.now => {
             said.push(format!("If it is resumed before {}, it runs then, {by}.", when(nominal, facts.now)));
@@ -302,7 +304,8 @@ fn next_run(facts: &Facts) -> Vec<String> {
     said
 }
 
-/// That the job will be skipped, because one that it depends on was deleted before it succeeded.
+/// A sentence saying that the job will be skipped, because a job that it depends on was deleted before it
+/// succeeded.
 fn doomed(facts: &Facts) -> Option<String> {
     let deleted = facts.parents.iter().find(|parent| parent.known.is_none())?;
     Some(format!(
@@ -321,7 +324,7 @@ fn runs_left(state: &ScheduleState) -> String {
     max_runs.map_or(String::new(), |max| format!("; {} of {max} runs have begun", state.fired))
 }
 
-/// The jobs that are waited for, by id, name and status.
+/// The jobs it waits for, by id, name and status.
 fn parents(parents: &[Parent]) -> String {
     let one = |parent: &Parent| match &parent.known {
         Some((name, status)) => format!("job {} ({name}, {})", parent.id, views::status_word(*status)),
@@ -343,12 +346,12 @@ fn listed(mut items: Vec<String>, count: usize) -> String {
     }
 }
 
-/// An error to follow what it is about.
+/// An error in brackets, to follow the thing it is about.
 fn in_brackets(error: Option<&str>) -> String {
     error.map_or(String::new(), |error| format!(" ({})", reasons::first_line(error)))
 }
 
-/// A moment and how far away it is.
+/// A time and its distance from now.
 fn when(at: Timestamp, now: Timestamp) -> String {
     match at > now {
         true => format!("{at} (in {})", rough(at.since(now))),
@@ -356,7 +359,7 @@ fn when(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A length of time as precise as people want to hear it.
+/// A duration rounded for reading.
 fn rough(length: Duration) -> Span {
     let unit = match length.as_secs() {
         0 => Duration::from_millis(1),

@@ -1,4 +1,4 @@
-//! Why an open execution is where it is.
+//! Why an open execution is in its current state.
 
 use super::{Facts, doomed, in_brackets, line, listed, parents, queue_paused, rough, when};
 use crate::able::{self, Able};
@@ -12,7 +12,7 @@ use punctual_core::ports::SessionRow;
 use punctual_core::schedule::OverlapPolicy;
 use punctual_core::session::SessionMode;
 
-/// The most telling sentence first. That one names the execution if it is to be read elsewhere, too.
+/// The most important sentence first. It names the execution if it will also be shown elsewhere.
 pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
     let mut said = match live.state {
         LiveState::Running(lease) => running(live, lease, facts),
@@ -33,7 +33,7 @@ pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
     said
 }
 
-/// How far what runs has come, or what the next attempt begins with.
+/// The progress of a running execution, or the checkpoint that the next attempt starts from.
 fn noted(live: &Live, facts: &Facts) -> Option<String> {
     let noted = facts.notes.iter().find(|noted| noted.occurrence == live.id)?;
     if !live.is_running() {
@@ -52,7 +52,7 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
     let terms = if live.job_version == job.version {
         format!("with a time limit of {}", rough(job.spec.settings.timeout_after(live.charged)))
     } else {
-        // The limit that it was given is no longer known.
+        // The limit that applied to it is no longer known.
         format!("by version {} of the job, which has been changed since", live.job_version)
     };
     let since = when(lease.claimed_at, facts.now);
@@ -67,7 +67,7 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
     said
 }
 
-/// What one closed gate means.
+/// The explanation of one closed gate.
 fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
     let said = match gate {
         Gate::Concurrency => return line::sentences(live, facts),
@@ -80,7 +80,7 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
             doomed(facts).unwrap_or_else(|| format!("It waits for {} to succeed.", parents(&facts.parents)))
         }
         Gate::Overlap => waits_behind(live, facts),
-        // How to resume it is said of the job.
+        // The job's own explanation says how to resume it.
         Gate::Paused => "It is held because the job is paused.".to_owned(),
     };
     vec![said]
@@ -165,7 +165,7 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     said
 }
 
-/// Why the workers that could run it do not: all are paused or draining.
+/// Why the workers that could run it do not: all of them are paused, are draining or refuse work.
 fn all_held(held: &[&SessionRow]) -> String {
     match held {
         [row] => {
@@ -186,7 +186,7 @@ fn all_held(held: &[&SessionRow]) -> String {
     }
 }
 
-/// Why none of the workers could run it.
+/// Why no worker could run it.
 fn nobody_able(spec: &JobSpec, sessions: &[SessionRow]) -> String {
     let elsewhere: Vec<String> = sessions
         .iter()
@@ -217,7 +217,7 @@ fn no_handler(job_type: &str, sessions: &[SessionRow]) -> String {
     format!("No connected worker has a handler for {job_type}: {there}.")
 }
 
-/// Whether the workers that could run it are full, as far as one can tell from outside.
+/// Reports that the workers that could run it are full, as far as the server can tell.
 fn all_busy(able: &[&SessionRow], facts: &Facts) -> Option<String> {
     let slots: u64 = able.iter().map(|row| u64::from(row.slots_now())).sum();
     let theirs =

@@ -1,4 +1,4 @@
-//! What became of occurrences: which did not run, which failed for good, which were late.
+//! What happened to past occurrences: which did not run, which failed permanently, which were late.
 
 use super::{Facts, LATE_MIN, TOLD_MAX, blamed_name, in_brackets, rough, status_reason, when};
 use crate::reasons;
@@ -50,7 +50,7 @@ pub fn recent(facts: &Facts) -> Vec<RecentOccurrence> {
     ended(facts).take(RECENT_MAX).map(shown).collect()
 }
 
-/// How an occurrence ended, and what else may have been behind it.
+/// How an occurrence ended, and what else may have caused it.
 fn of_end(last: &Finished, facts: &Facts) -> String {
     let reason = reasons::of_end(last, &facts.view.job.spec, blamed_name(facts));
     match may_have_given_way(last, facts) {
@@ -59,7 +59,7 @@ fn of_end(last: &Finished, facts: &Facts) -> String {
     }
 }
 
-/// Whether a later occurrence may have put an end to this one. Nothing is kept that would say it for certain.
+/// Whether a later occurrence may have replaced this one. No record says so for certain.
 fn may_have_given_way(last: &Finished, facts: &Facts) -> bool {
     let job = &facts.view.job;
     let open = facts.view.open.iter().map(|live| (live.id, live.scheduled_time));
@@ -73,19 +73,19 @@ fn may_have_given_way(last: &Finished, facts: &Facts) -> bool {
         && open.chain(ended).any(came_before_its_end)
 }
 
-/// How long after its scheduled time the first attempt began, if it did and is still kept.
+/// How long after its scheduled time the first attempt began, if it began and is still in history.
 fn lateness(attempts: &[Finished]) -> Option<Duration> {
     let first = attempts.last().filter(|first| first.id.attempt == 1)?;
     Some(first.started_at?.since(first.scheduled_time))
 }
 
-/// To follow a sentence about the occurrence.
+/// How late it was, to follow a sentence about the occurrence.
 fn late(attempts: &[Finished], facts: &Facts) -> Option<String> {
     let late_by = lateness(attempts).filter(|late_by| *late_by >= LATE_MIN)?;
     let first = attempts.last()?;
-    // What was triggered waits for no other job.
+    // Triggered occurrences do not wait for other jobs.
     let has_parents = !facts.view.job.spec.settings.depends_on.is_empty() && first.origin != Origin::Trigger;
-    // One that has ended again since does not tell when it could start.
+    // A parent that has run again since does not show when this one could start.
     let ended_at =
         facts.parents_ended_at.filter(|ended_at| first.started_at.is_some_and(|at| at >= *ended_at));
     if !has_parents || ended_at.is_some_and(|ended_at| ended_at <= first.scheduled_time) {
@@ -103,7 +103,7 @@ fn late(attempts: &[Finished], facts: &Facts) -> Option<String> {
     })
 }
 
-/// What went before the attempt that succeeded.
+/// The failed attempts before the one that succeeded.
 fn after_failures(attempts: &[Finished]) -> String {
     let Some((last, before)) = attempts.split_first() else { return String::new() };
     let count = last.id.attempt - 1;
@@ -134,10 +134,10 @@ fn how_it_ended(attempts: &[Finished], facts: &Facts) -> Option<String> {
     let latest = format!("The latest occurrence, scheduled for {scheduled},");
     let reason = of_end(last, facts);
     match last.status {
-        // Its dead letter says it all.
+        // Its dead letter explains it.
         _ if is_dead => None,
         Status::Succeeded => Some(format!("{latest} succeeded at {ended}{}.", after_failures(attempts))),
-        // The job's status has said why.
+        // The job's status already gives the reason.
         _ if status_reason(facts).as_ref() == Some(&reason) => Some(format!("{latest} ended at {ended}.")),
         _ => Some(format!("{latest} ended at {ended}: {reason}.")),
     }
@@ -175,8 +175,8 @@ fn skipped(range: &SkipRange, facts: &Facts) -> String {
     }
 }
 
-/// The occurrence that was in the way of these, with the time of its fire, if that was so late that they were due by then,
-/// too: had it been fired in time, they might have run.
+/// The occurrence that blocked these and the time of its fire, if it was fired so late that these were
+/// already due. Had it been fired on time, they might have run.
 fn fired_late(range: &SkipRange, facts: &Facts) -> Option<(Timestamp, Timestamp)> {
     if range.reason != SkipReason::Overlap {
         return None;

@@ -1,4 +1,4 @@
-//! That a job runs missed occurrences, how many are left and what the next one waits for.
+//! Reports that a job replays missed occurrences, how many are left, and what the next one waits for.
 
 use super::{Facts, when};
 use punctual_core::schedule::{OverlapPolicy, ScheduleState};
@@ -17,7 +17,8 @@ pub fn sentence(state: &ScheduleState, facts: &Facts) -> Option<String> {
     Some(format!("{left}; it waits for {waits_for}."))
 }
 
-/// What has to change before the next one is opened. How many are open is not told: a view shows the latest ones only.
+/// What must change before the next one is opened. The number of open occurrences is left out: a view
+/// contains only the latest ones.
 fn room(state: &ScheduleState, facts: &Facts) -> String {
     let overlap = state.overlap;
     let (max_open, limit) = (overlap.max_open, overlap.limit);

@@ -1,4 +1,4 @@
-//! Every case that an explanation knows, as the sentences that people read.
+//! Every case that an explanation covers, with its sentences.
 
 mod line;
 mod past;
@@ -44,7 +44,7 @@ fn every_hour(spec: &mut JobSpec) {
     spec.settings.schedule = Recurring::new(hourly).unwrap().into();
 }
 
-/// A job as it begins, looked at ten minutes later.
+/// A new job, explained ten minutes later.
 fn facts(job: Job) -> Facts {
     let (schedule, open) = match begin(&job, job.created_at, false, &mut Default::default()) {
         Beginning::Due(live) => (None, vec![live]),
@@ -111,7 +111,7 @@ fn about_open(facts: Facts) -> Vec<String> {
     explained.remove(0).sentences
 }
 
-/// The run of an attempt from 08:00:05 to 08:00:09.
+/// An attempt that ran from 08:00:05 to 08:00:09.
 fn ended(facts: &Facts, ending: Ending, error: Option<&str>) -> (Finished, Next) {
     let job = &facts.view.job;
     let live = Live { state: running(at("08:00:05")), ..facts.view.open[0].clone() };
@@ -128,7 +128,7 @@ fn ended(facts: &Facts, ending: Ending, error: Option<&str>) -> (Finished, Next)
     (settled.finished, settled.next)
 }
 
-/// The facts after the only attempt has ended for good with this execution in history.
+/// The facts after the only attempt has ended permanently, with this execution in history.
 fn finished(mut facts: Facts, last: Finished, mark: JobMark) -> Facts {
     facts.view.open.clear();
     facts.view.job.mark = mark;

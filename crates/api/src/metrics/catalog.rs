@@ -1,5 +1,5 @@
-//! Every metric there is: its name, what it says, and where it is read. The reference page is written from this
-//! list. Names follow the rules of Prometheus: base units, the unit last, `_total` for what only grows.
+//! Every metric: its name, its help text, and where its value is read. The reference page is generated from
+//! this list. Names follow the Prometheus rules: base units, the unit last, `_total` for counters.
 
 use super::{Family, Kind, Read, Samples, Snapshot};
 use punctual_core::ports::StoreHealth;
@@ -21,14 +21,14 @@ impl Family {
         Family { labels, ..self }
     }
 
-    /// Read from what the store knows without asking its database.
+    /// Reads the value from what the store knows without a database query.
     const fn without_database(self, read: fn(&StoreHealth, &mut Samples<'_>)) -> Self {
         Family { read: Read::Health(read), ..self }
     }
 }
 
 pub(super) const FAMILIES: &[Family] = &[
-    // What there is.
+    // Current state.
     gauge("punctual_jobs", "Jobs that are kept, by status.", |now, out| {
         let jobs = &now.jobs;
         out.value(&["active"], jobs.active);
@@ -113,7 +113,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "Worker sessions that take nothing new by themselves, for want of memory, disk or processors.",
         |now, out| out.value(&[], now.workers_refusing),
     ),
-    // What was done.
+    // Completed work.
     counter("punctual_jobs_submitted_total", "Jobs submitted.", |now, out| {
         out.value(&[], now.counters.submitted);
     }),
@@ -174,7 +174,7 @@ pub(super) const FAMILIES: &[Family] = &[
     counter("punctual_log_lines_total", "Log lines of executions that were kept.", |now, out| {
         out.value(&[], now.counters.log_lines);
     }),
-    // How long it took.
+    // Durations.
     histogram(
         "punctual_fire_lateness_seconds",
         "From when a schedule was due to the commit of its fire.",

@@ -1,5 +1,5 @@
-//! Which queues and job types get numbers of their own. Users choose these names, and a database of metrics
-//! suffers from every new one: beyond a bound, what is left is added up.
+//! Which queues and job types get their own label values. Users choose these names, and every new one costs a
+//! metrics database a time series: beyond a bound, the rest are added up.
 
 use punctual_core::limits::METRIC_LANES_MAX;
 use punctual_core::ports::{Depth, Lane};
@@ -7,10 +7,10 @@ use punctual_core::time::{Timestamp, duration_micros};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The name of what is left.
+/// The label of the rest.
 pub(super) const OTHERS: &str = "(other)";
 
-/// How much is live in one lane, or in all that have no numbers of their own.
+/// The live executions of one lane, or of all lanes without their own label values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct LaneFigures {
     pub queue: String,
@@ -36,8 +36,8 @@ impl LaneFigures {
     }
 }
 
-/// The lanes that have numbers of their own: those that were met first. They keep them when they are empty, so
-/// that a number does not vanish between two scrapes, until another lane needs the place.
+/// The lanes with their own label values: those seen first. They keep them while they are empty, so that a
+/// series does not vanish between two scrapes, until another lane needs the slot.
 #[derive(Debug, Default)]
 pub struct KnownLanes(Mutex<Known>);
 
@@ -49,14 +49,14 @@ struct Known {
 }
 
 impl KnownLanes {
-    /// The numbers to show for what is live now.
+    /// The figures to show for what is live now.
     pub(super) fn choose(&self, depths: &[Depth], now: Timestamp) -> Vec<LaneFigures> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.round += 1;
         for depth in depths {
             known.touch(&depth.lane);
         }
-        // Only now is it known which of the old ones are out of use.
+        // Only now is it known which of the old lanes are out of use.
         for depth in depths {
             if !known.admit(&depth.lane) {
                 break;

@@ -1,9 +1,9 @@
-//! Metrics for Prometheus, in its text format. What there is to measure is listed in [`catalog`]; how it is
-//! written is here. Every number comes from a count that is kept anyway: a look at them costs the same, whether
-//! ten jobs wait or ten million.
+//! Prometheus metrics in its text format. [`catalog`] lists the metrics; this module writes them. Every value
+//! comes from a counter that is maintained anyway: a scrape costs the same whether ten jobs wait or ten
+//! million.
 //!
-//! Written by hand, because the library of the Prometheus project writes OpenMetrics only, in which counters are
-//! named differently: neither `promtool check metrics` nor older scrapers read that.
+//! Written by hand, because the library of the Prometheus project writes only OpenMetrics, which names
+//! counters differently: neither `promtool check metrics` nor older scrapers read that.
 
 mod catalog;
 mod lanes;
@@ -25,10 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use traffic::TrafficSnapshot;
 
-/// The content type of what [`exposition`] writes.
+/// The content type of [`exposition`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Everything that is measured, at one moment.
+/// All measurements at one moment.
 struct Snapshot {
     started_at_us: i64,
     clock_offset_us: i64,
@@ -41,9 +41,9 @@ struct Snapshot {
     worker_sessions: u64,
     worker_slots: u64,
     workers_refusing: u64,
-    /// By queue, of those that have numbers of their own.
+    /// By queue, for queues that have their own label values.
     desired_slots: BTreeMap<String, u64>,
-    /// How queues that limit what runs at once use that, up to so many of them.
+    /// The use of queues with a concurrency limit, up to a bounded number of them.
     limited: Vec<LimitedQueue>,
     counters: CounterSnapshot,
     measures: MeasureSnapshot,
@@ -80,11 +80,11 @@ impl Snapshot {
     }
 }
 
-/// A queue that limits what runs at once or starts.
+/// A queue with a concurrency or rate limit.
 #[derive(Debug)]
 struct LimitedQueue {
     queue: String,
-    /// None: only what starts.
+    /// `None` if only starts are limited.
     concurrency: Option<u32>,
     used: LimiterUse,
 }
@@ -111,8 +111,8 @@ fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String,
     queues.collect::<BTreeSet<_>>().into_iter().map(|queue| (queue.to_owned(), desired(queue))).collect()
 }
 
-/// All metrics as they are now. Of a store that is damaged and cannot be read, what it knows without reading: alerts on
-/// damage must not depend on the damage.
+/// All current metrics. For a store that is damaged and cannot be read, the metrics that need no reading:
+/// alerts on damage must not depend on the damaged data.
 pub async fn exposition(api: &Api) -> Result<String, StoreError> {
     let snapshot = match Snapshot::take(api).await {
         Ok(snapshot) => Some(snapshot),
@@ -140,10 +140,10 @@ fn written(snapshot: Option<&Snapshot>, health: &StoreHealth) -> String {
     text
 }
 
-/// Where the values of a family are found.
+/// Where the values of a family come from.
 enum Read {
     Snapshot(fn(&Snapshot, &mut Samples<'_>)),
-    /// Without asking the database.
+    /// Without a database query.
     Health(fn(&StoreHealth, &mut Samples<'_>)),
 }
 
@@ -173,7 +173,7 @@ impl Kind {
     }
 }
 
-/// Where the values of one family go.
+/// Collects the values of one family.
 struct Samples<'a> {
     family: &'a Family,
     text: &'a mut String,
@@ -190,7 +190,7 @@ impl Samples<'_> {
         self.line("", labels, None, micros as f64 / 1e6);
     }
 
-    /// A histogram, which is kept in microseconds if the family is about seconds.
+    /// A histogram. Families in seconds keep theirs in microseconds.
     fn histogram(&mut self, labels: &[&str], snapshot: &HistogramSnapshot) {
         let scale = if self.family.name.ends_with("_seconds") { 1e6 } else { 1.0 };
         let mut below = 0;

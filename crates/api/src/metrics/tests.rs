@@ -1,5 +1,5 @@
-//! The list of metrics keeps its own rules and is what the reference page says, and values are written as
-//! Prometheus reads them. `promtool` itself looks at a real server's answer in the tests of the binary.
+//! The list of metrics follows its own rules and matches the reference page, and values are in Prometheus
+//! syntax. The binary's tests run `promtool` on a real server's response.
 
 use super::catalog::FAMILIES;
 use super::*;

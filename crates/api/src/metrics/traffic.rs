@@ -1,5 +1,5 @@
-//! What comes in over HTTP: connections, and requests by the route that answered them. Routes are named by their
-//! templates, so that there are as many as the API has.
+//! HTTP traffic: connections, and requests by route. Routes are labelled by their templates, so that their
+//! number is bounded by the API.
 
 use crate::Api;
 use axum::extract::{MatchedPath, Request, State};
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The route of requests that no template matches.
+/// The route label of requests that match no template.
 const UNMATCHED: &str = "(none)";
-/// The classes of status codes, from those that begin with 1 on.
+/// The classes of status codes, starting with 1xx.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// What a server and its API have seen since they started.
+/// The traffic of a server and its API since they started.
 #[derive(Debug, Default)]
 pub struct Traffic {
     open: AtomicU64,
@@ -25,7 +25,7 @@ pub struct Traffic {
     routes: RwLock<BTreeMap<&'static str, BTreeMap<String, Arc<Answers>>>>,
 }
 
-/// What was answered on one route.
+/// The responses of one route.
 #[derive(Debug)]
 struct Answers {
     by_class: [AtomicU64; CLASSES.len()],
@@ -47,21 +47,21 @@ pub(super) struct RouteSnapshot {
 }
 
 impl RouteSnapshot {
-    /// The classes of status that occurred, with how often they did.
+    /// The status classes that occurred, with their counts.
     pub fn by_class(&self) -> impl Iterator<Item = (&'static str, u64)> {
         CLASSES.into_iter().zip(self.by_class).filter(|(_, count)| *count > 0)
     }
 }
 
 impl Traffic {
-    /// A connection has been accepted; it is open for as long as what is returned is kept.
+    /// Counts an accepted connection as open until the returned guard is dropped.
     pub(crate) fn accepted(self: &Arc<Self>) -> OpenConnection {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
         OpenConnection(self.clone())
     }
 
-    /// A connection could not be accepted.
+    /// Counts a failed accept.
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -106,7 +106,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Counts a request and how long its answer took.
+/// Counts a request and its response time.
 pub async fn count(State(api): State<Api>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
     let answers =
@@ -119,7 +119,7 @@ pub async fn count(State(api): State<Api>, request: Request, next: Next) -> Resp
     response
 }
 
-/// Anybody may make up a method.
+/// Clients can send any method, so unknown ones share a label.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

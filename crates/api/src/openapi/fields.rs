@@ -1,17 +1,17 @@
-//! What serde knows of a type: the names of a struct's fields and of an enum's variants, as they are on the wire.
+//! The wire names of a struct's fields and an enum's variants, as serde knows them.
 //!
-//! A type that derives `Deserialize` names them to whoever deserializes it. So the document cannot miss a field that
-//! the server takes, nor go on describing one that is gone.
+//! A type that derives `Deserialize` passes its names to the deserializer. So the document cannot miss a
+//! field that the server accepts, nor describe one that was removed.
 
 use serde::Deserialize;
 use serde::de::value::Error;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// The fields of a struct or the variants of an enum; none of any other type.
+/// The fields of a struct or the variants of an enum; empty for other types.
 pub fn names_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut names = &[][..];
-    // It breaks off as soon as the names are known.
+    // It aborts as soon as the names are known.
     let _ = T::deserialize(Listener { names: &mut names });
     names
 }

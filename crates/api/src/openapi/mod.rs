@@ -1,7 +1,7 @@
-//! The OpenAPI document: what can be asked of the server, for programs, and a page that shows it to people.
+//! The OpenAPI document, and a page that shows it in a browser.
 //!
-//! It is written down here, beside the routes, in words of its own; what serde, the router and `limits` know is taken
-//! from them or compared with them, so that it cannot tell another story than the code (decision 0011).
+//! The document is written by hand next to the routes. Whatever serde, the router and `limits` know is taken
+//! from them or compared with them, so that the document cannot contradict the code (decision 0011).
 
 mod fields;
 mod operation;
@@ -18,13 +18,13 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-/// The document as it is served and as it is committed.
+/// The document as served and as committed.
 static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&document()).map(|text| text + "\n").unwrap_or_default());
 
-/// Shows the document in a browser. It loads nothing from elsewhere: the server may have no way out.
+/// Shows the document in a browser. It loads no external resources: the server may have no internet access.
 const PAGE: &str = include_str!("page.html");
-/// Only the page's own script and style count, and they may only talk to their own server.
+/// Only the page's own script and style may run, and they may connect only to their own server.
 static PAGE_POLICY: LazyLock<String> = LazyLock::new(|| {
     let (script, style) = (hash_of("script"), hash_of("style"));
     format!(
@@ -33,7 +33,7 @@ static PAGE_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The hash of what stands in the page between these tags, by which a browser knows it.
+/// The hash of the page's text between these tags, by which a browser permits it.
 fn hash_of(tag: &str) -> String {
     let (from, to) = (format!("<{tag}>"), format!("</{tag}>"));
     let text = PAGE.split_once(&from).and_then(|(_, rest)| rest.split_once(&to)).map_or("", |(text, _)| text);
@@ -104,7 +104,7 @@ mod tests {
     use crate::routes;
     use std::collections::BTreeSet;
 
-    /// Building the schemas compares them with what serde knows.
+    /// Building the schemas compares them with serde's field names.
     #[test]
     fn every_field_of_the_wire_is_described_and_nothing_else() {
         assert!(types::all().named.len() > 50);

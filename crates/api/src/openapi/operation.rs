@@ -1,10 +1,10 @@
-//! What can be asked for: one method of one path, what it takes and every answer it has.
+//! Operations: one method of one path, its parameters and all its responses.
 
 use super::schema::Schema;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
-/// The answers that any operation may have, by status: the name of the shared description.
+/// The responses that any operation may have, by status: the name of the shared description.
 const SHARED: [(u16, &str); 9] = [
     (400, "BadRequest"),
     (401, "Unauthorized"),
@@ -25,7 +25,7 @@ pub struct Operation {
     answers: Map<String, Value>,
 }
 
-/// What an operation is called: by programs, in the list of its kind, and in one line.
+/// The name of an operation: its id, its tag, and its summary.
 pub struct Title {
     pub id: &'static str,
     pub tag: &'static str,
@@ -33,7 +33,7 @@ pub struct Title {
 }
 
 impl Operation {
-    /// One that needs a token.
+    /// An operation that needs a token.
     pub fn new(method: Method, path: impl Into<String>, title: Title) -> Self {
         let is_reading = method == Method::GET;
         let operation = Operation::public(method, path, title)
@@ -42,7 +42,7 @@ impl Operation {
         if is_reading { operation } else { operation.shares(&[403]) }
     }
 
-    /// One that anybody may ask for.
+    /// An operation that needs no token.
     pub fn public(method: Method, path: impl Into<String>, title: Title) -> Self {
         let operation = Operation {
             path: path.into(),
@@ -88,12 +88,12 @@ impl Operation {
         self
     }
 
-    /// Takes a body of this schema.
+    /// Requires a body of this schema.
     pub fn takes(self, schema: &str, example: Value) -> Self {
         self.takes_as(&["application/json"], schema, example)
     }
 
-    /// Takes a body of this schema, under any of these types.
+    /// Requires a body of this schema, with any of these content types.
     pub fn takes_as(self, kinds: &[&str], schema: &str, example: Value) -> Self {
         let media = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}, "example": example});
         let content: Map<String, Value> =
@@ -101,7 +101,7 @@ impl Operation {
         self.said("requestBody", json!({"required": true, "content": content})).reads_a_body()
     }
 
-    /// Takes no body, or one of this schema.
+    /// Accepts an optional body of this schema.
     pub fn may_take(self, schema: &str, example: Value) -> Self {
         let media = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}, "example": example});
         let body = json!({"required": false, "content": {"application/json": media}});
@@ -112,7 +112,7 @@ impl Operation {
         self.shares(&[400, 408, 413, 415, 422, 429])
     }
 
-    /// Answers with a body of this schema.
+    /// Responds with a body of this schema.
     pub fn answers(self, status: u16, about: &str, schema: &str) -> Self {
         let schema = json!({"$ref": format!("#/components/schemas/{schema}")});
         self.answers_as(status, about, "application/json", schema)
@@ -124,15 +124,15 @@ impl Operation {
         self
     }
 
-    /// Adds another type to an answer that was described before.
+    /// Adds another content type to a response that was described before.
     pub fn also_answers(mut self, status: u16, kind: &str, schema: &str) -> Self {
         let answer = self.answers.get_mut(&status.to_string()).expect("the answer was described before");
         answer["content"][kind] = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
         self
     }
 
-    /// The 200, described before, may be a stream of server-sent events. Whoever reads the document must not wait for
-    /// its end: `x-stream` says so.
+    /// Marks the 200, described before, as possibly a stream of server-sent events. Clients must not wait for
+    /// its end; `x-stream` says so.
     pub fn streams(mut self, about: &str) -> Self {
         let answer = self.answers.get_mut("200").expect("the answer was described before");
         answer["content"]["text/event-stream"] = json!({"schema": {"type": "string", "description": about}});
@@ -144,14 +144,14 @@ impl Operation {
         self
     }
 
-    /// Adds a header to an answer that was described before.
+    /// Adds a header to a response that was described before.
     pub fn with_header(mut self, status: u16, header: &str) -> Self {
         let answer = self.answers.get_mut(&status.to_string()).expect("the answer was described before");
         answer["headers"][header] = json!({"$ref": format!("#/components/headers/{header}")});
         self
     }
 
-    /// Fails for a reason of its own.
+    /// Adds an error response specific to this operation.
     pub fn fails(self, status: u16, about: &str) -> Self {
         let schema = json!({"$ref": "#/components/schemas/Problem"});
         self.answers_as(status, about, "application/problem+json", schema)
@@ -175,7 +175,7 @@ impl Operation {
     }
 }
 
-/// The descriptions that operations share, under their names.
+/// The shared response descriptions, by name.
 pub fn shared_answers() -> Value {
     let retry_after = json!({"Retry-After": {"$ref": "#/components/headers/Retry-After"}});
     let challenge = json!({"WWW-Authenticate": {"$ref": "#/components/headers/WWW-Authenticate"}});
@@ -211,7 +211,7 @@ pub fn shared_answers() -> Value {
     answers.into()
 }
 
-/// The headers of answers, under their names.
+/// The response headers, by name.
 pub fn shared_headers() -> Value {
     json!({
         "Allow": {"description": "The methods that are allowed here.", "required": true,

@@ -1,4 +1,4 @@
-//! JSON schemas, built from a few words that say what a value is and what bounds it.
+//! A small builder for JSON schemas.
 
 use super::fields::names_of;
 use punctual_core::limits;
@@ -6,13 +6,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::ops::RangeInclusive;
 
-/// What a value must be.
+/// A JSON schema under construction.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
     keywords: Map<String, Value>,
-    /// Whether an object must have it; if it does not say, requests need not and answers do.
+    /// Whether the field is required; by default it is in responses and not in requests.
     is_needed: Option<bool>,
-    /// Whether null stands for nothing; if it does not say, it does in requests where the field is not needed.
+    /// Whether null means absent; by default it does in requests where the field is not required.
     takes_null: Option<bool>,
 }
 
@@ -30,17 +30,17 @@ impl Schema {
         self.with("examples", vec![value.into()])
     }
 
-    /// What holds if it is left out.
+    /// The default value.
     pub fn otherwise(self, value: impl Into<Value>) -> Self {
         self.with("default", value)
     }
 
-    /// A field that requests must have.
+    /// Marks a field that requests must have.
     pub fn needed(self) -> Self {
         Schema { is_needed: Some(true), ..self }
     }
 
-    /// A field that answers do not always have.
+    /// Marks a field that responses do not always have.
     pub fn sometimes(self) -> Self {
         Schema { is_needed: Some(false), ..self }
     }
@@ -79,14 +79,14 @@ pub fn text(about: &str) -> Schema {
     Schema::of("string", about)
 }
 
-/// Characters that no name has: controls, those that change the direction of text, and invisible ones. Those beyond 16 bits
-/// are left out, because not every reader of a pattern knows how to write them.
+/// Characters that names must not contain: controls, characters that change the direction of text, and
+/// invisible ones. Those beyond 16 bits are left out, because regex dialects write them differently.
 macro_rules! never_in_names {
     () => {
         r"\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     };
 }
-/// One character that can be seen, or some that begin and end with one.
+/// One visible character, or text that begins and ends with one.
 const NAME_PATTERN: &str = concat!(
     "^[^",
     never_in_names!(),
@@ -111,7 +111,7 @@ pub fn whole(about: &str, range: RangeInclusive<u64>) -> Schema {
     }
 }
 
-/// A count that nothing bounds.
+/// An unbounded count.
 pub fn count(about: &str) -> Schema {
     whole(about, 0..=u64::MAX)
 }
@@ -131,7 +131,7 @@ pub fn time(about: &str) -> Schema {
     text(about).with("format", "date-time").example("2026-11-15T08:30:00Z")
 }
 
-/// Any JSON at all.
+/// Any JSON value.
 pub fn any(about: &str) -> Schema {
     Schema::default().with("description", about)
 }
@@ -144,7 +144,7 @@ pub fn up_to(count: usize, list: Schema) -> Schema {
     list.with("maxItems", count)
 }
 
-/// A schema that has its own name.
+/// A reference to a named schema.
 pub fn the(name: &str, about: &str) -> Schema {
     Schema::default().with("$ref", format!("#/components/schemas/{name}")).with("description", about)
 }
@@ -158,7 +158,7 @@ pub fn one_of(about: &str, words: &[&str]) -> Schema {
     text(about).with("enum", words.to_vec())
 }
 
-/// The schemas that have names.
+/// The named schemas.
 #[derive(Default)]
 pub struct Schemas {
     pub named: Map<String, Value>,
@@ -172,7 +172,7 @@ impl Schemas {
         assert!(before.is_none(), "two schemas are named {name}");
     }
 
-    /// An object that requests send: it has no other fields, and null is as good as nothing.
+    /// A request object: it has no other fields, and null means absent.
     pub fn request<'de, T: Deserialize<'de>>(&mut self, name: &'static str, about: &str, fields: Fields) {
         let fields = fields.into_iter().map(|(field, schema)| {
             let is_needed = schema.is_needed.unwrap_or(false);
@@ -183,14 +183,14 @@ impl Schemas {
         self.add(name, object.with("additionalProperties", false));
     }
 
-    /// An object that answers have: later versions may add fields.
+    /// A response object: later versions may add fields.
     pub fn answer<'de, T: Deserialize<'de>>(&mut self, name: &'static str, about: &str, fields: Fields) {
         let object = object(name, names_of::<T>(), about, fields);
         self.add(name, object);
     }
 }
 
-/// An object with these fields, which must be those that serde knows of it.
+/// An object with these fields, which must match the fields that serde knows.
 fn object(name: &str, known: &[&str], about: &str, fields: Fields) -> Schema {
     let described: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
     debug_assert!(
@@ -202,7 +202,7 @@ fn object(name: &str, known: &[&str], about: &str, fields: Fields) -> Schema {
         fields.iter().filter(|(_, schema)| is_needed(schema)).map(|(field, _)| *field).collect();
     let properties: Map<String, Value> =
         fields.into_iter().map(|(field, schema)| (field.to_owned(), schema.value())).collect();
-    // A map of JSON has no order; readers want the one in which the fields were written down.
+    // A JSON map has no order; `x-order` keeps the order in which the fields were written.
     let schema = Schema::of("object", about).with("properties", properties).with("x-order", described);
     if needed.is_empty() { schema } else { schema.with("required", needed) }
 }

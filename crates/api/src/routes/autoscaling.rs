@@ -1,4 +1,4 @@
-//! How much capacity queues need, for whoever starts and stops workers.
+//! How much worker capacity queues need, for autoscalers.
 
 use crate::Api;
 use crate::capacity::Capacity;
@@ -11,7 +11,7 @@ use punctual_client::{ScalingBody, ScalingPage, Span};
 use punctual_core::limits;
 use std::time::Duration;
 
-/// What cursors of this list begin with.
+/// The prefix of this list's cursors.
 const LIST: &str = "autoscaling";
 
 pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
@@ -24,7 +24,7 @@ pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json
     Ok(Json(ScalingPage { items, total, next_cursor: next_cursor(LIST, next) }))
 }
 
-/// A queue of any name: one that nobody uses needs nothing.
+/// Any queue name is valid: an unused queue needs no capacity.
 pub async fn show(
     State(api): State<Api>,
     IdInPath(queue): IdInPath<String>,
@@ -34,7 +34,7 @@ pub async fn show(
     Ok(Json(body(&Capacity::read(&api).await?, Some(&queue), wanted)))
 }
 
-/// What the caller wants.
+/// The parameters of the request.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     wait: Duration,

@@ -1,4 +1,4 @@
-//! The clock by which schedules go: what it shows, and driving it where the server was started for that.
+//! The scheduling clock: reading it, and driving it where the server was started with a manual clock.
 
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, JsonBody};
@@ -13,7 +13,7 @@ use punctual_core::time::Timestamp;
 use punctual_engine::{Drive, Driven};
 use std::time::Duration;
 
-/// How long to wait at each stop until all is quiet, if the request does not say.
+/// How long to wait at each stop for the engine to become idle, by default.
 const SETTLE_DEFAULT: Duration = Duration::from_secs(10);
 
 pub async fn show(State(api): State<Api>) -> Json<ClockBody> {
@@ -21,7 +21,7 @@ pub async fn show(State(api): State<Api>) -> Json<ClockBody> {
     Json(ClockBody { mode, now: api.engine.now() })
 }
 
-/// Time passes: everything on the way fires at its own time.
+/// Advances the clock: everything on the way fires at its own time.
 pub async fn advance(
     State(api): State<Api>,
     body: JsonBody<BODY_BYTES_MAX>,
@@ -31,7 +31,7 @@ pub async fn advance(
     Ok(Json(moved(api.engine.advance(clock, drive).await?)))
 }
 
-/// Time leaps: what lies in between was missed.
+/// Jumps the clock: times in between count as missed.
 pub async fn jump(
     State(api): State<Api>,
     body: JsonBody<BODY_BYTES_MAX>,

@@ -1,4 +1,4 @@
-//! What people do to a job: pause, resume, cancel, retry, trigger, delete.
+//! Control verbs: pause, resume, cancel, retry, trigger, delete.
 
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, NoBody, OptionalBody};
@@ -42,7 +42,7 @@ pub async fn cancel(
     control(&api, id, Verb::Cancel).await
 }
 
-/// Answers with the job and the execution that was added.
+/// Responds with the job and the added execution.
 pub async fn retry(
     State(api): State<Api>,
     IdInPath(id): IdInPath<JobId>,
@@ -75,7 +75,7 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Answers with the execution that was added.
+/// Responds with the added execution.
 pub async fn trigger(
     State(api): State<Api>,
     IdInPath(id): IdInPath<JobId>,
@@ -119,7 +119,7 @@ fn refused(id: JobId, refusal: Refusal) -> ApiError {
     }
 }
 
-/// What may help against a refusal, where something does at once.
+/// Advice on a refusal, where an action helps at once.
 fn advice_on(id: JobId, refusal: &Refusal) -> Vec<Advice> {
     match refusal {
         Refusal::Overlap | Refusal::QueueFull => vec![Advice::trigger_job_despite_overlap(id)],
@@ -129,7 +129,7 @@ fn advice_on(id: JobId, refusal: &Refusal) -> Vec<Advice> {
     }
 }
 
-/// Why nothing was done, and what to do instead.
+/// Why the verb was refused, and what to do instead.
 pub fn reason_of(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Cancelled | Refusal::Finished(JobStatus::Cancelled) => {
@@ -169,7 +169,8 @@ pub fn reason_of(refusal: &Refusal) -> String {
     }
 }
 
-/// Why nothing can be retried, by what the job has open: a trigger might be refused because of it.
+/// Why nothing can be retried, depending on the job's open executions, because of which a trigger might be
+/// refused.
 fn nothing_dead(view: &JobView) -> ApiError {
     let retry = view.open.iter().find(|live| live.attempt > 1 && !live.is_running());
     let mut advice = vec![];

@@ -1,4 +1,4 @@
-//! What failed for good: listing it, running it again, letting it go.
+//! Dead letters: listing, redriving and discarding them.
 
 use crate::auth::Caller;
 use crate::error::ApiError;
@@ -55,7 +55,7 @@ fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> Dead
     }
 }
 
-/// Runs those chosen again, each for itself.
+/// Redrives the selected dead letters, each independently.
 pub async fn redrive(
     State(api): State<Api>,
     caller: Caller,
@@ -76,7 +76,7 @@ pub async fn redrive(
     Ok(Json(RedriveAnswer { redriven, refused, next_cursor }))
 }
 
-/// Deletes those chosen.
+/// Deletes the selected dead letters.
 pub async fn discard(
     State(api): State<Api>,
     caller: Caller,
@@ -100,7 +100,7 @@ fn reason(error: &ControlError) -> String {
     }
 }
 
-/// The dead letters that one request acts on, and where the next one goes on.
+/// The dead letters that one request acts on, and the cursor for the next request.
 struct Step {
     ids: Vec<OccurrenceId>,
     next_cursor: Option<String>,

@@ -1,9 +1,10 @@
-//! What happens, as it happens: a stream of server-sent events.
+//! A stream of server-sent events about executions.
 //!
-//! What has finished is read from history in the order of its commits, and each of these events carries its
-//! place as its id: whoever comes back with that id misses nothing, however long it was away, as long as history
-//! is kept. What is still open has no place: it is told as it moves, and whoever connects or falls behind is
-//! shown all that runs. The engine says when to look; a look once a second finds what it did not say.
+//! Finished executions are read from history in commit order, and each of these events carries its position
+//! as its id. A client that reconnects with that id misses nothing, however long it was away, as long as
+//! history is retained. Open executions have no position: the stream reports them when they change, and a
+//! client that connects or falls behind gets all that are running. The engine signals when to read; a read
+//! once a second finds whatever was not signalled.
 
 use crate::error::ApiError;
 use crate::query::{QueryParams, next_cursor, place_in};
@@ -22,9 +23,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const EVENTS: &str = "events";
-/// How often is looked although nobody said that there is something.
+/// How often history is read without a signal.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a listener waits after its store failed before it looks again.
+/// How long a listener waits after a store error before it reads again.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 pub async fn events(
@@ -38,7 +39,7 @@ pub async fn events(
         query.cursor_from(EVENTS, "must be the id of an event of this stream, such as events~17");
     query.finish()?;
     let resumed = resumed(&headers)?;
-    // Before anything is read: what is committed from here on is told.
+    // Subscribe before reading anything, so that every later commit is signalled.
     let listener = api.engine.listen();
     let span = api.store().history_span().await?;
     let start = resumed.or(asked);
@@ -53,13 +54,13 @@ pub async fn events(
     Answer::open(&api, move |stream| follow(stream, listener, following))
 }
 
-/// The place that a client which lost its connection saw last.
+/// The last position that a reconnecting client saw.
 fn resumed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(seen) = stream::last_event_id(headers)? else { return Ok(None) };
     place_in(EVENTS, seen).map(Some).ok_or_else(stream::foreign_event_id)
 }
 
-/// Which executions a listener wants to hear of.
+/// The executions that a listener wants events about.
 struct Wanted {
     job: Option<JobId>,
     status: Option<ExecutionStatus>,
@@ -74,17 +75,17 @@ impl Wanted {
     }
 }
 
-/// Where a listener stands.
+/// The state of a listener.
 struct Following {
     wanted: Wanted,
-    /// All that finished up to here was told.
+    /// All executions that finished up to this position were sent.
     place: u64,
     asked: u64,
-    /// What lies between the place asked for and this one is not kept any more.
+    /// History between the requested position and this one is no longer retained.
     has_gap: bool,
 }
 
-/// What is missing, and what to do about it.
+/// The event about missing history, and what to do about it.
 #[derive(Serialize)]
 struct Gap {
     detail: String,
@@ -105,7 +106,7 @@ async fn follow(mut stream: Stream, mut listener: Listener, mut following: Follo
             Err(error) => {
                 tracing::warn!(%error, "a listener to events waits for the store");
                 stream.pause(ERROR_PAUSE).await?;
-                // What moved meanwhile is not known any more.
+                // What changed meanwhile is no longer known.
                 touched = Touched::Anything;
                 continue;
             }
@@ -117,7 +118,8 @@ async fn follow(mut stream: Stream, mut listener: Listener, mut following: Follo
     }
 }
 
-/// Tells what has finished since the last time, and how what was touched stands. `None`: nobody listens any more.
+/// Sends what has finished since the last time, and the state of executions that changed. `None` if the
+/// client has disconnected.
 async fn tell(
     stream: &mut Stream,
     following: &mut Following,
@@ -138,7 +140,7 @@ async fn tell(
             following.place = event.place;
         }
         following.place = page.looked_to;
-        // One who hears little must not have to go through all that was not meant again.
+        // A client with a narrow filter must not have to skip all filtered events again when it reconnects.
         if following.place > told + limits::PAGE_ITEMS_DEFAULT as u64 / 2 {
             let id = next_cursor(EVENTS, Some(following.place));
             if stream.mark(id.as_deref()).await.is_none() {

@@ -1,4 +1,4 @@
-//! Executions: open, finished and skipped; and the cancel of one.
+//! Executions: open, finished and skipped; and cancelling one.
 
 use crate::error::ApiError;
 use crate::extract::{IdInPath, NoBody};
@@ -32,7 +32,7 @@ pub async fn of_job(
     Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", page.next) }))
 }
 
-/// Adds to executions of one job what is noted of them.
+/// Adds the notes to the executions of one job.
 async fn add_notes(api: &Api, job: JobId, items: &mut [ExecutionBody]) -> Result<(), StoreError> {
     let Some(latest) = items.iter().map(|item| item.execution_id.occurrence.number).max() else {
         return Ok(());
@@ -45,7 +45,7 @@ async fn add_notes(api: &Api, job: JobId, items: &mut [ExecutionBody]) -> Result
 }
 
 async fn skipped(api: &Api, job: JobId, limit: usize) -> Result<Vec<SkipRangeBody>, StoreError> {
-    // Few people want few of them: a small limit is about executions.
+    // A small limit is meant for executions, so it does not apply to skipped ranges.
     let ranges = api.store().skipped(job, limit.max(limits::PAGE_ITEMS_DEFAULT)).await?;
     Ok(ranges.into_iter().map(views::skip_range).collect())
 }
@@ -72,7 +72,7 @@ fn no_such_execution(id: ExecutionId) -> ApiError {
     ApiError::NotFound(format!("there is no execution {id}"))
 }
 
-/// Ends what has not started, asks what runs to stop.
+/// Ends executions that have not started and asks running ones to stop.
 pub async fn cancel(
     State(api): State<Api>,
     IdInPath(id): IdInPath<ExecutionId>,

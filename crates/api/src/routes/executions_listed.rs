@@ -1,4 +1,4 @@
-//! Executions of all jobs, by how they stand.
+//! Executions of all jobs, by status.
 
 use crate::error::ApiError;
 use crate::query::{QueryParams, next_cursor};
@@ -12,7 +12,7 @@ use punctual_core::ports::{ExecutionQuery, ExecutionView, ExecutionWalk, Running
 use std::fmt;
 use std::str::FromStr;
 
-// Each list has cursors of its own: another one would lead astray.
+// Each list has its own cursors: a cursor of another list would be misread.
 const RUNNING: &str = "running-executions";
 const QUEUED: &str = "queued-executions";
 const WAITING: &str = "waiting-executions";
@@ -51,7 +51,7 @@ async fn add_notes(api: &Api, body: &mut ExecutionBody) -> Result<(), StoreError
     Ok(())
 }
 
-/// The walk over executions of this status, from where the page before ended.
+/// The walk over executions of this status, from the end of the previous page.
 fn begun(status: ExecutionStatus, query: &mut QueryParams) -> ExecutionWalk {
     let finished = match status {
         ExecutionStatus::Running => {
@@ -79,7 +79,7 @@ fn cursor(walk: ExecutionWalk) -> Option<String> {
     }
 }
 
-/// A place among what runs, as it stands in a cursor.
+/// A position among running executions, as encoded in a cursor.
 struct Place(RunningPlace);
 
 impl fmt::Display for Place {
@@ -88,7 +88,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Only the server writes cursors: whoever changed one need not hear more than that it is none.
+/// Only the server writes cursors, so a modified one needs no detailed error.
 #[derive(Debug)]
 struct NoPlace;
 

@@ -1,4 +1,4 @@
-//! Gathering what an explanation of a job is made of.
+//! Gathers the facts for an explanation of a job.
 
 use crate::Api;
 use crate::error::ApiError;
@@ -26,9 +26,9 @@ use punctual_core::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Finished executions that are looked at.
+/// Finished executions that are read.
 const HISTORY_MAX: usize = 50;
-/// Executions that are looked at, of those that run and of those that are queued, to say who holds the places of a limit.
+/// Running executions that are read, and as many queued ones, to list the holders of a limit.
 const HOLDERS_LOOKED_AT: usize = 200;
 /// Skipped ranges that are shown.
 const SKIPPED_MAX: usize = 10;
@@ -73,8 +73,8 @@ pub async fn explain(
     Ok(Json(explain::explain(facts)))
 }
 
-/// A job may have more open executions than its view shows. Puts into the view those that tell most: what runs, then what is
-/// first in line. Returns how many are left out.
+/// A job may have more open executions than its view contains. Puts the most important ones into the view:
+/// running ones, then the earliest. Returns how many are left out.
 async fn choose_open(api: &Api, view: &mut JobView) -> Result<MoreOpen, StoreError> {
     if view.open.len() < OPEN_IN_VIEW_MAX {
         return Ok(MoreOpen::NONE);
@@ -96,7 +96,7 @@ async fn choose_open(api: &Api, view: &mut JobView) -> Result<MoreOpen, StoreErr
     Ok(MoreOpen { counted, is_all })
 }
 
-/// The jobs that this one still waits for, or will.
+/// The jobs that this one waits for or will wait for.
 async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, StoreError> {
     let waits = view.open.iter().any(|live| live.is_closed_by(Gate::Dependency));
     let mut parents = Vec::new();
@@ -114,8 +114,8 @@ async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, St
     Ok(parents)
 }
 
-/// Whether a job that is gone had succeeded before, going by what is left of it. If nothing is left, it had: one that ends
-/// otherwise takes its children along.
+/// Whether a deleted job had succeeded, judging by what is left of it. If nothing is left, it had: a job that
+/// ends otherwise takes its children with it.
 async fn has_succeeded(api: &Api, gone: JobId) -> Result<bool, StoreError> {
     // It runs once; each trigger adds an occurrence.
     let numbers = 1..=OPEN_IN_VIEW_MAX as u32;
@@ -124,7 +124,7 @@ async fn has_succeeded(api: &Api, gone: JobId) -> Result<bool, StoreError> {
     Ok(open.is_empty() && last.is_none_or(|last| last.status == Status::Succeeded))
 }
 
-/// When the last of the jobs ended that this one, which is over, depended on.
+/// When the last of the jobs that this finished job depended on ended.
 async fn parents_ended_at(api: &Api, view: &JobView) -> Result<Option<Timestamp>, StoreError> {
     let mut latest = None;
     for id in view.job.spec.settings.depends_on.iter().filter(|_| view.last_finished.is_some()) {
@@ -141,7 +141,7 @@ async fn notes(api: &Api, view: &JobView) -> Result<Vec<Noted>, StoreError> {
     api.store().notes(view.job.id, u32::MAX, limits::PAGE_ITEMS_MAX).await
 }
 
-/// How the limiters are used that executions of the job wait for.
+/// The use of the limiters that executions of the job wait for.
 async fn lines(api: &Api, view: &JobView) -> Result<Vec<(Line, LimiterUse)>, StoreError> {
     let waiting = view.open.iter().filter_map(|live| Some((live.line?, live.limiter)));
     let lines: BTreeSet<Line> = waiting
@@ -155,7 +155,7 @@ async fn lines(api: &Api, view: &JobView) -> Result<Vec<(Line, LimiterUse)>, Sto
     Ok(lines.into_iter().zip(used).collect())
 }
 
-/// The lines in which nobody goes on before somebody who counts there has ended.
+/// The wait lists that move only after an execution that counts there has ended.
 fn full(lines: &[(Line, LimiterUse)], limits: &QueueLimits) -> Vec<Line> {
     let is_full = |line: &Line, used: &LimiterUse| {
         limits.of(line).concurrency.is_some_and(|most| used.in_use >= u64::from(most))
@@ -163,7 +163,8 @@ fn full(lines: &[(Line, LimiterUse)], limits: &QueueLimits) -> Vec<Line> {
     lines.iter().filter(|(line, used)| is_full(line, used)).map(|(line, _)| line.clone()).collect()
 }
 
-/// Who holds the places of these lines of a queue. What counts is what is queued or runs; with a key, what has it.
+/// The executions that count against these limiters of a queue: queued and running ones; for a key, those
+/// with that key.
 async fn holders(
     api: &Api,
     lines: Vec<Line>,

@@ -1,4 +1,4 @@
-//! Is it there, is it ready: for load balancers and people who type the address into a browser.
+//! Liveness and readiness, for load balancers and for people who open the address in a browser.
 
 use crate::error::ApiError;
 use crate::{Api, auth};
@@ -10,7 +10,7 @@ use punctual_core::ports::StoreError;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long the store may take to answer before this server calls itself not ready.
+/// How long the store may take to answer before the server reports "not ready".
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub async fn root() -> Json<Value> {
@@ -25,7 +25,7 @@ pub async fn root() -> Json<Value> {
     }))
 }
 
-/// Where to go from the API's own root.
+/// Links from the API's root.
 pub async fn api_root() -> Json<Value> {
     Json(json!({
         "name": "punctual",
@@ -48,12 +48,12 @@ pub async fn api_root() -> Json<Value> {
     }))
 }
 
-/// The process answers.
+/// Liveness: the process answers.
 pub async fn live() -> Json<Value> {
     Json(json!({"status": "live"}))
 }
 
-/// The store reads and writes, the clock is right, and nobody has told the server to stop.
+/// Readiness: the store reads and writes, the clock is right, and no shutdown was requested.
 pub async fn ready(
     State(api): State<Api>,
     headers: HeaderMap,
@@ -74,7 +74,8 @@ pub async fn ready(
     }
 }
 
-/// Who fires nothing because its clock is off is not ready if firing is what it is for. Others go on, and say so.
+/// A node that fires nothing because its clock is off is not ready if it is a scheduler. Other nodes stay
+/// ready and report it.
 fn in_time(api: &Api) -> Result<(StatusCode, Json<Value>), ApiError> {
     if !api.engine.cluster().is_off {
         return Ok((StatusCode::OK, Json(json!({"status": "ready"}))));
@@ -93,8 +94,8 @@ fn in_time(api: &Api) -> Result<(StatusCode, Json<Value>), ApiError> {
     Ok((StatusCode::OK, Json(json!({"status": "ready", "warnings": [warning]}))))
 }
 
-/// Says why in the words of the store to those with a token, who may be asked to mend it. These name hosts and users, so that
-/// everybody else is told only that it fails; the log has them, too.
+/// Clients with a token get the store's error, because they may be the ones to fix it. It names hosts and
+/// users, so all others learn only that the store fails. The log contains it as well.
 fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
     if is_known {
         return ApiError::NotReady(error.to_string());
@@ -106,7 +107,7 @@ fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
     ApiError::NotReady(format!("{what}: the server's log says why"))
 }
 
-/// Writes through the store: a disk that is full or a writer that hangs is noticed.
+/// Writes through the store, so that a full disk or a hanging writer is noticed.
 async fn probe(api: &Api) -> Result<(), StoreError> {
     let now = api.store().clock().await?;
     api.store().probe(now).await

@@ -18,12 +18,12 @@ use punctual_core::notes::Noted;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{JobQuery, JobView, OPEN_IN_VIEW_MAX, ScheduleKind, StoreError};
 
-/// One job as it stands, with its version as an ETag.
+/// One job, with its version as an ETag.
 pub async fn show(State(api): State<Api>, IdInPath(id): IdInPath<JobId>) -> Result<Response, ApiError> {
     Ok(answer(StatusCode::OK, read(&api, id).await?))
 }
 
-/// The answer that shows a whole job.
+/// The response that contains a whole job.
 pub fn answer(status: StatusCode, job: JobBody) -> Response {
     (status, [(ETAG, etag(job.version))], Json(job)).into_response()
 }
@@ -42,7 +42,7 @@ pub async fn read(api: &Api, id: JobId) -> Result<JobBody, ApiError> {
     Ok(job)
 }
 
-/// How far what runs of a job has come; of several, the latest.
+/// The progress of a job's running execution; of several, the latest.
 async fn progress(api: &Api, view: &JobView) -> Result<Option<ProgressBody>, StoreError> {
     if !view.open.iter().any(|live| live.is_running() && live.ties.noted) {
         return Ok(None);
@@ -59,14 +59,14 @@ pub async fn view(api: &Api, id: JobId) -> Result<JobView, ApiError> {
     api.store().job(id).await?.ok_or_else(|| no_such_job(id))
 }
 
-/// The job because of which the latest run of this one was skipped: its name and how it stands by now.
+/// The name and current status of the job that caused the latest run of this one to be skipped.
 pub async fn blamed(api: &Api, view: &JobView) -> Result<Option<(String, JobStatus)>, StoreError> {
     let last = view.last_finished.as_ref();
     let Some(parent) = last.and_then(|last| reasons::to_blame(last, &view.job.spec)) else { return Ok(None) };
     Ok(api.store().job(parent).await?.map(|parent| (parent.job.spec.name.clone(), parent.status())))
 }
 
-/// Why nobody takes what could run now, if that is so.
+/// Why no worker claims a runnable execution, if that is so.
 async fn why_queued(api: &Api, view: &JobView) -> Result<Option<String>, StoreError> {
     if !view.open.iter().any(|live| matches!(live.state, LiveState::Queued)) {
         return Ok(None);

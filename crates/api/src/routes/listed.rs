@@ -1,4 +1,4 @@
-//! A router that remembers its paths, so that they can be compared with the document that describes them.
+//! A router that records its paths, so that they can be compared with the OpenAPI document.
 
 use crate::Api;
 use axum::Router;
@@ -24,7 +24,7 @@ impl Listed {
         Listed { router: self.router.nest(prefix, inner.router), ..self }
     }
 
-    /// Adds the paths of another one as they are.
+    /// Adds the paths of another one unchanged.
     pub fn join(mut self, other: Listed) -> Self {
         self.paths.extend(other.paths);
         Listed { router: self.router.merge(other.router), ..self }

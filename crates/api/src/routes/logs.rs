@@ -1,4 +1,4 @@
-//! Reading what handlers have written: a page at a time, or as it is written.
+//! Reading the logs of handlers: by page, or as a stream.
 
 use crate::error::ApiError;
 use crate::extract::IdInPath;
@@ -25,11 +25,11 @@ use std::time::Duration;
 
 const EXECUTION_LOGS: &str = "execution-logs";
 const JOB_LOGS: &str = "job-logs";
-/// Executions that one page may look at: many may have written nothing.
+/// Executions that one page may read: many may have written nothing.
 const EXECUTIONS_PER_PAGE_MAX: usize = 100;
-/// How often a follower looks although nobody said that there is something.
+/// How often a follower reads without a signal.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a follower waits after its store failed before it looks again.
+/// How long a follower waits after a store error before it reads again.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 pub async fn of_execution(
@@ -48,7 +48,7 @@ pub async fn of_execution(
     answer(api, Writer::Execution(id), place, asked).await
 }
 
-/// From the first attempt of the latest run on, execution by execution, each to its end.
+/// Starts with the first attempt of the latest run and reads each execution to its end.
 pub async fn of_job(
     State(api): State<Api>,
     IdInPath(job): IdInPath<JobId>,
@@ -65,7 +65,7 @@ pub async fn of_job(
     answer(api, Writer::Job(job), place, asked).await
 }
 
-/// What a request wants of a log, apart from where it goes on.
+/// The parameters of a log request, apart from its start position.
 struct Asked {
     is_followed: bool,
     tail: Option<usize>,
@@ -90,7 +90,7 @@ impl Asked {
         asked
     }
 
-    /// Where to go on: a follower that lost its connection says so in a header.
+    /// Where to continue: a follower that reconnects says so in a header.
     fn after<T: FromStr>(
         &self,
         query: &mut QueryParams,
@@ -121,7 +121,7 @@ impl Asked {
 
 async fn answer(api: Api, writer: Writer, place: Option<Place>, asked: Asked) -> Result<Response, ApiError> {
     if asked.is_followed {
-        // Before anything is read: what is written from here on is told.
+        // Subscribe before reading anything, so that every later line is signalled.
         let follower = api.engine.follow_logs(writer.job());
         return Answer::open(&api, move |stream| follow(stream, follower, writer, place, asked));
     }
@@ -138,13 +138,13 @@ async fn answer(api: Api, writer: Writer, place: Option<Place>, asked: Asked) ->
     .into_response())
 }
 
-/// How the one who wrote stands at the end of its log.
+/// The status of the execution or job at the end of its log.
 #[derive(Serialize)]
 struct Ended {
     status: String,
 }
 
-/// Sends lines as they come until whoever writes them is finished.
+/// Sends lines as they arrive until the writer has finished.
 async fn follow(
     mut stream: Stream,
     mut follower: LogFollower,
@@ -178,8 +178,8 @@ async fn follow(
     }
 }
 
-/// The next lines, and how their writer has ended, if it has. That is asked before the lines are read: what is
-/// finished by then has written all of them.
+/// The next lines, and how their writer ended, if it did. The status is read before the lines: a writer that
+/// was finished by then has written all of them.
 async fn look(
     stream: &Stream,
     writer: Writer,
@@ -192,24 +192,24 @@ async fn look(
         Some(wanted) => writer.last(api, wanted).await?,
         None => writer.read(api, place, limits::PAGE_ITEMS_DEFAULT).await?,
     };
-    // As long as nothing has run, there is no place to go on from, and the tail is still to be looked for.
+    // Until something has run there is no position to continue from, and the tail is still to be found.
     if lines.place.is_some() {
         *tail = None;
     }
     Ok((lines, ended))
 }
 
-/// Whose lines are meant.
+/// The execution or job whose lines are requested.
 #[derive(Debug, Clone, Copy)]
 enum Writer {
     Execution(ExecutionId),
     Job(JobId),
 }
 
-/// Some lines in their order.
+/// Log lines in order.
 struct Lines {
     items: Vec<LogLine>,
-    /// Where to go on; `None` as long as nothing has run.
+    /// Where to continue; `None` until something has run.
     place: Option<Place>,
     /// Whether there are more lines now.
     more: bool,
@@ -231,7 +231,7 @@ impl Writer {
         cursor.unwrap_or_default()
     }
 
-    /// How it has ended, if nothing more will be written.
+    /// How the writer ended, if no more lines can follow.
     async fn ended(self, api: &Api) -> Result<Option<String>, StoreError> {
         match self {
             Writer::Execution(execution) => Ok(match api.store().execution(execution).await? {
@@ -250,7 +250,7 @@ impl Writer {
         }
     }
 
-    /// The lines after a place; from the beginning if there is none.
+    /// The lines after a position; from the beginning if there is none.
     async fn read(self, api: &Api, place: Option<Place>, limit: usize) -> Result<Lines, StoreError> {
         match self {
             Writer::Execution(execution) => {
@@ -273,7 +273,7 @@ impl Writer {
         }
     }
 
-    /// The last lines of what there is.
+    /// The last existing lines.
     async fn last(self, api: &Api, count: usize) -> Result<Lines, StoreError> {
         let latest = match self {
             Writer::Execution(execution) => Some(execution),
@@ -282,7 +282,7 @@ impl Writer {
         let Some(latest) = latest else { return Ok(Lines { items: vec![], place: None, more: false }) };
         let first = if matches!(self, Writer::Job(_)) { 1 } else { latest.attempt };
         let mut items: Vec<LogLine> = Vec::new();
-        // At least one is read, to know where the log goes on.
+        // Reads at least one line, to know where the log continues.
         let end = api.store().last_logs(latest, count.max(1)).await?;
         let number = end.last().map_or(0, |line| line.number);
         let is_whole = end.len() < count;
@@ -291,7 +291,7 @@ impl Writer {
             items.extend(removed_before(api, Place { execution: latest, number: 0 }).await?);
         }
         for attempt in (first..latest.attempt).rev().take(EXECUTIONS_PER_PAGE_MAX) {
-            // Beyond this, the lines of an attempt may have been cut to a page, and what came before them is missing.
+            // Beyond this, an attempt's lines may have been cut to a page, and those before them are missing.
             if items.len() >= count || is_full(&items) {
                 break;
             }
@@ -303,7 +303,7 @@ impl Writer {
     }
 }
 
-/// A place in the log of a job: after this line of this execution.
+/// A position in the log of a job: after this line of this execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     execution: ExecutionId,
@@ -330,7 +330,7 @@ async fn read_on(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> R
     let mut items = Vec::new();
     let mut is_end = false;
     for _ in 0..EXECUTIONS_PER_PAGE_MAX {
-        // Asked before the lines are read: what has ended by now has written all of them.
+        // Read before the lines: an execution that has ended by now has written all of them.
         let successor = successor(api, place.execution, latest).await?;
         let page = api.store().logs(place.execution, Some(place.number), limit - items.len()).await?;
         items.extend(removed_before(api, place).await?);
@@ -349,8 +349,7 @@ async fn read_on(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> R
     Ok(Lines { items, place: Some(place), more: !is_end })
 }
 
-/// The line that stands at the beginning of a log of which lines were removed, because all logs together had reached their
-/// limit.
+/// The line at the beginning of a log whose first lines were removed by the log quota.
 async fn removed_before(api: &Api, place: Place) -> Result<Option<LogLine>, StoreError> {
     if place.number > 0 {
         return Ok(None);
@@ -376,7 +375,7 @@ async fn removed_before(api: &Api, place: Place) -> Result<Option<LogLine>, Stor
     }))
 }
 
-/// Whether these lines fill a page with what they say, so that one more might not fit.
+/// Whether these lines fill a page, so that one more might not fit.
 fn is_full(lines: &[LogLine]) -> bool {
     let bytes: usize = lines.iter().map(|line| line.message.len()).sum();
     bytes + 2 * limits::LOG_LINE_BYTES_MAX > limits::PAGE_BYTES_MAX
@@ -409,7 +408,7 @@ async fn latest_of(api: &Api, job: JobId) -> Result<Option<ExecutionId>, StoreEr
     Ok(api.store().job(job).await?.as_ref().and_then(latest_started))
 }
 
-/// The latest execution that may have written anything.
+/// The latest execution that may have written lines.
 fn latest_started(view: &JobView) -> Option<ExecutionId> {
     let open = view.open.iter().filter_map(|live| match live.state {
         LiveState::Running(_) => Some(live.id.attempt(live.attempt)),

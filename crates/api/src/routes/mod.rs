@@ -1,4 +1,4 @@
-//! Which path leads where.
+//! The routing table.
 
 mod autoscaling;
 mod clock;
@@ -38,7 +38,7 @@ pub fn router(api: Api) -> Router {
     guarded(all().into_router().fallback(not_found), api)
 }
 
-/// What there is of a process that takes no requests about jobs.
+/// The routes of a process that serves no requests about jobs.
 pub fn health_router(api: Api) -> Router {
     guarded(health().into_router().fallback(health_only), api)
 }
@@ -52,7 +52,7 @@ fn guarded(routes: Router<Api>, api: Api) -> Router {
         .with_state(api)
 }
 
-/// Every path that leads somewhere, to compare with the document that describes them.
+/// Every routed path, to compare with the OpenAPI document.
 #[cfg(test)]
 pub fn paths() -> Vec<String> {
     all().into_paths()

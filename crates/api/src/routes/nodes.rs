@@ -1,4 +1,4 @@
-//! Nodes, and who is asking them.
+//! Nodes of the cluster, and the authenticated caller.
 
 use crate::auth::Caller;
 use crate::error::ApiError;
@@ -13,7 +13,7 @@ use punctual_engine::NodeSeen;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A difference between a process's clock and the cluster's time that is worth a word.
+/// The smallest difference between a node's clock and the cluster's time that is reported.
 const OFFSET_NOTICED: Duration = Duration::from_secs(1);
 
 pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Page<NodeBody>>, ApiError> {
@@ -21,7 +21,7 @@ pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Pag
     Ok(Json(Page { items: read(&api).await, next_cursor: None }))
 }
 
-/// All processes of the cluster, the one that answers first; that one alone where there is no cluster.
+/// All nodes of the cluster, the answering one first; only that one where there is no cluster.
 async fn read(api: &Api) -> Vec<NodeBody> {
     let Some(own) = api.node.as_deref() else { return Vec::new() };
     let mut nodes = match api.engine.nodes().await {
@@ -72,7 +72,7 @@ fn answering(api: &Api, node: &NodeInfo) -> NodeBody {
     }
 }
 
-/// Another process, as it describes itself. One that this version cannot read is shown by its id.
+/// Another node, as it describes itself. A description that this version cannot read is shown by its id only.
 fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
     let card = seen.card.clone().unwrap_or_else(|| Card {
         node_id: seen.member.to_string(),
@@ -82,7 +82,7 @@ fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
     let is_scheduler = card.roles.iter().any(|role| role == "scheduler");
     let mut warnings: Vec<String> =
         clock_warning(card.clock_offset_us, false).into_iter().chain(card.warnings).collect();
-    // One that coordinates through something else is here to be seen, and takes its segments there.
+    // A node with another coordination backend is visible here, but takes its segments there.
     let is_apart = !card.coordination.is_empty() && card.coordination != own.coordination;
     if is_scheduler && !card.stands && !is_apart {
         warnings.push(
@@ -127,7 +127,7 @@ fn clock_warning(offset_us: i64, is_off: bool) -> Option<String> {
     })
 }
 
-/// Processes with different time zone data may disagree on when a job falls due.
+/// Nodes with different time zone data may disagree on when a job is due.
 fn warn_of_time_zones(nodes: &mut [NodeBody]) {
     let known = nodes.iter().map(|node| node.tzdb_version.clone()).filter(|version| !version.is_empty());
     let versions: BTreeSet<String> = known.collect();

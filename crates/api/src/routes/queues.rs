@@ -1,4 +1,4 @@
-//! Queues: how much is in them, how much may be, and whether they hand it out.
+//! Queues: their depth, their limits, and whether they are paused.
 
 use crate::auth::Caller;
 use crate::error::ApiError;
@@ -16,7 +16,7 @@ use punctual_core::queue::QueueSettings;
 use punctual_engine::ControlError;
 use std::collections::BTreeSet;
 
-/// What cursors of this list begin with.
+/// The prefix of this list's cursors.
 const LIST: &str = "queues";
 
 pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json<Page<QueueBody>>, ApiError> {
@@ -52,7 +52,7 @@ async fn read(
     Ok(queues)
 }
 
-/// A queue of any possible name: one that nobody has used yet is empty and open.
+/// Any valid queue name: an unused queue is empty and not paused.
 pub async fn show(
     State(api): State<Api>,
     IdInPath(queue): IdInPath<String>,
@@ -65,7 +65,7 @@ pub async fn show(
     }
 }
 
-/// Sets all of a queue's settings: what the body leaves out is as by default.
+/// Sets all settings of a queue: fields that the body leaves out get their defaults.
 pub async fn set(
     State(api): State<Api>,
     caller: Caller,
@@ -128,14 +128,14 @@ async fn hold(
 
 async fn check_name(api: &Api, queue: &str) -> Result<(), ApiError> {
     match name_problem(api, queue).await? {
-        // The path names none.
+        // The path contains no name.
         Some(_) if queue.is_empty() => Err(ApiError::NotFound("no queue is named".to_owned())),
         Some(problem) => Err(ApiError::field("queue", problem)),
         None => Ok(()),
     }
 }
 
-/// What is wrong with the name of a queue. One that is there from before a rule was made can be used as it is.
+/// What is wrong with the name of a queue. A queue that existed before a rule was added stays usable.
 async fn name_problem(api: &Api, queue: &str) -> Result<Option<String>, StoreError> {
     let Some(problem) = path_name_problem(queue) else { return Ok(None) };
     let is_set = api.store().queues().await?.iter().any(|row| row.queue == queue);
@@ -145,7 +145,7 @@ async fn name_problem(api: &Api, queue: &str) -> Result<Option<String>, StoreErr
 
 async fn one(api: &Api, queue: String) -> Result<Json<QueueBody>, ApiError> {
     let overview = api.overview().await?;
-    // What is set may have been set a moment ago.
+    // The settings may have been stored a moment ago.
     let rows = api.store().queues().await?;
     let found = read(api, &overview.depths, rows, &[queue.clone()].into()).await?.pop();
     Ok(Json(found.unwrap_or_else(|| views::idle_queue(queue))))

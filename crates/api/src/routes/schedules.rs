@@ -1,4 +1,4 @@
-//! Looking ahead: when a schedule would fire, and when a job's will.
+//! Previews: when a schedule would fire, and when a job will.
 
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
@@ -33,7 +33,7 @@ pub async fn preview(
     }
 }
 
-/// The next nominal times of a job: none if it has nothing left to fire, or runs only once.
+/// The next nominal times of a job; empty if it has nothing left to fire or runs only once.
 pub async fn next(
     State(api): State<Api>,
     IdInPath(id): IdInPath<JobId>,

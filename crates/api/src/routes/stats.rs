@@ -1,4 +1,4 @@
-//! How much there is to do and how much was done, for people and for Prometheus.
+//! Statistics: current work and completed work, for people and for Prometheus.
 
 use crate::error::ApiError;
 use crate::{Api, metrics, views};
@@ -52,7 +52,7 @@ async fn read(api: &Api) -> Result<StatsBody, StoreError> {
     })
 }
 
-/// The lanes that hold most, if not all can be shown; in their order.
+/// The deepest lanes, if not all can be shown; in lane order.
 fn fullest(depths: &[Depth]) -> Vec<&Depth> {
     let mut shown: Vec<(usize, &Depth)> = depths.iter().enumerate().collect();
     if shown.len() > limits::STATS_LANES_MAX {
@@ -63,8 +63,8 @@ fn fullest(depths: &[Depth]) -> Vec<&Depth> {
     shown.into_iter().map(|(_, depth)| depth).collect()
 }
 
-/// What all processes of the cluster have done, this one by its own count and the others as they say. Where the others are
-/// not known, this one's alone.
+/// The counters of all nodes of the cluster: this node's own and those that the others publish. Only this
+/// node's where the others are unknown.
 async fn counted(api: &Api) -> (CountersBody, u32) {
     let own = counters(api.engine.counters());
     let Some(Ok(nodes)) = api.engine.nodes().await else { return (own, 1) };
@@ -152,7 +152,7 @@ mod tests {
             let own = if name == "fired" { 10 } else { 0 };
             assert_eq!(sum[name], json!(place as u64 + 1 + own), "{name}");
         }
-        // The names are those by which engines count.
+        // The names match the engine's counters.
         let counted: Vec<&str> = CounterSnapshot::default().named().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| counted.contains(&name.as_str())), "{counted:?}");
     }

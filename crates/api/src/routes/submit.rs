@@ -1,4 +1,4 @@
-//! Submitting jobs, one or many at once.
+//! Submitting jobs, singly or in batches.
 
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, JsonBody};
@@ -29,7 +29,7 @@ pub async fn submit(
     once(&api, name, &body.bytes, Repeating::Safe, |attempt| submit_one(&api, &body.bytes, attempt)).await
 }
 
-/// 201 for a new job; 200 with the whole job if one with its `idempotency_key` is there.
+/// 201 for a new job; 200 with the whole job if one with its `idempotency_key` exists.
 async fn submit_one(api: &Api, body: &[u8], attempt: Try) -> Result<Response, ApiError> {
     let job: SubmitJob = json::parse(body, Shape::Job)?;
     let spec = spec_of(job, attempt.began_at(api.engine.now()))?;
@@ -47,7 +47,7 @@ fn location_of(job: JobId) -> String {
     format!("{API_PREFIX}/jobs/{job}")
 }
 
-/// Each job for itself: an invalid one does not keep the others out. 201 if all were taken, else 200.
+/// Each job is independent: an invalid one does not affect the others. 201 if all were accepted, else 200.
 pub async fn submit_batch(
     State(api): State<Api>,
     name: RequestName,
@@ -68,13 +68,13 @@ async fn submit_many(api: &Api, body: &Bytes, attempt: Try) -> Result<Response, 
     Ok(response)
 }
 
-/// Keeps these jobs, and says how each stands.
+/// Stores these jobs and returns the state of each.
 async fn keep(
     api: &Api,
     specs: Vec<JobSpec>,
     attempt: Try,
 ) -> Result<Vec<Result<SubmittedBody, ApiError>>, ApiError> {
-    // What another job or an earlier try may have decided already has to be looked at.
+    // Jobs whose outcome another job or an earlier try may have decided must be read back.
     let undecided: Vec<bool> =
         specs.iter().map(|spec| attempt.is_repeated || !spec.settings.depends_on.is_empty()).collect();
     let answers = api.engine.submit_from(specs, attempt.ids).await;
@@ -96,19 +96,19 @@ async fn as_it_stands(api: &Api, submitted: SubmittedBody) -> Result<SubmittedBo
     Ok(SubmittedBody { status: view.status(), next_run_time: views::next_run_time(&view), ..submitted })
 }
 
-/// Says that nothing new starts any more, if that is so.
+/// Adds a notice that nothing new starts, during shutdown.
 fn while_stopping(api: &Api, submitted: SubmittedBody) -> SubmittedBody {
     let is_held = api.is_stopping() && submitted.status == JobStatus::Active;
     SubmittedBody { status_reason: is_held.then(reasons::of_stopping), ..submitted }
 }
 
-/// The outcomes of a batch, and whether none of them may come out differently when it is sent again.
+/// The outcomes of a batch, and whether all of them are final, so that a repeat cannot change them.
 struct Batch {
     items: Vec<BatchItem>,
     is_settled: bool,
 }
 
-/// A batch whose jobs are still text, to find out which of them are wrong.
+/// A batch whose jobs are still text, to find out which of them are invalid.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LooseBatch<'a> {
@@ -116,11 +116,11 @@ struct LooseBatch<'a> {
     jobs: Vec<&'a RawValue>,
 }
 
-/// Bytes of a batch up to which it is parsed right away.
+/// Bytes of a batch up to which it is parsed on the current thread.
 const PARSE_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
 
-/// Parses a batch, a large one on a thread of its own: there are few threads for everything else that must
-/// happen on time, and parsing megabytes would hold one of them.
+/// Parses a batch; a large one on a blocking thread. The few async threads run everything else that must
+/// happen on time, and parsing megabytes would block one of them.
 async fn parse_beside(body: Bytes, now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
     if body.len() <= PARSE_AT_ONCE_BYTES_MAX {
         return parse_batch(&body, now);
@@ -152,7 +152,7 @@ fn check_batch_size(jobs: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Submits what is valid and puts the outcomes where their jobs were.
+/// Submits the valid jobs and puts the outcomes at the positions of their jobs.
 async fn submit_each(
     api: &Api,
     parsed: Vec<Result<JobSpec, ApiError>>,
@@ -193,7 +193,7 @@ async fn submit_each(
         });
     }
     match passing {
-        // Nothing was taken: the whole request is to be tried again.
+        // No job was accepted: the whole request should be retried.
         Some(error) if !items.iter().any(|item| matches!(item, BatchItem::Submitted(_))) => Err(error),
         passing => Ok(Batch { items, is_settled: passing.is_none() }),
     }

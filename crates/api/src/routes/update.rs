@@ -1,4 +1,4 @@
-//! Changing a job: a whole new description, or some fields of it.
+//! Changing a job: replacing its whole description, or some fields of it.
 
 use crate::conditional::ExpectedVersion;
 use crate::error::ApiError;
@@ -17,10 +17,10 @@ use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 use punctual_engine::ControlError;
 
-/// How often a change is made anew because others changed the job in between.
+/// How often a change is recomputed because the job was changed concurrently.
 const TRIES_MAX: usize = 100;
 
-/// A whole new description, read as if it were submitted.
+/// Replaces the description, parsed as if it were submitted.
 pub async fn replace(
     State(api): State<Api>,
     IdInPath(id): IdInPath<JobId>,
@@ -36,7 +36,7 @@ pub async fn replace(
     change(&api, id, expected, replaced).await
 }
 
-/// The fields that the body names, and no others.
+/// Changes only the fields that the body names.
 pub async fn patch(
     State(api): State<Api>,
     IdInPath(id): IdInPath<JobId>,
@@ -47,8 +47,8 @@ pub async fn patch(
     change(&api, id, expected, |stored| merge::patched(stored, &body.bytes, now)).await
 }
 
-/// Makes the new description from the stored one. It applies to the version that it was made from; if that is
-/// another one by now, it is made again, unless the caller has named one.
+/// Computes the new description from the stored one and applies it to that version. If the job has changed
+/// meanwhile, it computes it again, unless the caller has named a version.
 async fn change(
     api: &Api,
     id: JobId,

@@ -1,4 +1,4 @@
-//! Workers: who is connected, and what people ask of them.
+//! Workers: which are connected, and the control verbs on them.
 
 use crate::auth::Caller;
 use crate::error::ApiError;
@@ -13,7 +13,7 @@ use punctual_core::ports::StoreError;
 use punctual_core::session::{SessionDraining, SessionOrder};
 use std::collections::BTreeMap;
 
-/// What cursors of this list begin with.
+/// The prefix of this list's cursors.
 const LIST: &str = "workers";
 
 pub async fn list(
@@ -96,7 +96,7 @@ async fn read(api: &Api) -> Result<Vec<WorkerSessionBody>, StoreError> {
         .collect())
 }
 
-/// A session by its number, or by its worker's name if no other has it.
+/// A session by its id, or by its worker's name if that is unique.
 async fn find(api: &Api, id: &str) -> Result<WorkerSessionBody, ApiError> {
     let mut sessions = read(api).await?;
     sessions.retain(|session| session.session_id.to_string() == id || session.worker_id == id);

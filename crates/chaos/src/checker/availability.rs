@@ -1,6 +1,6 @@
-//! How many requests of clients were answered. A client asks the next API node when one fails, for as long as its patience
-//! lasts. A request that was given up counts against us if, at some moment of it, the database and an API node were there for
-//! long enough to be asked; otherwise it is counted apart, as nobody's fault but the fault's.
+//! How many client requests were answered. A client tries the next API node when one fails, until its
+//! patience ends. An abandoned request counts as failed if, at some point, the database and an API node were
+//! available for long enough to be asked; otherwise it is counted separately, as caused by the fault.
 
 use crate::load::TRY_TIMEOUT;
 use crate::nemesis::Fault;
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-/// Of 1,000 requests so many must be answered.
+/// Minimum of answered requests, in 1,000.
 const ANSWERED_PER_MILLE_MIN: f64 = 999.0;
-/// Two tries of a client, whichever node it asks first, and the round between them.
+/// Two tries of a client, whichever node it asks first, and the pause between them.
 const LONG_ENOUGH: Duration = Duration::from_secs(TRY_TIMEOUT.as_secs() * 2 + 1);
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -22,13 +22,13 @@ pub struct Availability {
     pub requests: usize,
     /// Answered, but not by the first node that was asked.
     pub answered_by_another: usize,
-    /// Given up although somebody could have answered.
+    /// Abandoned although a node could have answered.
     pub failed: usize,
-    /// Given up while the database, or all API nodes, were away.
+    /// Abandoned while the database, or all API nodes, were unavailable.
     pub failed_while_away: usize,
     /// How long the database was down.
     pub database_down_secs: f64,
-    /// What the last node said to those that failed, each once.
+    /// The last errors of the failed requests, without duplicates.
     pub reasons: BTreeSet<String>,
 }
 
@@ -79,7 +79,7 @@ pub fn availability(observed: &Observed) -> Availability {
     answered
 }
 
-/// Whether for long enough within this time no fault was at the database, nor at one and the same API node.
+/// Whether, for long enough within this time, neither the database nor some one API node had a fault.
 fn somebody_was_there(observed: &Observed, asked: &Asked) -> bool {
     observed.apis.iter().any(|api| {
         let faults = observed.faults.iter().filter(|fault| fault.target == DATABASE || fault.target == *api);

@@ -1,4 +1,5 @@
-//! Every due occurrence was fired once, or skipped for a reason that its job allows, and nothing else was fired.
+//! Every due occurrence was fired once, or skipped for a reason that its job allows, and nothing else was
+//! fired.
 
 use super::{Case, Rule, Verdict, Violation};
 use crate::nemesis::Fault;
@@ -10,9 +11,10 @@ use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// From the end of a handler until its report is accepted, when nothing is wrong with its worker nor with the database. Until then
-/// its occurrence is open; history has the end, as the worker saw it. Another process that was cut off in the middle of a
-/// transaction may hold the row for three seconds, and who waits for a row tries again after five.
+/// The maximum time from the end of a handler until its report is accepted, without faults at its worker or
+/// the database. Until then its occurrence is open; history contains the end as the worker saw it. Another
+/// process that was cut off in the middle of a transaction may hold the row lock for three seconds, and a
+/// process that waits for a row retries after five.
 const REPORT_TIME_MAX: Duration = Duration::from_secs(8);
 
 pub fn check(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
@@ -33,8 +35,8 @@ pub fn check(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
     }
 }
 
-/// Each occurrence with its time, and when the last of its attempts was over at the latest. One that has not ended is open for
-/// good.
+/// Each occurrence with its time, and the latest possible end of its last attempt. `None` if it has not
+/// ended: it stays open.
 type Fired = BTreeMap<OccurrenceId, (Timestamp, Option<Timestamp>)>;
 
 fn fired(executions: &[FoundExecution], faults: &[Fault]) -> Fired {
@@ -50,11 +52,11 @@ fn fired(executions: &[FoundExecution], faults: &[Fault]) -> Fired {
     fired
 }
 
-/// When what ended on a worker was known to the store at the latest: reports wait for as long as faults keep the worker from the
-/// database, one after the other.
+/// The latest time at which the store knew of an end on a worker: reports wait while faults, one after the
+/// other, keep the worker from the database.
 fn reported_by(ended: Timestamp, worker: Option<&str>, faults: &[Fault]) -> Timestamp {
     let mut known = ended.plus(REPORT_TIME_MAX);
-    // In the order of their beginnings.
+    // In order of their start.
     for fault in
         faults.iter().filter(|fault| fault.target == DATABASE || Some(fault.target.as_str()) == worker)
     {
@@ -117,7 +119,8 @@ fn covers(skip: &FoundSkip, time: Timestamp) -> bool {
     skip.first <= time && time <= skip.last
 }
 
-/// Skipped is only what overlapped, only where overlaps are skipped, and only while an earlier occurrence was open.
+/// An occurrence may be skipped only because of overlap, only where the policy skips overlaps, and only while
+/// an earlier occurrence was open.
 fn check_skips(
     case: &Case<'_>,
     due: &BTreeSet<Timestamp>,

@@ -1,5 +1,5 @@
-//! Judges what a run has shown. Pure: it takes values and returns values, knows no server and no clock, and is tested with
-//! histories in which something is wrong on purpose.
+//! Checks the observations of a run. Pure: it takes values and returns values, knows no server and no clock,
+//! and is tested with histories that contain deliberate errors.
 
 mod availability;
 mod fires;
@@ -16,42 +16,42 @@ use punctual_core::ids::{ExecutionId, JobId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What must never happen.
+/// Rules that must never be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// An occurrence fell due and was neither fired nor skipped for a reason that its job allows.
+    /// A due occurrence was neither fired nor skipped for a reason that its job allows.
     Missed,
-    /// An occurrence that never fell due, or one that fell due once and was fired twice.
+    /// An occurrence was fired that was never due, or was fired twice.
     Extra,
     /// A handler began before its time.
     Early,
-    /// More than one accepted outcome of an attempt, more than one success of an occurrence, or attempts that do not follow
-    /// one another.
+    /// More than one accepted outcome of an attempt, more than one success of an occurrence, or attempts that
+    /// are not in sequence.
     DoubledOutcome,
-    /// An accepted outcome that no run of that very attempt had.
+    /// An accepted outcome that no run of the same attempt had.
     StaleOutcome,
-    /// A run that history knows nothing of.
+    /// A run that history does not contain.
     UnknownRun,
-    /// A handler was called twice for one attempt, or twice at all where only one attempt is allowed.
+    /// A handler was called twice for one attempt, or twice where only one attempt is allowed.
     RanTwice,
-    /// Two occurrences of a job ran at once that must not.
+    /// Two occurrences of a job ran concurrently although the job forbids it.
     Overlapped,
-    /// A job that was acknowledged and is not there.
+    /// An acknowledged job does not exist.
     LostSubmission,
     /// One submission became several jobs.
     DoubledSubmission,
-    /// A job that had not come to its end when everything else was healed.
+    /// A job had not finished after all faults had ended.
     Unfinished,
-    /// A job that may be retried ended otherwise than by success.
+    /// A job with retries ended without success.
     GaveUp,
-    /// A process ended although nobody had told it to.
+    /// A process ended without an order.
     EndedByItself,
-    /// Clients were refused too often while the database and an API node were there.
+    /// Too many requests failed while the database and an API node were available.
     Unavailable,
 }
 
-/// One thing that must not happen and did.
+/// A broken rule, with details.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     pub rule: Rule,
@@ -64,7 +64,7 @@ impl Violation {
     }
 }
 
-/// What was looked at, so that nobody takes an empty run for a good one.
+/// What was checked, so that an empty run does not pass unnoticed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
     pub jobs: usize,
@@ -76,18 +76,19 @@ pub struct Counted {
     pub failed_attempts: usize,
     pub runs: usize,
     pub submissions_unanswered: usize,
-    /// Runs of lost attempts beside a later run of the same job, because their worker was paused and could not stop them.
+    /// Runs of lost attempts that overlapped a later run of the same job, because their worker was paused and
+    /// could not stop them.
     pub overlaps_of_paused_workers: usize,
 }
 
-/// The verdict on a run.
+/// The result of the checks.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verdict {
     pub counted: Counted,
     pub violations: Vec<Violation>,
 }
 
-/// What belongs together: a wish, the job that became of it, and the runs of that job.
+/// A wish, the job created for it, and the runs of that job.
 pub(crate) struct Case<'a> {
     pub wish: &'a Wish,
     pub job: &'a FoundJob,
@@ -120,7 +121,7 @@ pub fn judge(observed: &Observed) -> Verdict {
     verdict
 }
 
-/// Every job that was wished for and is there, be it that nobody was told.
+/// Every wish with an existing job, including jobs that were never acknowledged.
 fn cases(observed: &Observed) -> Vec<Case<'_>> {
     let mut runs: BTreeMap<JobId, Vec<&Run>> = BTreeMap::new();
     for run in &observed.runs {

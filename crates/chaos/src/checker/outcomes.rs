@@ -1,5 +1,5 @@
-//! Attempts follow one another, each with at most one outcome; what was accepted is what a run of that very attempt came to;
-//! and what must not run twice, or at once, did not.
+//! Attempts are in sequence, each with at most one outcome. Every accepted outcome is that of a run of the
+//! same attempt. Runs that must not happen twice, or concurrently, did not.
 
 use super::{Case, Rule, Verdict, Violation};
 use crate::nemesis::Fault;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 type Executions<'a> = BTreeMap<ExecutionId, &'a FoundExecution>;
 
-/// Every line of the record belongs to an attempt that history has, and no attempt has two.
+/// Every line of the record belongs to an attempt in history, and no attempt has two.
 pub fn check_runs_are_known(runs: &[Run], executions: &Executions<'_>, verdict: &mut Verdict) {
     let mut seen: BTreeMap<ExecutionId, &Run> = BTreeMap::new();
     for run in runs {
@@ -55,7 +55,7 @@ pub fn check(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
     check_overlaps(case, faults, verdict);
 }
 
-/// They are numbered without gaps, only the last one may have succeeded, and it must have, where it may be retried.
+/// Attempts are numbered without gaps and only the last one may have succeeded; with retries, it must have.
 fn check_attempts(
     case: &Case<'_>,
     occurrence: OccurrenceId,
@@ -88,8 +88,8 @@ fn check_attempts(
     }
 }
 
-/// A success names the run that it is about, which must be one of this attempt that was answered so; a failure has a run that
-/// was told to fail, or broke off.
+/// A success names its run, which must belong to this attempt and have been answered with success; a failure
+/// has a run that was told to fail, or that was aborted.
 fn check_accepted(case: &Case<'_>, verdict: &mut Verdict) {
     for execution in &case.job.executions {
         let runs: Vec<&&Run> = case.runs.iter().filter(|run| run.execution == execution.id).collect();
@@ -108,8 +108,9 @@ fn check_accepted(case: &Case<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// Runs of a job that skips overlaps never ran at the same time. A worker that stands still cannot stop what it has begun, so a
-/// run of a lost attempt whose worker was paused meanwhile is counted apart; a worker that was only cut off must have stopped.
+/// Runs of a job that skips overlaps never ran concurrently. A paused worker cannot stop what it has begun,
+/// so a run of a lost attempt whose worker was paused meanwhile is counted separately; a worker that was only
+/// cut off must have stopped.
 fn check_overlaps(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
     if case.wish.overlap == Overlap::Allow {
         return;

@@ -1,4 +1,4 @@
-//! What was acknowledged is there, and nothing is there twice.
+//! Every acknowledged job exists, and no job exists twice.
 
 use super::{Rule, Verdict, Violation};
 use crate::observed::Observed;

@@ -1,4 +1,4 @@
-//! Histories in which something is wrong on purpose, and one in which nothing is.
+//! Histories with deliberate errors, and one without any.
 
 use super::*;
 use crate::member::UnorderedEnd;
@@ -22,8 +22,8 @@ fn id(number: u64) -> JobId {
 const EVERY_SECOND: u64 = 1;
 const ONCE: u64 = 2;
 
-/// A job that runs every second from 1 s to 4 s, skips overlaps, was skipped at 3 s because the second occurrence took long and
-/// was lost once; and a job that runs once, at 2 s, after a failed attempt.
+/// A job that runs every second from 1 s to 4 s and skips overlaps: it was skipped at 3 s, because the second
+/// occurrence took long and was lost once. And a job that runs once, at 2 s, after a failed attempt.
 fn good() -> Observed {
     let mut observed = Observed { apis: vec!["api-1".into(), "api-2".into()], ..Observed::default() };
     let times = Times::Every { first: at(1_000), step: Duration::from_secs(1), last: at(4_000) };
@@ -151,7 +151,7 @@ fn skips_need_a_reason() {
     let skips = |observed: &mut Observed, change: fn(&mut FoundSkip)| change(&mut observed.jobs[0].skips[0]);
     assert_eq!(broken(|observed| skips(observed, |skip| skip.reason = SkipReason::Misfire)), [Rule::Missed]);
     assert_eq!(broken(|observed| skips(observed, |skip| skip.count = 2)), [Rule::Missed]);
-    // Nothing was open that could have been in the way 20 s later.
+    // Nothing was open 20 s later that could have caused an overlap.
     let long_after = |observed: &mut Observed| {
         let last = at(24_000);
         observed.wishes[0].times = Times::Every { first: at(1_000), step: Duration::from_secs(1), last };

@@ -1,4 +1,4 @@
-//! One handler: its payload read, its result written, and what it is told of its run.
+//! One handler: parses its payload, serializes its result, and provides its context.
 
 use punctual_core::causes::in_full;
 use punctual_core::documents::TooDeep;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What a handler is told of its run.
+/// What a handler knows about its run.
 #[derive(Clone)]
 pub struct Context {
     assignment: Assignment,
@@ -55,34 +55,34 @@ impl Context {
         self.assignment.execution.attempt
     }
 
-    /// The time for which the run was planned.
+    /// The scheduled time of the run.
     pub fn scheduled_time(&self) -> Timestamp {
         self.assignment.scheduled_time
     }
 
-    /// The same for every attempt of the occurrence: hand it on to whatever must not happen twice.
+    /// The same for every attempt of the occurrence: pass it to anything that must not happen twice.
     pub fn idempotency_key(&self) -> OccurrenceId {
         self.assignment.idempotency_key()
     }
 
-    /// When the attempt will be timed out, by the server's time.
+    /// When the attempt will time out, in server time.
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }
 
-    /// Adds a line to the log of this run. Waits while too many lines are on their way.
+    /// Adds a line to the log of this run. Waits while too many lines are in flight.
     pub async fn log(&self, message: impl Into<String>) {
         self.logs.append(LogStream::Log, message.into()).await;
     }
 
-    /// What an earlier attempt has saved, if one has: where to go on.
+    /// The checkpoint that an earlier attempt saved, if any: where to continue.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
         let checkpoint = self.assignment.checkpoint.as_ref();
         checkpoint.map(|checkpoint| serde_json::from_str(checkpoint.as_json())).transpose()
     }
 
-    /// Saves a document for the next attempt, in the place of the one before. Returns when it is kept for good; at most
-    /// 64 KiB of JSON that nests at most 100 deep.
+    /// Saves a document for the next attempt, replacing the previous one. Returns when it is durable; at most
+    /// 64 KiB of JSON, nested at most 100 levels deep.
     pub async fn save_checkpoint<T: Serialize + ?Sized>(
         &self,
         checkpoint: &T,
@@ -91,26 +91,26 @@ impl Context {
         Ok(self.notes.checkpoint(checkpoint).await?)
     }
 
-    /// Shows people how far the run has come, from 0 to 100. Say it as often as you like: the latest word is sent about
-    /// twice a second.
+    /// Reports progress, from 0 to 100. Call it as often as you like: the latest value is sent about twice a
+    /// second.
     pub fn progress(&self, percent: f64, message: impl Into<String>) {
         let percent = Percent::nearest(percent);
         self.notes.progress(Progress { percent, message: Some(message.into()) });
     }
 
-    /// Waits until the handler is asked to stop: cancelled, timed out, or its worker is shut down. It then has the
-    /// worker's `stop_grace` to save a checkpoint and return; without one it is simply dropped.
+    /// Waits until the handler is asked to stop: cancelled, timed out, or its worker is shut down. It then
+    /// has the worker's `stop_grace` to save a checkpoint and return; without one it is dropped.
     pub async fn stopping(&self) {
         self.stop.requested(Stop::Politely).await;
     }
 
-    /// Tells when the run is over, for what the handler starts beside itself.
+    /// Signals the end of the run to anything that the handler has spawned.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
 }
 
-/// Why a checkpoint is not known to be kept.
+/// Why a checkpoint may not have been stored.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error(transparent)]
@@ -132,16 +132,16 @@ impl From<CheckpointProblem> for CheckpointError {
     }
 }
 
-/// Whether a run is over: cancelled, timed out, its lease lost, or simply at its end.
+/// Whether a run is over: cancelled, timed out, its lease lost, or finished.
 ///
-/// A handler itself need not look: its future is dropped at its next `await`. What it has spawned, or runs on a
-/// thread of its own, goes on unless it looks here.
+/// A handler itself need not check: its future is dropped at its next `await`. Tasks or threads that it has
+/// spawned continue unless they check here.
 #[derive(Debug, Clone)]
 pub struct Cancellation(watch::Receiver<()>);
 
 impl Cancellation {
     pub fn is_cancelled(&self) -> bool {
-        // Nothing is ever sent: the run's side of the channel goes with the run.
+        // Nothing is ever sent: the sender is dropped with the run.
         self.0.has_changed().is_err()
     }
 
@@ -152,7 +152,7 @@ impl Cancellation {
     }
 }
 
-/// Why a handler failed. Every error turns into one that is retried, so that `?` works.
+/// Why a handler failed. Every error converts to one that is retried, so that `?` works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerError {
     message: String,
@@ -160,12 +160,12 @@ pub struct HandlerError {
 }
 
 impl HandlerError {
-    /// Another attempt may succeed.
+    /// A failure that another attempt may fix.
     pub fn new(message: impl Into<String>) -> Self {
         HandlerError { message: message.into(), is_retryable: true }
     }
 
-    /// No attempt can succeed: the job fails at once.
+    /// A failure that no attempt can fix: the job fails at once.
     pub fn permanent(message: impl Into<String>) -> Self {
         HandlerError { message: message.into(), is_retryable: false }
     }
@@ -222,7 +222,7 @@ where
     }
 }
 
-/// A handler that may tidy up for a while when it is asked to stop.
+/// A handler that may clean up for a while when it is asked to stop.
 pub(super) struct Graceful {
     pub(super) handler: Arc<dyn Executor>,
     pub(super) grace: Duration,
@@ -239,7 +239,7 @@ impl Executor for Graceful {
         Box::pin(async move {
             tokio::select! {
                 biased;
-                // Another worker may start the same at any moment: no time to tidy up.
+                // Another worker may start the same execution at any moment: there is no time to clean up.
                 () = stop.requested(Stop::AtOnce) => {
                     Outcome::Interrupted { error: "the lease of the run was lost".to_owned() }
                 }
@@ -255,7 +255,7 @@ impl Executor for Graceful {
 
 fn succeeded(result: &impl Serialize) -> Outcome {
     match serde_json::to_string(result) {
-        // What has nothing to say leaves no result.
+        // `null` means no result.
         Ok(text) if text == "null" => Outcome::Succeeded { result: None },
         Ok(text) => Outcome::Succeeded { result: Some(text) },
         Err(error) => failed(format!("the result cannot be written as JSON: {error}")),
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Keeps what is noted.
+    /// Records notes.
     #[derive(Default)]
     struct Notebook {
         progress: Mutex<Vec<Progress>>,

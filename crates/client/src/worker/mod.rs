@@ -44,10 +44,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Why a worker cannot work.
+/// Why a worker cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The server will not take this worker, however often it asks.
+    /// The server rejects this worker, however often it retries.
     #[error("the server refuses this worker")]
     Refused(#[source] ClientError),
     #[error("cannot read randomness")]
@@ -68,20 +68,20 @@ impl Worker {
         let name = program.as_ref().and_then(|path| path.file_stem()).and_then(|stem| stem.to_str());
         let config = WorkerConfig {
             name: name.unwrap_or("worker").to_owned(),
-            // Work that is held ready here waits while other workers may be idle.
+            // Prefetched work would wait here while other workers may be idle.
             prefetch: 0,
             ..WorkerConfig::default()
         };
         WorkerBuilder { worker: Worker { client, config, handlers: Vec::new() }, stop_grace: Duration::ZERO }
     }
 
-    /// Works until the server refuses it or people drain it there. A server that cannot be reached is tried again.
+    /// Works until the server rejects it or an operator drains it. Retries while the server is unreachable.
     pub async fn run(self) -> Result<(), WorkerError> {
         self.run_until(std::future::pending()).await
     }
 
-    /// Works until `stop` is ready, then takes no more, lets running handlers finish within the grace, and returns.
-    /// Must be called within a tokio runtime.
+    /// Works until `stop` is ready, then accepts no more work, lets running handlers finish within the grace
+    /// period, and returns. Must be called within a tokio runtime.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), WorkerError> {
         let host = host::this_machine().map_err(WorkerError::NoRandomness)?;
         let (drain, draining) = watch::channel(false);
@@ -100,7 +100,7 @@ impl Worker {
         refused.map_or(Ok(()), |error| Err(WorkerError::Refused(error)))
     }
 
-    /// The worker behind this one: a refusal drains it and is kept.
+    /// The underlying worker: a rejection drains it and is recorded.
     fn start(
         self,
         host: Host,
@@ -117,63 +117,64 @@ impl Worker {
     }
 }
 
-/// What a worker is to be.
+/// The settings of a worker.
 pub struct WorkerBuilder {
     worker: Worker,
     stop_grace: Duration,
 }
 
 impl WorkerBuilder {
-    /// The worker's name, the same after a restart; the program's if left out.
+    /// The worker's name, stable across restarts; by default the program's name.
     pub fn name(self, name: impl Into<String>) -> Self {
         self.with(|config| config.name = name.into())
     }
 
-    /// Handlers that run at once; 16 if left out.
+    /// Concurrent handlers; 16 by default.
     pub fn slots(self, slots: usize) -> Self {
         self.with(|config| config.slots = slots)
     }
 
-    /// Handlers that run at once, between these bounds: more while others wait, as far as the machine carries it.
+    /// Concurrent handlers, between these bounds: more while work waits, as far as the machine allows.
     pub fn slots_between(self, slots: RangeInclusive<usize>) -> Self {
         self.with(|config| (config.slots, config.slots_max) = (*slots.start(), Some(*slots.end())))
     }
 
-    /// Where the worker takes nothing new, for want of memory, disk or processors; nowhere if left out.
+    /// Limits of memory, disk and processors beyond which the worker accepts no new work; none by default.
     pub fn limits(self, limits: HealthLimits) -> Self {
         self.with(|config| config.limits = limits)
     }
 
-    /// Executions held ready beyond the slots; none if left out. Many short handlers are faster with some.
+    /// Executions prefetched beyond the slots; none by default. Some prefetch makes many short handlers
+    /// faster.
     pub fn prefetch(self, prefetch: usize) -> Self {
         let most = limits::LEASES_NAMED_MAX - limits::WORKER_SLOTS_MAX as usize;
         self.with(|config| config.prefetch = prefetch.min(most))
     }
 
-    /// Serves this queue, and others only if they are named too. A worker without any serves all.
+    /// Serves this queue. Call it once per queue; without a call, the worker serves all queues.
     pub fn queue(self, queue: impl Into<String>) -> Self {
         self.with(|config| config.queues.push(queue.into()))
     }
 
-    /// How long the worker may fall silent before its work is given to others; 6 seconds if left out.
+    /// How long the worker may be silent before its work is given to other workers; 6 seconds by default.
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|config| config.lease = lease)
     }
 
-    /// How long running handlers may take to finish when the worker is told to stop; 30 seconds if left out.
+    /// How long running handlers may take to finish when the worker is stopped; 30 seconds by default.
     pub fn drain_grace(self, grace: Duration) -> Self {
         self.with(|config| config.drain_grace = grace)
     }
 
-    /// How long a handler that is asked to stop may take to return, so that it can save a checkpoint; see
-    /// [`Context::stopping`]. If left out it is dropped at its next `await`. A lost lease allows no such time.
+    /// How long a handler may take to return after it is asked to stop, so that it can save a checkpoint; see
+    /// [`Context::stopping`]. By default it is dropped at its next `await`. A lost lease allows no such time.
     pub fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
         self
     }
 
-    /// Runs jobs of this type with this function; of two for one type the later one counts. The payload is read as
-    /// `P`: one that does not fit fails for good.
+    /// Runs jobs of this type with this function; of two for the same type the later one is used. The payload
+    /// is parsed as `P`: one that does not match fails permanently.
     pub fn handler<P, R, F, Running>(mut self, job_type: impl Into<String>, handler: F) -> Self
     where
         P: DeserializeOwned + Send + 'static,

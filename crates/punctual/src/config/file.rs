@@ -1,4 +1,4 @@
-//! `punctual.toml`: its keys and values with their lines, checked against the tables of settings.
+//! `punctual.toml`: its keys and values with their line numbers, checked against the tables of settings.
 
 use super::layers::Problem;
 use super::settings::{self, Setting};
@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The file that is read from the working directory if it is there.
+/// The file that is read from the working directory if it exists.
 pub const USUAL_FILE: &str = "punctual.toml";
-/// What people name when they want no file.
+/// The file name for "no file".
 const NO_FILE: &str = "/dev/null";
-/// Bytes of a configuration file: every setting with pages of comments. A larger one is something else.
+/// Bytes of a configuration file: enough for every setting with pages of comments. A larger file is something
+/// else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A configuration file without a mistake.
+/// A valid configuration file.
 #[derive(Debug, Clone)]
 pub struct ConfigFile {
     pub path: PathBuf,
@@ -35,7 +36,7 @@ pub struct Entry {
 }
 
 impl ConfigFile {
-    /// Reads and checks a file. All that is wrong is told at once.
+    /// Reads and checks a file. Reports all errors at once.
     pub fn read(path: &Path) -> Result<Self, Vec<Problem>> {
         let text = read_text(path).map_err(|error| {
             vec![Problem::new(path.display(), format!("the configuration file cannot be read: {error}"))]
@@ -63,7 +64,8 @@ impl ConfigFile {
         self.entries.iter().find(|entry| entry.key == setting.key)
     }
 
-    /// What paths in this file are relative to: so the file means the same to the server and to every command.
+    /// The base of relative paths in this file, so that the file means the same for the server and for every
+    /// command.
     pub fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -88,13 +90,13 @@ impl ConfigFile {
     }
 }
 
-/// The text of a file. What is not a file may never end, or never begin; only the one that is always empty is
-/// taken, as it is the usual word for none.
+/// The text of a file. Other kinds of files may never end, or block forever; only `/dev/null` is accepted, as
+/// the usual name for "no file".
 fn read_text(path: &Path) -> io::Result<String> {
     if path == Path::new(NO_FILE) {
         return Ok(String::new());
     }
-    // Opening a pipe must not wait for somebody to write to it.
+    // Opening a pipe must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {
@@ -108,7 +110,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Where in a file something stands.
+/// Line numbers of positions in a file.
 struct Lines<'a> {
     path: &'a Path,
     text: &'a str,
@@ -125,7 +127,7 @@ impl Lines<'_> {
     }
 }
 
-/// Collects the keys of a table, and those of the tables in it that are known.
+/// Collects the keys of a table and of its known subtables.
 fn gather(
     prefix: &str,
     table: &DeTable<'_>,
@@ -156,7 +158,7 @@ fn is_table(name: &str) -> bool {
 fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
     match value.get_ref() {
         DeValue::String(text) => Raw::Text(text.to_string()),
-        // Times may be written with and without quotes.
+        // Times may be written with or without quotes.
         DeValue::Datetime(time) => Raw::Text(time.to_string()),
         DeValue::Integer(number) => {
             let read = i128::from_str_radix(number.as_str(), number.radix());
@@ -175,12 +177,12 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
     }
 }
 
-/// What to say of a key that is no setting.
+/// The error for a key that is not a setting.
 fn unknown(key: &str) -> String {
     let settings = settings::all();
     let known: Vec<&str> = settings.iter().map(|setting| setting.key).collect();
     let name = key.rsplit('.').next().unwrap_or(key);
-    // Also found when the table is missing or wrong.
+    // Also suggested when the table is missing or wrong.
     let in_file = settings.iter().find(|setting| setting.name() == format!("{name}_file"));
     if let Some(setting) = in_file {
         let key = setting.key;

@@ -1,4 +1,4 @@
-//! Where values come from: flags over variables over the file over defaults.
+//! The precedence of values: flags, then variables, then the file, then defaults.
 
 use super::file::{ConfigFile, USUAL_FILE};
 use super::settings::{Default, Setting, Table};
@@ -11,12 +11,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-/// Something in the configuration that cannot be used.
+/// A problem in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file with its line, the variable or the flag.
+    /// The file with its line, the variable, or the flag.
     pub place: String,
-    /// For order within a file.
+    /// For sorting within a file.
     pub line: usize,
     pub message: String,
 }
@@ -58,7 +58,7 @@ impl ConfigFlag {
         ConfigFlag { config: Some(file) }
     }
 
-    /// The file that was named, or the usual one if it is there.
+    /// The given file, or the default one if it exists.
     pub fn file(&self) -> Option<PathBuf> {
         match self.named() {
             Some(named) => Some(named.to_owned()),
@@ -66,13 +66,13 @@ impl ConfigFlag {
         }
     }
 
-    /// The file that somebody named. An empty variable names none.
+    /// The file that was explicitly given. An empty variable counts as not given.
     pub fn named(&self) -> Option<&Path> {
         self.config.as_deref().filter(|file| !file.as_os_str().is_empty())
     }
 }
 
-/// Flags of a table that were given.
+/// The flags of a table that were given.
 #[derive(Debug, Clone)]
 pub struct Flags<T> {
     given: BTreeMap<&'static str, Raw>,
@@ -133,7 +133,7 @@ fn flag(setting: &'static Setting) -> clap::Arg {
         .help(format!("{} [env: {}]{default}", setting.about, setting.variable()))
 }
 
-/// Where a value was found.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum Source {
@@ -154,7 +154,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What a command finds around it.
+/// The environment of a command: its variables and its configuration file.
 #[derive(Debug)]
 pub struct Surroundings {
     pub variables: BTreeMap<String, String>,
@@ -191,7 +191,7 @@ impl Surroundings {
         if layers.problems.is_empty() { Ok(settings) } else { Err(refusal(&layers.problems)) }
     }
 
-    /// Where a setting's value was found, for errors about what it names.
+    /// The origin of a setting's value, for errors about the thing it names.
     pub fn origin<T: Table>(&self, flags: &Flags<T>, key: &str) -> String {
         let layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
         let setting = T::settings().into_iter().find(|setting| setting.key == key);
@@ -202,7 +202,7 @@ impl Surroundings {
         }
     }
 
-    /// Every setting of a table with its value and where that comes from; unusable ones are left to `read`.
+    /// Every setting of a table with its value and origin; `read` reports invalid ones.
     pub fn sources<T: Table>(&self, flags: &Flags<T>) -> Vec<(&'static Setting, Json, Source)> {
         let layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
         let found = |setting: &'static Setting| {
@@ -214,7 +214,7 @@ impl Surroundings {
     }
 }
 
-/// The layers for one table, from the highest to the lowest, and what was wrong with them.
+/// The layers for one table, from highest to lowest precedence, and the problems found.
 pub struct Layers<'a> {
     flags: &'a BTreeMap<&'static str, Raw>,
     surroundings: &'a Surroundings,
@@ -222,7 +222,7 @@ pub struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// The value of a setting. If it cannot be used, that is noted and the default takes its place.
+    /// The value of a setting. If it is invalid, records a problem and uses the default.
     pub fn value<T: Value>(&mut self, setting: &'static Setting) -> T {
         let (raw, source) = self.find(setting);
         let Some(raw) = raw else { return T::unset().expect("a setting without a default can be unset") };
@@ -240,7 +240,7 @@ impl Layers<'_> {
             return (Some(raw.clone()), Source::Flag { flag: format!("--{}", setting.flag()) });
         }
         let variable = setting.variable();
-        // An empty variable is as good as none: that is how a unit or a compose file takes one away.
+        // An empty variable counts as unset: that is how a unit or a compose file removes one.
         if let Some(text) = self.surroundings.variables.get(&variable).filter(|text| !text.is_empty()) {
             return (Some(Raw::word(text)), Source::Variable { variable });
         }
@@ -253,7 +253,7 @@ impl Layers<'_> {
         (is_set.then(|| default(setting)), Source::Default)
     }
 
-    /// What paths are relative to: the file that they stand in, or the working directory.
+    /// The base of relative paths: the directory of their file, or the working directory.
     fn directory(&self, source: &Source) -> &Path {
         match (source, &self.surroundings.file) {
             (Source::File { .. }, Some(file)) => file.directory(),

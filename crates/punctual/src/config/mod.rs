@@ -1,5 +1,5 @@
-//! Configuration: one table of settings, from which flags, variables, `punctual.toml`, its template and the reference
-//! page follow; and `punctual config`. What settings do is not known here.
+//! Configuration: one table of settings, from which flags, variables, `punctual.toml`, its template and the
+//! reference page are generated; and `punctual config`. This module does not know what settings do.
 
 mod file;
 mod layers;
@@ -63,7 +63,7 @@ pub struct CheckArgs {
     config: ConfigFlag,
 }
 
-/// What `config show` tells.
+/// The output of `config show`.
 #[derive(Serialize)]
 struct Shown {
     /// The file that was read.
@@ -91,7 +91,7 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
 
 fn show(args: &ShowArgs) -> Result<Shown, CliError> {
     let around = Surroundings::find(&args.config)?;
-    // What cannot be used is told rather than shown.
+    // Invalid values are reported instead of shown.
     around.read(&args.place)?;
     around.read(&args.roles)?.serve.check()?;
     around.read(&args.client)?;
@@ -129,7 +129,7 @@ fn check(args: CheckArgs) -> anyhow::Result<()> {
             format!("there is no {USUAL_FILE} here; name a file, or begin with `punctual config template`");
         return Err(CliError::not_found(message).into());
     };
-    // The file by itself: what variables and flags say is another matter.
+    // Only the file: variables and flags do not matter here.
     let file = ConfigFile::read(&file).map_err(|problems| refusal(&problems))?;
     let path = file.path.clone();
     let alone = Surroundings { variables: Default::default(), file: Some(file) };
@@ -138,7 +138,7 @@ fn check(args: CheckArgs) -> anyhow::Result<()> {
 }
 
 impl ServeSettings {
-    /// What single values cannot tell: whether they fit together.
+    /// Checks across several values: whether they fit together.
     pub fn check(&self) -> Result<(), CliError> {
         let is_manual = self.clock.clock == crate::serve::ClockKind::Manual;
         if self.clock.clock_start.is_some() && !is_manual {

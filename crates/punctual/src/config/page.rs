@@ -1,4 +1,4 @@
-//! The template and the reference page, both written from the tables of settings.
+//! Generates the template and the reference page from the tables of settings.
 
 use super::settings::{self, Default, Setting};
 use super::value::Raw;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Characters of a comment's line.
+/// Characters per line of a comment.
 const COMMENT_CHARS_MAX: usize = 100;
 
 const TEMPLATE_OPENING: &str = "\
@@ -83,7 +83,7 @@ pub fn reference() -> String {
     page
 }
 
-/// What may be written, and what counts if nothing is; `quote` stands around values.
+/// The accepted values and the default; `quote` encloses values.
 fn allowed(setting: &Setting, quote: &str) -> String {
     let kind = (setting.kind)();
     let mut letters = kind.chars();
@@ -94,22 +94,22 @@ fn allowed(setting: &Setting, quote: &str) -> String {
     }
 }
 
-/// The default, or a value that somebody might choose.
+/// The default, or an example value.
 fn example(setting: &Setting) -> Json {
     let (Default::Is(text) | Default::Unset { such_as: text }) = setting.default;
     (setting.check)(&Raw::word(text), Path::new("")).expect("defaults and examples are right")
 }
 
-/// A value as the file writes it.
+/// A value in TOML syntax.
 pub fn toml(value: &Json) -> String {
     match value {
         Json::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        // Texts are written alike in both.
+        // Strings have the same syntax in both.
         value => value.to_string(),
     }
 }
 
-/// The text in lines that begin with `# `.
+/// The text as lines that begin with `# `.
 fn comment(text: &str) -> String {
     let mut lines = vec![String::from("#")];
     for word in text.split(' ') {

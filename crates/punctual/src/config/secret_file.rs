@@ -1,15 +1,15 @@
-//! Where secrets and commands stand: who else can see them, and who else can write them.
+//! Files with secrets and commands: whether other users can read or write them.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The bits of a mode that let the group and others read.
+/// The mode bits that let the group and others read.
 const READABLE_BY_OTHERS: u32 = 0o044;
 /// The same for writing.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// What to say of a secret's file that others can read, if they can.
+/// A warning if others can read the file of a secret.
 pub fn exposure(file: &Path) -> io::Result<Option<String>> {
     let mode = std::fs::metadata(file)?.mode();
     Ok((mode & READABLE_BY_OTHERS != 0).then(|| {
@@ -18,7 +18,7 @@ pub fn exposure(file: &Path) -> io::Result<Option<String>> {
     }))
 }
 
-/// What to say of a file whose commands this process runs and that others can write, if they can.
+/// A warning if others can write a file whose commands this process runs.
 pub fn foreign_hand(file: &Path) -> io::Result<Option<String>> {
     let mode = std::fs::metadata(file)?.mode();
     Ok((mode & WRITABLE_BY_OTHERS != 0).then(|| {
@@ -29,8 +29,8 @@ pub fn foreign_hand(file: &Path) -> io::Result<Option<String>> {
     }))
 }
 
-/// What to say of a password in a URL that everybody on the machine can see, as they can see the flags of a process.
-/// `origin` is where the URL was found.
+/// A warning about a password in a URL that every user of the machine can see, because the flags of a process
+/// are visible. `origin` is where the URL was found.
 pub fn seen_password(origin: &str, instead: &str) -> Option<String> {
     origin
         .starts_with("--")

@@ -1,5 +1,5 @@
-//! Every setting, once: its key in `punctual.toml`, its kind, its default, and what it does. Flags, variables, the
-//! template and the reference page all follow from these tables.
+//! Every setting, once: its key in `punctual.toml`, its type, its default, and what it does. Flags,
+//! variables, the template and the reference page are all generated from these tables.
 
 use super::layers::Layers;
 use super::value::{
@@ -17,32 +17,33 @@ use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is known of a setting beside its type.
+/// The metadata of a setting, besides its type.
 #[derive(Debug)]
 pub struct Setting {
-    /// As in the file, with the name of its table before the dot.
+    /// The key in the file, prefixed with its table and a dot.
     pub key: &'static str,
     pub about: &'static str,
-    /// What follows from large and small values, and what happens at the limit.
+    /// The effects of large and small values, and what happens at the limit.
     pub limits: &'static str,
     pub default: Default,
     pub kind: fn() -> String,
     pub placeholder: fn() -> String,
-    /// Reads what was written in a directory and says it in the file's own words.
+    /// Parses a value relative to a directory and returns it in the file's syntax.
     pub check: fn(&Raw, &Path) -> Result<Json, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
-    /// As a flag would say it.
+    /// In flag syntax.
     Is(&'static str),
-    /// There is none; a value that somebody might choose.
+    /// There is no default; an example value.
     Unset { such_as: &'static str },
 }
 
-/// The table of what commands need to find a server. Its flags and variables go without the table's name.
+/// The table with the settings that commands use to find a server. Its flags and variables omit the table's
+/// name.
 const CLIENT_TABLE: &str = "client.";
-/// What a table is about before all: its flag and variable are the table's name.
+/// The main setting of a table: its flag and variable are the table's name.
 const URL: &str = ".url";
 
 impl Setting {
@@ -51,7 +52,7 @@ impl Setting {
         name.strip_suffix(URL).unwrap_or(name)
     }
 
-    /// The flag, without its dashes.
+    /// The flag, without dashes.
     pub fn flag(&self) -> String {
         self.plain_name().replace(['.', '_'], "-")
     }
@@ -60,7 +61,7 @@ impl Setting {
         format!("PUNCTUAL_{}", self.plain_name().replace('.', "_").to_ascii_uppercase())
     }
 
-    /// The table that the key stands in; nothing for those before all tables.
+    /// The table of the key; empty for top-level keys.
     pub fn table(&self) -> &'static str {
         self.key.split_once('.').map_or("", |(table, _)| table)
     }
@@ -71,11 +72,11 @@ impl Setting {
     }
 }
 
-/// Some settings that are read together.
+/// Settings that are read together.
 pub trait Table: Sized {
     fn settings() -> Vec<&'static Setting>;
 
-    /// Reads what is set; problems are added to those of the layers, and a default takes the place.
+    /// Reads the settings; problems are added to those of the layers, and a default is used instead.
     fn read(layers: &mut Layers<'_>) -> Self;
 }
 
@@ -124,7 +125,8 @@ macro_rules! settings {
     };
 }
 
-/// Puts tables together for a command that reads them all, so that what is wrong with any is told at once.
+/// Combines tables for a command that reads all of them, so that problems in all of them are reported at
+/// once.
 macro_rules! tables {
     ($(#[$meta:meta])* pub struct $name:ident { $($field:ident: $table:ty),+ $(,)? }) => {
         $(#[$meta])*
@@ -169,7 +171,7 @@ const fn millis(duration: Duration) -> u64 {
 }
 
 settings! {
-    /// Where a server's files are: for the server and for commands beside it.
+    /// Where a server's files are: for the server and for commands on the same machine.
     pub struct Place {
         /// Where the embedded database and the admin token are kept
         data_dir: PathBuf = "data_dir", is("./punctual-data"),
@@ -190,7 +192,7 @@ settings! {
 }
 
 settings! {
-    /// How requests are taken.
+    /// How the API accepts requests.
     pub struct ApiSettings {
         /// Where to listen; port 0 takes any free one
         listen: Address = "listen", is("127.0.0.1:7070"),
@@ -220,7 +222,7 @@ settings! {
 }
 
 settings! {
-    /// What a worker does: the one of `punctual serve`, or one that runs by itself.
+    /// The settings of a worker: the one of `punctual serve`, or a standalone one.
     pub struct WorkerSettings {
         /// Handlers that the worker runs at once: a number, or the least and the most of them, such as 4..64
         slots: SlotCount = "slots", is("16"),
@@ -265,7 +267,7 @@ settings! {
 }
 
 settings! {
-    /// What schedulers keep.
+    /// What schedulers retain.
     pub struct SchedulerSettings {
         /// How long to keep jobs after they have finished; those with dead letters stay
         keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
@@ -283,7 +285,7 @@ settings! {
 }
 
 settings! {
-    /// What schedules go by.
+    /// The clock of schedules.
     pub struct ClockSettings {
         /// What schedules go by: this machine's clock, or one that stands still until `punctual clock` moves it
         clock: ClockKind = "clock", is("system"),
@@ -295,7 +297,7 @@ settings! {
 }
 
 settings! {
-    /// What is told on the way.
+    /// The log of the process.
     pub struct LogSettings {
         /// Lines for people, or one JSON object per line
         format: LogFormat = "log.format", is("text"),
@@ -307,7 +309,7 @@ settings! {
 }
 
 settings! {
-    /// Where jobs are kept.
+    /// Where jobs are stored.
     pub struct StoreSettings {
         /// Where jobs are kept: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE; by default SQLite in the data directory
         url: Option<StoreUrl> = "store.url", unset("postgres://punctual@db.example.org/punctual"),
@@ -334,7 +336,7 @@ settings! {
 }
 
 settings! {
-    /// How much is kept of the logs of executions.
+    /// How much of the logs of executions is retained.
     pub struct LogsSettings {
         /// How much all log lines of executions together may take up
         total_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
@@ -343,7 +345,7 @@ settings! {
 }
 
 settings! {
-    /// How the processes that share a store share the work.
+    /// How the processes that share a store divide the work.
     pub struct CoordinationSettings {
         /// Through what processes on one store share out segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
         url: CoordinationUrl = "coordination.url", is("store"),
@@ -358,7 +360,7 @@ settings! {
 }
 
 settings! {
-    /// Where processes that take no requests about jobs say how they are.
+    /// Where processes that serve no requests about jobs report their health.
     pub struct HealthSettings {
         /// Where `punctual scheduler` and `punctual worker` answer /livez, /readyz and /metrics; a scheduler does on 127.0.0.1:7071 unless told otherwise, a worker only if told
         listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
@@ -367,7 +369,7 @@ settings! {
 }
 
 settings! {
-    /// Who a worker is that runs by itself.
+    /// The identity of a standalone worker.
     pub struct WorkerName {
         /// The name of `punctual worker`, the same after a restart; the machine's by default
         worker_name: Option<Name> = "worker_name", unset("reports-1"),
@@ -376,7 +378,7 @@ settings! {
 }
 
 tables! {
-    /// What `punctual serve` does.
+    /// The settings of `punctual serve`.
     pub struct ServeSettings {
         api: ApiSettings,
         worker: WorkerSettings,
@@ -390,7 +392,7 @@ tables! {
 }
 
 tables! {
-    /// What `punctual api` does.
+    /// The settings of `punctual api`.
     pub struct ApiRoleSettings {
         api: ApiSettings,
         log: LogSettings,
@@ -401,7 +403,7 @@ tables! {
 }
 
 tables! {
-    /// What `punctual scheduler` does.
+    /// The settings of `punctual scheduler`.
     pub struct SchedulerRoleSettings {
         health: HealthSettings,
         scheduler: SchedulerSettings,
@@ -413,7 +415,7 @@ tables! {
 }
 
 tables! {
-    /// What `punctual worker` does.
+    /// The settings of `punctual worker`.
     pub struct WorkerRoleSettings {
         name: WorkerName,
         worker: WorkerSettings,
@@ -426,7 +428,7 @@ tables! {
 }
 
 tables! {
-    /// All that any role reads.
+    /// The settings of all roles.
     #[expect(dead_code, reason = "some are read by their own roles, and here only listed and checked")]
     pub struct RoleSettings {
         serve: ServeSettings,
@@ -435,7 +437,7 @@ tables! {
     }
 }
 
-/// Every setting, in the order of a file: those before all tables first.
+/// Every setting, in the order of a file: top-level keys first.
 pub fn all() -> Vec<&'static Setting> {
     let mut all = [Place::settings(), RoleSettings::settings(), ClientSettings::settings()].concat();
     all.sort_by_key(|setting| !setting.table().is_empty());

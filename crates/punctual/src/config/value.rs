@@ -1,4 +1,4 @@
-//! Values of settings: what may be written for each kind, in a file, a variable or a flag, and how it is shown again.
+//! Types of setting values: their syntax in a file, a variable or a flag, and how they are printed.
 
 use crate::args::{self, Kept, SLOTS_MAX};
 use clap::ValueEnum;
@@ -12,15 +12,15 @@ use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Characters of a wrong value that an error repeats.
+/// Characters of an invalid value that an error repeats.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// What was written, before anybody asks what it should have been.
+/// A value as written, before it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Raw {
-    /// By a flag, once for each time that it was given, or by a variable. There everything is text.
+    /// From a flag, one item per use, or from a variable. Both contain only text.
     Words(Vec<String>),
-    /// The rest comes from a file, which knows texts, numbers and lists apart.
+    /// The rest comes from a file, which distinguishes strings, numbers and lists.
     Text(String),
     Number(String),
     List(Vec<String>),
@@ -48,7 +48,7 @@ impl Raw {
         }
     }
 
-    /// The items of a list. Flags and variables separate them by commas; an empty one names nothing.
+    /// The items of a list. Flags and variables separate them by commas; an empty one has no items.
     fn items(&self) -> Option<Vec<&str>> {
         let named = |text: &&str| !text.is_empty();
         match self {
@@ -79,7 +79,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The value, or a sentence about what was written and what would be right.
+/// The value, or a sentence about what was written and what is expected.
 pub fn read<T: Value>(raw: &Raw) -> Result<T, String> {
     T::read(raw).map_err(|must| match T::found(raw) {
         Some(found) => format!("{must}, but {found}"),
@@ -87,31 +87,32 @@ pub fn read<T: Value>(raw: &Raw) -> Result<T, String> {
     })
 }
 
-/// A kind of value.
+/// A type of value.
 pub trait Value: Sized {
-    /// What may be written, as in "must be …".
+    /// The accepted values, as in "must be …".
     fn kind() -> String;
 
-    /// What stands for it in a flag's help.
+    /// The placeholder in a flag's help.
     fn placeholder() -> String;
 
-    /// The value, or what would be right, beginning with "must".
+    /// The value, or the requirement, beginning with "must".
     fn read(raw: &Raw) -> Result<Self, String>;
 
-    /// What an error says of a value that cannot be read, as in "but is …"; nothing if that must not be repeated.
+    /// How an error describes a value that cannot be parsed, as in "but is …"; `None` if it must not be
+    /// repeated.
     fn found(raw: &Raw) -> Option<String> {
         Some(format!("is {}", raw.shown()))
     }
 
-    /// As it stands in a file; nothing where it is not set.
+    /// As written in a file; null if it is not set.
     fn written(&self) -> Json;
 
-    /// What stands for a value that is not set, if that is possible.
+    /// The unset value, if the type has one.
     fn unset() -> Option<Self> {
         None
     }
 
-    /// The value as seen from the directory of the file that it was written in.
+    /// Resolves the value relative to the directory of its file.
     fn seen_from(self, _directory: &Path) -> Self {
         self
     }
@@ -121,7 +122,7 @@ fn must_be<T: Value>() -> String {
     format!("must be {}", T::kind())
 }
 
-/// Not set unless somebody does.
+/// Unset by default.
 impl<T: Value> Value for Option<T> {
     fn kind() -> String {
         T::kind()
@@ -191,7 +192,7 @@ impl<const MIN: u64, const MAX: u64> Value for Count<MIN, MAX> {
     }
 }
 
-/// A number of slots, or the least and the most of them.
+/// A number of slots, or the minimum and the maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotCount(pub SlotRange);
 
@@ -226,7 +227,7 @@ impl Value for SlotCount {
     }
 }
 
-/// How much must be free of something; nothing if it is off.
+/// The minimum of a free resource; `None` if it is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeastFree(pub Option<FreeMin>);
 
@@ -260,7 +261,7 @@ impl Value for LeastFree {
     }
 }
 
-/// How much something may take up; any amount if it is off.
+/// A maximum size; unlimited if it is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeMax(pub Option<u64>);
 
@@ -301,7 +302,7 @@ fn size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
 }
 
-/// The most of something, in percent; nothing if it is off.
+/// A maximum in percent; `None` if it is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MostPercent(pub Option<u8>);
 
@@ -329,7 +330,7 @@ impl Value for MostPercent {
     }
 }
 
-/// A duration within bounds, which are in milliseconds.
+/// A duration within bounds, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length<const MIN_MS: u64, const MAX_MS: u64>(Span);
 
@@ -381,7 +382,7 @@ impl Value for Kept {
     }
 }
 
-/// A host, or address, and a port to listen on.
+/// A host or address, and a port to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(pub String);
 
@@ -403,7 +404,7 @@ impl Value for Address {
     }
 }
 
-/// Where a server is found; looked at more closely when it is asked.
+/// The address of a server; checked further when it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerAddress(pub String);
 
@@ -438,12 +439,12 @@ impl Value for ServerAddress {
     }
 }
 
-/// Whether somebody has put a user, a password, a query or a fragment into an address. They may be secret.
+/// Whether an address contains a user, a password, a query or a fragment. They may be secret.
 fn holds_more_than_an_address(text: &str) -> bool {
     text.contains(['@', '?', '#'])
 }
 
-/// What somebody calls something, in one line.
+/// A name, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(pub String);
 
@@ -518,13 +519,13 @@ impl Value for Timestamp {
 
 /// A value of a list.
 pub trait Item: Sized {
-    /// What a list of them is.
+    /// The description of a list of them.
     fn kind_of_list() -> String;
 
-    /// What stands for one in a flag's help.
+    /// The placeholder of one in a flag's help.
     fn placeholder() -> String;
 
-    /// The item, or what would be right, beginning with "must".
+    /// The item, or the requirement, beginning with "must".
     fn read(text: &str) -> Result<Self, String>;
 
     fn written(&self) -> String;
@@ -584,7 +585,7 @@ pub fn one_of<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, true).map_err(|_| format!("must be {}", words::<T>(" or ")))
 }
 
-/// The words of a choice.
+/// The words of an enum.
 pub fn words<T: ValueEnum>(separator: &str) -> String {
     T::value_variants().iter().map(word).collect::<Vec<_>>().join(separator)
 }
@@ -593,7 +594,7 @@ pub fn word<T: ValueEnum>(value: &T) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Makes a choice of words the kind of a setting.
+/// Makes an enum a type of setting values.
 macro_rules! choice {
     ($($choice:ty),+) => {$(
         impl $crate::config::value::Value for $choice {

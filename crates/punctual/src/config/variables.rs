@@ -1,17 +1,17 @@
-//! Variables that begin like ours and are none: a misspelled one must not be silent.
+//! Detects unknown variables with our prefix: a misspelled one must not go unnoticed.
 
 use super::settings;
 use std::collections::BTreeSet;
 
 const PREFIX: &str = "PUNCTUAL_";
 
-/// How the names begin by which the tests of Punctual itself find their databases.
+/// The prefix of the variables by which Punctual's own tests find their databases.
 const OF_TESTS: &str = "PUNCTUAL_TEST_";
 
-/// How alike two names must be for one to be offered for the other, from 0 to 1.
+/// How similar two names must be for a suggestion, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.8;
 
-/// What a command finds in its surroundings when a job runs it, beside the names in the command line's definition.
+/// Variables that a command gets when a job runs it, besides those in the command-line definition.
 const OF_JOBS: [&str; 6] = [
     "PUNCTUAL_JOB_ID",
     "PUNCTUAL_EXECUTION_ID",
@@ -21,12 +21,12 @@ const OF_JOBS: [&str; 6] = [
     "PUNCTUAL_DEADLINE",
 ];
 
-/// A sentence for each variable of this process that nobody reads.
+/// A sentence for each unknown variable of this process.
 pub fn unknown_variables(command_line: &clap::Command) -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let is_ours = |name: &String| name.starts_with(PREFIX) && !name.starts_with(OF_TESTS);
     let names: Vec<String> = names.filter(is_ours).collect();
-    // Most commands have none, and need not look.
+    // Most processes have none, and need not build the list of known ones.
     if names.is_empty() { vec![] } else { unknown(names, &known(command_line)) }
 }
 
@@ -53,7 +53,7 @@ fn unknown(names: Vec<String>, known: &BTreeSet<String>) -> Vec<String> {
     names.into_iter().filter(|name| !known.contains(name)).map(told).collect()
 }
 
-/// The known name that was probably meant. What all have in common would make any two alike, and is left out.
+/// The known name that was probably meant. The common prefix would make all names similar, so it is left out.
 fn closest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a String> {
     let bare = |name: &str| name.trim_start_matches(PREFIX).to_owned();
     let likeness = |candidate: &String| strsim::jaro_winkler(&bare(name), &bare(candidate));

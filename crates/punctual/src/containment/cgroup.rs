@@ -1,5 +1,5 @@
-//! Cgroups as directories: where this process can make them, and how everything in one is killed. Knows both generations
-//! of the interface, and nothing of commands.
+//! Cgroups as directories: where this process can create them, and how to kill everything in one. Knows both
+//! versions of the interface, and nothing of commands.
 
 use punctual_worker::process::containment::Remains;
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The file by which a process enters a cgroup, and in which its processes are listed.
+/// The file that a process writes to in order to enter a cgroup, and that lists its processes.
 pub const PROCESSES: &str = "cgroup.procs";
-/// How often the state of a freezer is read before its processes are killed anyway.
+/// How often the freezer's state is read before its processes are killed anyway.
 const FREEZE_READS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Version {
     V2,
 }
 
-/// One cgroup that is removed when this is dropped.
+/// A cgroup that is removed on drop.
 #[derive(Debug)]
 pub struct Group {
     pub dir: PathBuf,
@@ -30,7 +30,7 @@ impl Group {
         Ok(Group { dir })
     }
 
-    /// The file by which a process enters.
+    /// The file that a process writes to in order to enter.
     pub fn processes_file(&self) -> PathBuf {
         self.dir.join(PROCESSES)
     }
@@ -38,14 +38,14 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What was in it is dead by now; if not, the worker finds it.
+        // Its processes are dead by now; if not, the worker finds them.
         let _ = remove(&self.dir);
     }
 }
 
-/// Sends SIGKILL to every process in a cgroup and in those below it.
+/// Sends SIGKILL to every process in a cgroup and in its descendants.
 pub fn kill(dir: &Path) {
-    // Since Linux 5.14, at once for all of them, also for those that are being forked.
+    // Since Linux 5.14: kills all of them at once, including processes that are being forked.
     if fs::write(dir.join("cgroup.kill"), "1").is_err() {
         kill_one_by_one(dir);
     }
@@ -64,7 +64,7 @@ fn kill_one_by_one(dir: &Path) {
     drop(frozen);
 }
 
-/// Removes a cgroup with those below it, unless there are processes in them.
+/// Removes a cgroup with its descendants, unless they contain processes.
 pub fn remove(dir: &Path) -> Remains {
     for group in with_groups_below(dir).iter().rev() {
         match fs::remove_dir(group) {
@@ -76,9 +76,9 @@ pub fn remove(dir: &Path) -> Remains {
     Remains::Nothing
 }
 
-/// Kills what is in a cgroup and removes it if it is empty.
+/// Kills the processes in a cgroup and removes it if it is empty.
 pub fn kill_and_remove(dir: &Path) -> Remains {
-    // In most cases the shim has removed it.
+    // Usually the shim has removed it already.
     if remove(dir) == Remains::Nothing {
         return Remains::Nothing;
     }
@@ -86,7 +86,7 @@ pub fn kill_and_remove(dir: &Path) -> Remains {
     remove(dir)
 }
 
-/// A cgroup and all below it, parents first.
+/// A cgroup and all its descendants, parents first.
 pub fn with_groups_below(dir: &Path) -> Vec<PathBuf> {
     let mut groups = vec![dir.to_owned()];
     let mut next = 0;
@@ -103,7 +103,7 @@ pub fn subdirectories(dir: &Path) -> Vec<PathBuf> {
     entries.flatten().filter(is_dir).map(|entry| entry.path()).collect()
 }
 
-/// Processes that cannot fork while their numbers are read, where the kernel can hold them.
+/// Processes that cannot fork while their pids are read, where the kernel can freeze them.
 struct Frozen {
     thaw: Option<(PathBuf, &'static str)>,
 }
@@ -117,7 +117,7 @@ impl Frozen {
         }
         if fs::write(&v1, "FROZEN").is_ok() {
             until(|| read(&v1).trim() == "FROZEN");
-            // Frozen processes of this generation do not even die.
+            // In version 1, frozen processes do not even die.
             return Frozen { thaw: Some((v1, "THAWED")) };
         }
         Frozen { thaw: None }
@@ -157,7 +157,7 @@ impl Memberships {
         Memberships { mounts: read("/proc/self/mountinfo"), groups: read("/proc/self/cgroup") }
     }
 
-    /// The directory of the cgroup of this controller in which this process is.
+    /// The directory of this process's cgroup for this controller.
     pub fn of_controller(&self, controller: &str) -> Option<(PathBuf, Version)> {
         let dir = self.version_1(controller).map(|dir| (dir, Version::V1));
         if self.lines().any(|(controllers, _)| names(controllers, controller)) {
@@ -166,26 +166,26 @@ impl Memberships {
         self.version_2().map(|dir| (dir, Version::V2))
     }
 
-    /// The directory of the cgroup in a hierarchy of version 1 with this controller.
+    /// The directory of the cgroup in the version 1 hierarchy with this controller.
     pub fn version_1(&self, controller: &str) -> Option<PathBuf> {
         let path = self.lines().find(|(controllers, _)| names(controllers, controller))?.1;
         self.place(path, |mount| mount.kind == "cgroup" && names(mount.options, controller))
     }
 
-    /// The directory of the cgroup in the hierarchy of version 2.
+    /// The directory of the cgroup in the version 2 hierarchy.
     pub fn version_2(&self) -> Option<PathBuf> {
         let path = self.lines().find(|(controllers, _)| controllers.is_empty())?.1;
         self.place(path, |mount| mount.kind == "cgroup2")
     }
 
-    /// Where hierarchies are mounted.
+    /// The mount points of the hierarchies.
     pub fn roots(&self) -> Vec<PathBuf> {
         let mounts = self.mounts.lines().filter_map(Mount::read);
         let cgroups = mounts.filter(|mount| matches!(mount.kind, "cgroup" | "cgroup2"));
         cgroups.map(|mount| PathBuf::from(mount.point)).collect()
     }
 
-    /// Controllers and path of each hierarchy.
+    /// The controllers and path of each hierarchy.
     fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         self.groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
     }
@@ -193,7 +193,7 @@ impl Memberships {
     fn place(&self, path: &str, is_it: impl Fn(&Mount<'_>) -> bool) -> Option<PathBuf> {
         let mount = self.mounts.lines().filter_map(Mount::read).find(is_it)?;
         let below_root = Path::new(path).strip_prefix(mount.root).ok()?;
-        // One that leads out of what is mounted here cannot be reached.
+        // A path outside the mounted part cannot be reached.
         let leads_out = below_root.components().any(|part| part == std::path::Component::ParentDir);
         // Joining an empty path would add a slash.
         (!leads_out).then(|| Path::new(mount.point).join(below_root).components().collect())
@@ -206,7 +206,7 @@ fn names(list: &str, name: &str) -> bool {
 
 /// A mounted file system.
 struct Mount<'a> {
-    /// Which directory of the file system is mounted.
+    /// The directory of the file system that is mounted.
     root: &'a str,
     point: &'a str,
     kind: &'a str,
@@ -214,7 +214,7 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// A line of `mountinfo`.
+    /// Parses a line of `mountinfo`.
     fn read(line: &'a str) -> Option<Self> {
         let (place, what) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -231,7 +231,7 @@ mod tests {
     use std::process::Command;
     use std::time::{Duration, Instant};
 
-    /// How long a killed tree may take to be gone. Generous: the machine may be busy.
+    /// How long a killed tree may take to end. Generous, because the machine may be busy.
     const PATIENCE: Duration = Duration::from_secs(60);
     const MIXED: &str = "\
 30 24 0:26 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(memberships("", "0::/").version_2(), None);
     }
 
-    /// Cgroups in which this process may make others.
+    /// Cgroups in which this process may create others.
     fn own_groups() -> Vec<PathBuf> {
         let memberships = Memberships::read();
         let all = [memberships.version_2(), memberships.version_1("freezer"), memberships.version_1("pids")];

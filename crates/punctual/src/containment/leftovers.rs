@@ -1,5 +1,5 @@
-//! What a worker that was killed together with a stopped shim has left behind: found and ended by the next worker that
-//! starts on the machine.
+//! Leftovers of a worker that was killed together with a stopped shim: the next worker that starts on the
+//! machine finds and ends them.
 
 use super::cgroup::{self, Memberships, read};
 use super::owner::Owner;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
 
-/// Kills all commands whose worker is gone, and returns when nothing of them is left.
+/// Kills all commands whose worker is gone, and returns when none of their processes is left.
 pub async fn end_all(clock: &dyn Clock) {
     let groups = groups();
     let shims = shims();
@@ -37,7 +37,7 @@ pub async fn end_all(clock: &dyn Clock) {
     }
 }
 
-/// A round of SIGKILL to everything in the cgroups and below the shims, and to the shims that have nothing left.
+/// Sends SIGKILL to everything in the cgroups and below the shims, and to the shims that have nothing left.
 fn end(groups: &[PathBuf], shims: &[ShimProcess]) -> Remains {
     let mut remains = Remains::Nothing;
     for group in groups {
@@ -55,8 +55,8 @@ fn end(groups: &[PathBuf], shims: &[ShimProcess]) -> Remains {
     remains
 }
 
-/// The cgroups of this user's commands whose worker is gone, in all hierarchies: a worker need not start where the last
-/// one did.
+/// The cgroups of this user's commands whose worker is gone, in all hierarchies: a worker may start in
+/// another cgroup than the last one.
 fn groups() -> Vec<PathBuf> {
     let user = geteuid().as_raw();
     let is_own = |dir: &Path| std::fs::metadata(dir).is_ok_and(|metadata| metadata.uid() == user);
@@ -83,7 +83,7 @@ fn groups() -> Vec<PathBuf> {
     found
 }
 
-/// Whose command a cgroup belongs to.
+/// The owner of a command's cgroup.
 fn owner_of(dir: &Path) -> Option<Owner> {
     let name = dir.file_name()?.to_str()?.strip_prefix(NAME_PREFIX)?;
     name.rsplit_once('-')?.0.parse().ok()
@@ -104,7 +104,7 @@ fn shims() -> Vec<ShimProcess> {
     found.collect()
 }
 
-/// Whose shim a process is, by its command line.
+/// The owner of a shim, from its command line.
 fn owner_of_shim(command_line: &str) -> Option<Owner> {
     let mut args = command_line.split('\0').skip(1);
     if args.next()? != shim::SUBCOMMAND {

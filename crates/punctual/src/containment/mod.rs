@@ -1,5 +1,5 @@
-//! How the processes of a command are kept together, whatever the command does to its shim: by a cgroup, by a PID
-//! namespace, or not at all. Says what this machine can do, and kills what belongs to a command.
+//! Contains the processes of a command, whatever the command does to its shim: by a cgroup, by a PID
+//! namespace, or not at all. Determines what this machine supports, and kills the processes of a command.
 
 pub mod cgroup;
 mod leftovers;
@@ -20,12 +20,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the cgroups of all commands begin.
+/// The prefix of the cgroups of all commands.
 const NAME_PREFIX: &str = "punctual-";
-/// Controllers of version 1 in whose hierarchies commands are contained where there is no version 2. The first can hold
-/// processes still while they are killed.
+/// Version 1 controllers in whose hierarchies commands are contained where there is no version 2. The first
+/// can freeze processes while they are killed.
 const V1_CONTROLLERS: [&str; 2] = ["freezer", "pids"];
-/// Controllers that commands with limits use.
+/// The controllers for commands with limits.
 const LIMIT_CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// What the operator has chosen.
@@ -39,7 +39,7 @@ pub enum ContainmentMode {
 
 choice!(ContainmentMode);
 
-/// What holds commands together here.
+/// The containment that is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InForce {
     Cgroup {
@@ -54,7 +54,7 @@ pub enum InForce {
 }
 
 impl InForce {
-    /// What the setting means on this machine, or why it cannot be had.
+    /// What the setting means on this machine, or why it is not possible.
     pub fn choose(mode: ContainmentMode) -> Result<Self, String> {
         match mode {
             ContainmentMode::Auto => {
@@ -76,7 +76,7 @@ impl InForce {
         }
     }
 
-    /// Tells the log.
+    /// Logs it.
     pub fn announce(&self) {
         match self {
             InForce::ShimOnly { because } => {
@@ -106,7 +106,7 @@ impl fmt::Display for InForce {
     }
 }
 
-/// The first cgroup in which a command can really be run, or why there is none.
+/// The first cgroup in which a command can really run, or why there is none.
 fn cgroup_here() -> Result<InForce, String> {
     let memberships = Memberships::read();
     let v1 = V1_CONTROLLERS.into_iter().filter_map(|controller| memberships.version_1(controller));
@@ -141,7 +141,7 @@ fn namespace_here() -> Result<InForce, String> {
 pub struct Contained {
     owner: Owner,
     hold: Hold,
-    /// Where cgroups of commands may be.
+    /// The possible parents of commands' cgroups.
     parents: Vec<PathBuf>,
     count: AtomicU64,
 }
@@ -182,7 +182,7 @@ impl Containment for Contained {
 
 /// Sends SIGKILL to everything that a shim has started and that has not left its tree.
 fn kill_below(shim: &ShimProcess) -> Remains {
-    // It is the same process as long as it takes signals; this one does no harm.
+    // It is the same process as long as it accepts signals; this one is harmless.
     if shim.signal(Signal::CONT) && shim::signal_below(shim.pid(), Signal::KILL) {
         return Remains::Processes;
     }

@@ -1,4 +1,5 @@
-//! Which worker process a shim and its cgroups belong to, so that others can tell whether it still runs.
+//! The worker process that a shim and its cgroups belong to, so that other processes can tell whether it is
+//! still running.
 
 use super::cgroup::read;
 use rustix::io::Errno;
@@ -6,16 +7,16 @@ use rustix::process::{Pid, test_kill_process};
 use std::fmt;
 use std::str::FromStr;
 
-/// The start of a process of which `/proc` does not tell.
+/// The start time of a process when `/proc` does not show it.
 const UNKNOWN: u64 = 0;
 
-/// A process that cannot be mistaken for a later one with the same number.
+/// A process, identified so that it cannot be confused with a later one that has the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// The PID namespace that the number belongs to.
+    /// The PID namespace of the pid.
     namespace: u64,
     pid: u32,
-    /// In ticks since the machine was started.
+    /// In ticks since boot.
     started_at: u64,
 }
 
@@ -30,7 +31,7 @@ impl Owner {
         Owner { namespace: own_namespace(), pid, started_at }
     }
 
-    /// Whether the process has certainly ended. Of processes in other PID namespaces that cannot be known.
+    /// Whether the process has certainly ended. Unknown for processes in other PID namespaces.
     pub fn is_gone(&self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         if self.namespace != own_namespace() || !proc_shows_own_namespace() {
@@ -38,7 +39,7 @@ impl Owner {
         }
         match pid.map(test_kill_process) {
             None | Some(Err(Errno::SRCH)) => true,
-            // It is there, but `/proc` may hide it.
+            // It exists, but `/proc` may hide it.
             Some(_) => match ProcessState::read(self.pid) {
                 None => false,
                 Some(ProcessState::Ended) => true,
@@ -69,21 +70,21 @@ impl FromStr for Owner {
 }
 
 fn own_namespace() -> u64 {
-    // Such as "pid:[4026531836]".
+    // For example "pid:[4026531836]".
     let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let link = link.to_string_lossy();
     link.trim_start_matches("pid:[").trim_end_matches(']').parse().unwrap_or_default()
 }
 
-/// Whether numbers of processes mean the same in `/proc` as to this process.
+/// Whether the pids in `/proc` belong to this process's namespace.
 fn proc_shows_own_namespace() -> bool {
     let shown = std::fs::read_link("/proc/self").unwrap_or_default();
     shown.to_str() == Some(&std::process::id().to_string())
 }
 
-/// What `/proc` says of a process.
+/// The state of a process in `/proc`.
 enum ProcessState {
-    /// `started_at` is in ticks since the machine was started.
+    /// `started_at` is in ticks since boot.
     Running { started_at: u64 },
     /// Not reaped yet.
     Ended,
@@ -92,12 +93,12 @@ enum ProcessState {
 impl ProcessState {
     fn read(pid: u32) -> Option<Self> {
         let stat = read(format!("/proc/{pid}/stat"));
-        // The name before it may contain anything, also parentheses.
+        // The name before it may contain anything, including parentheses.
         let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         if matches!(after_name.next()?, "Z" | "X") {
             return Some(ProcessState::Ended);
         }
-        // The 22nd of all fields.
+        // Field 22 of all fields.
         Some(ProcessState::Running { started_at: after_name.nth(18)?.parse().ok()? })
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a harmless command as a job would, to see whether it can be run that way.
+//! Runs a harmless command as a job would, to see whether that works.
 
 use super::{Contained, InForce};
 use crate::shim;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether commands can be contained in this way; if not, why.
+/// Whether this containment works; if not, why.
 pub fn of(in_force: &InForce) -> Result<(), String> {
     match run(shim::THIS_PROGRAM, &["--version"], in_force) {
         Ok(Ended { how: How::Exited { code: 0 }, .. }) => Ok(()),
@@ -20,7 +20,7 @@ pub fn of(in_force: &InForce) -> Result<(), String> {
     }
 }
 
-/// Runs a command under a shim of its own.
+/// Runs a command under its own shim.
 pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<Ended> {
     let contained = Arc::new(Contained::new(in_force));
     let enclosure = contained.next();
@@ -56,7 +56,7 @@ pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<Ended
     ended(&frames)
 }
 
-/// The last of the frames, which says how the command ended.
+/// The last frame, which reports how the command ended.
 fn ended(mut frames: &[u8]) -> io::Result<Ended> {
     while let Some((head, rest)) = frames.split_first_chunk::<FRAME_HEAD_BYTES>() {
         let (kind, length) = Frame::read_head(*head).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The examples: what each job is, what it shows, and how to look at it.
+//! The examples: the job of each, what it demonstrates, and the commands to inspect it.
 
 use punctual_client::{Growth, RetryBody, RetryStrategy, Seconds, Span, SubmitJob};
 use punctual_core::ids::JobId;
@@ -6,26 +6,26 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What every example is tagged with, and found by.
+/// The tag of all examples, by which they are found.
 pub const TAG: &str = "demo";
-/// Example that goes on after the others: nobody waits for it.
+/// The example that continues after the others; the demo does not wait for it.
 pub const TICK: &str = "demo-tick";
-/// How often the tick runs before it ends by itself, should nobody clean up.
+/// How often the tick runs before it ends by itself, if it is not cleaned up.
 const TICKS: u32 = 30;
 
 pub struct Example {
     pub name: &'static str,
     /// The example that must succeed first.
     pub after: Option<&'static str>,
-    /// What it shows.
+    /// What it demonstrates.
     pub what: &'static str,
-    /// The commands to look at it.
+    /// The commands to inspect it.
     pub look: &'static [&'static str],
     job: SubmitJob,
 }
 
 impl Example {
-    /// The job to submit, given the ids of what was submitted before it.
+    /// The job to submit, given the ids of the jobs submitted before it.
     pub fn job(&self, ids: &BTreeMap<&'static str, JobId>) -> SubmitJob {
         let parent = self.after.and_then(|name| ids.get(name)).copied();
         SubmitJob {
@@ -121,7 +121,7 @@ pub fn all() -> Vec<Example> {
     ]
 }
 
-/// A job that takes as long as this, within a limit.
+/// A job that sleeps this long, with a timeout.
 fn sleep(ms: u64, limit: Duration) -> SubmitJob {
     SubmitJob {
         job_type: Some("sleep".to_owned()),

@@ -1,4 +1,4 @@
-//! `punctual demo`: a few living examples on a running server, shown while they run and explained afterwards.
+//! `punctual demo`: a few example jobs on a running server, shown while they run and explained afterwards.
 
 mod examples;
 
@@ -18,9 +18,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long the examples are watched at most: on a busy server they may take much longer than they need.
+/// The maximum time to watch the examples: on a busy server they may take much longer than they need.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(60);
-/// Pause between two looks at them.
+/// Pause between two reads of them.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ pub struct DemoArgs {
     output: OutputArgs,
 }
 
-/// What became of the examples.
+/// The outcome of the examples.
 #[derive(Serialize)]
 struct Answer {
     /// Jobs of an earlier demo that were removed.
@@ -81,7 +81,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Removes the examples of an earlier demo. Jobs of other people that are called alike are not tagged.
+/// Removes the examples of an earlier demo. Other jobs with the same names do not have the tag.
 async fn clean(client: &Client, examples: &[Example]) -> anyhow::Result<usize> {
     let mut removed = 0;
     for example in examples {
@@ -90,7 +90,7 @@ async fn clean(client: &Client, examples: &[Example]) -> anyhow::Result<usize> {
         for job in page.items.iter().filter(|job| job.tags.iter().any(|tag| tag == TAG)) {
             match client.delete(job.job_id).await {
                 Ok(()) => removed += 1,
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -107,7 +107,7 @@ async fn submit(client: &Client, examples: &[Example]) -> Result<BTreeMap<&'stat
     Ok(ids)
 }
 
-/// Shows a line per example until all that end soon have ended, or somebody has seen enough.
+/// Shows a line per example until all that end soon have ended, or the user interrupts.
 async fn watch(
     client: &Client,
     examples: &[Example],

@@ -1,4 +1,4 @@
-//! Which dead letters are meant.
+//! Filters for dead letters.
 
 use crate::args;
 use crate::job::which;
@@ -31,7 +31,7 @@ pub struct FilterArgs {
     error: Option<String>,
 }
 
-/// A time as such, or seen from now.
+/// An absolute time, or one relative to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
     At(Timestamp),
@@ -46,7 +46,7 @@ fn moment(text: &str) -> Result<Moment, String> {
 }
 
 impl FilterArgs {
-    /// The filter, with the job's id looked up and times counted from the server's clock.
+    /// The filter, with the job's id looked up and relative times resolved by the server's clock.
     pub async fn filter(self, client: &Client) -> anyhow::Result<DeadLetterFilter> {
         let job_id = match &self.job {
             Some(job) => Some(which::find(client, job).await.context("--job")?),

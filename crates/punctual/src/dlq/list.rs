@@ -32,7 +32,7 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// As many as asked for, over as many pages as it takes.
+/// As many as requested, over as many pages as necessary.
 async fn collect(
     client: &Client,
     filter: &DeadLetterFilter,

@@ -1,4 +1,4 @@
-//! `punctual dlq`: runs that failed for good.
+//! `punctual dlq`: runs that failed permanently.
 
 mod filter;
 mod list;

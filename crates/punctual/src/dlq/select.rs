@@ -1,6 +1,6 @@
 //! `punctual dlq redrive` and `punctual dlq discard`: by ids, by a filter, or all.
 //!
-//! One request acts on a bounded number of them, so a filter goes on step by step.
+//! One request acts on a bounded number of them, so a filter takes several steps.
 
 use crate::connect::ConnectArgs;
 use crate::dlq::filter::FilterArgs;
@@ -14,7 +14,7 @@ use punctual_client::{
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
 
-/// Every argument that says which ones, those of [`FilterArgs`] among them.
+/// Every argument that selects dead letters, including those of [`FilterArgs`].
 const SELECTION: [&str; 9] =
     ["occurrences", "all", "job", "name", "job_type", "queue", "since", "until", "error"];
 
@@ -82,13 +82,13 @@ pub async fn discard(args: DiscardArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// What was done, and what not.
+/// What was done, and what was refused.
 struct Done {
     count: u64,
     refused: Vec<RefusedLetter>,
 }
 
-/// Takes step after step until all are done.
+/// Repeats steps until all are done.
 async fn act(
     which: SelectArgs,
     what: &'static str,
@@ -121,7 +121,8 @@ async fn act(
     Ok(total)
 }
 
-/// The first request of each part: ids go in parts that the server takes, a filter goes on by itself.
+/// The first request of each part: ids are split into parts that the server accepts, a filter continues by
+/// its cursor.
 async fn selections(
     client: &Client,
     occurrences: Vec<OccurrenceId>,
@@ -134,7 +135,7 @@ async fn selections(
     Ok(parts.map(|part| DeadLetterSelection::ids(part.to_vec())).collect())
 }
 
-/// Counts up on stderr; invisible where stderr is no terminal. How many there will be is not known.
+/// Counts up on stderr; invisible where stderr is not a terminal. The total is unknown.
 fn progress(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {pos} {msg}");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());

@@ -1,5 +1,5 @@
-//! A database on a server, looked at as a process that shares it would: can it be reached, are its tables right, how far
-//! is it away, and does its clock agree with this machine's?
+//! Checks a database server as a process that uses it would: whether it is reachable, its tables are right,
+//! its latency, and whether its clock agrees with this machine's.
 
 use super::finding::Finding;
 use crate::config::SizeMax;
@@ -10,14 +10,14 @@ use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{Store, StoreError};
 use std::time::{Duration, Instant};
 
-/// Questions that are timed; the quickest counts, because anything else on the way can only slow them down.
+/// Queries that are timed; the fastest counts, because other load can only slow them down.
 const ROUNDS: usize = 5;
-/// Every commit waits for several answers: a database that takes longer for one is felt.
+/// Every commit waits for several responses: a higher latency is noticeable.
 const ANSWER_SLOW: Duration = Duration::from_millis(10);
-/// A difference between two clocks that people notice.
+/// A noticeable difference between two clocks.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 
-/// What is due for longer was left alone: schedulers look every second.
+/// A fire that is overdue by more than this was not picked up: schedulers scan every second.
 const FIRE_OVERDUE: Duration = Duration::from_secs(10);
 
 pub async fn check(place: &ServerPlace) -> Vec<Finding> {
@@ -68,7 +68,7 @@ pub async fn check(place: &ServerPlace) -> Vec<Finding> {
     vec![distance(place, migration.version, took), clocks(ahead), schedules(&*open.store).await]
 }
 
-/// Whether anybody fires what falls due. Nobody else would say so: a cluster without a scheduler looks idle.
+/// Whether due schedules are fired. Nothing else would report it: a cluster without a scheduler looks idle.
 async fn schedules(store: &dyn Store) -> Finding {
     let overdue = async {
         let now = store.clock().await?;

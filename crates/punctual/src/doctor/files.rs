@@ -1,5 +1,5 @@
-//! The data directory: whose it is, what is in it, and the disk below it. Only looks; the one file that is written,
-//! to time the disk, has no name and is gone with this process.
+//! Checks the data directory: its owner, its contents, and its disk. Changes nothing; the only file that is
+//! written, to time the disk, has no name and disappears with this process.
 
 use super::finding::Finding;
 use crate::config::exposure;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 const SYNC_ROUNDS: usize = 16;
 /// A page of the database.
 const SYNC_BYTES: usize = 4_096;
-/// A commit waits for at least one of these: a slower disk is felt.
+/// A commit waits for at least one of these: a slower disk is noticeable.
 const SYNC_SLOW: Duration = Duration::from_millis(20);
-/// What is left of the disk, in bytes and inodes, below which it is reported.
+/// Free space of the disk, in bytes and inodes, below which it is reported.
 const FREE_BYTES_FEW: u64 = 1 << 30;
 const FREE_BYTES_NONE: u64 = 100 << 20;
 const FREE_INODES_FEW: u64 = 1_000;
-/// Bits of a mode that let the group and others in.
+/// Mode bits that give the group and others access.
 const OPEN_TO_OTHERS: u32 = 0o077;
 
-/// What is known of the server from its directory.
+/// What the directory shows about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Here {
     /// No server has run here.
@@ -53,7 +53,7 @@ pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
     (findings, here)
 }
 
-/// The same where jobs are kept in a database elsewhere: what is left is the token for commands on this machine.
+/// The same where jobs are in a database server: only the token for commands on this machine is checked.
 pub fn check_beside_database(data_dir: &DataDir) -> (Vec<Finding>, Here) {
     match std::fs::metadata(data_dir.path()) {
         Ok(metadata) if metadata.is_dir() => {
@@ -75,7 +75,7 @@ fn missing(path: &Path, error: &io::Error) -> Finding {
     Finding::failed("data directory", format!("{path}: {error}"), "run this as the user of the server")
 }
 
-/// What to say of a directory that nobody can write to, if it is one. A full one can be written to, once there is
+/// A finding if the directory cannot be written. A full disk does not count: it can be written once there is
 /// room.
 fn not_writable(path: &Path, metadata: &std::fs::Metadata) -> Option<Finding> {
     let error = tempfile::tempfile_in(path).err()?;
@@ -194,7 +194,7 @@ fn disk(path: &Path) -> Vec<Finding> {
         FREE_BYTES_NONE..FREE_BYTES_FEW => Finding::warning("disk", found, fix),
         _ => Finding::good("disk", found),
     };
-    // Some file systems count none.
+    // Some file systems do not count inodes.
     let inodes = match (stat.f_files, stat.f_favail) {
         (0, _) => Finding::skipped("inodes", "this file system does not count them"),
         (_, free @ ..FREE_INODES_FEW) => {

@@ -1,18 +1,18 @@
-//! What a check found, and how it is shown.
+//! The result of a check, and how it is shown.
 
 use crate::output::table;
 use serde::Serialize;
 
-/// How good or bad it is.
+/// The severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     Good,
-    /// It could not be looked at, and need not be.
+    /// It could not be checked, and need not be.
     Skipped,
-    /// It works, but somebody should know.
+    /// It works, but should be known.
     Warning,
-    /// It does not work, or will not for long.
+    /// It does not work, or soon will not.
     Failed,
 }
 
@@ -30,7 +30,7 @@ impl Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
-    /// What was looked at.
+    /// The name of the check.
     pub check: &'static str,
     pub found: String,
     /// What to do about it.
@@ -56,7 +56,7 @@ impl Finding {
     }
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Nothing failed; there may be warnings.
@@ -69,7 +69,7 @@ impl Report {
         Report { ok: findings.iter().all(|finding| finding.level < Level::Failed), findings }
     }
 
-    /// A line for each, with what to do below it.
+    /// A line for each finding, with its fix below it.
     pub fn table(&self) -> String {
         let rows = self.findings.iter().flat_map(|finding| {
             let line = vec![finding.level.sign().to_owned(), finding.check.to_owned(), finding.found.clone()];

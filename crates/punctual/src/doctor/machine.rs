@@ -1,4 +1,4 @@
-//! The machine: its clock, its user, its limits, and whether commands can be run on it.
+//! Checks the machine: its clock, its user, its limits, and whether it can run commands.
 
 use super::finding::Finding;
 use crate::config::ServeSettings;
@@ -10,12 +10,12 @@ use rustix::process::{Resource, getrlimit};
 use std::path::Path;
 use std::time::Duration;
 
-/// Descriptors that the server needs beside its connections: files of the store, pipes of commands.
+/// Descriptors that the server needs besides its connections: files of the store, pipes of commands.
 const DESCRIPTORS_BESIDE: u64 = 256;
-/// How long the trial of a command may take.
+/// The timeout for the trial of a command.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What leaves a trace of a clock that is kept in step, and who leaves it.
+/// Files that show an active time synchronisation service, and its name.
 const CLOCK_KEEPERS: [(&str, &str); 5] = [
     ("/run/systemd/timesync/synchronized", "systemd-timesyncd"),
     ("/run/chrony/chronyd.pid", "chrony"),
@@ -54,7 +54,7 @@ fn user() -> Finding {
     Finding::good("user", format!("user {}, not root", rustix::process::geteuid().as_raw()))
 }
 
-/// The server raises its soft limit to the hard one, so only that counts.
+/// The server raises its soft limit to the hard one, so only the hard limit counts.
 fn open_files(settings: &ServeSettings) -> Finding {
     let needed = settings.api.connections_max.get() + DESCRIPTORS_BESIDE;
     match getrlimit(Resource::Nofile).maximum {

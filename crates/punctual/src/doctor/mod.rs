@@ -1,4 +1,4 @@
-//! `punctual doctor`: looks at everything that a server needs and says what to do about what is wrong. Changes nothing,
+//! `punctual doctor`: checks everything that a server needs and says how to fix problems. Changes nothing,
 //! and works with a running server, a stopped one, and none at all.
 
 mod database;
@@ -88,7 +88,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     findings
 }
 
-/// What the configuration says. If it says nothing that can be used, the rest is looked at without it.
+/// The configuration. If it is invalid, the other checks run without it.
 fn surroundings(connect: &ConnectArgs) -> (Surroundings, Vec<Finding>) {
     match connect.surroundings() {
         Ok(around) => {

@@ -1,4 +1,4 @@
-//! The server, asked over HTTP as any client would: is it there, is it ours, and does its work get done?
+//! Checks the server over HTTP as any client would: whether it answers, is ours, and gets its work done.
 
 use super::files::Here;
 use super::finding::Finding;
@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A difference between two clocks that people notice.
+/// A noticeable difference between two clocks.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
-/// Work that has waited longer for a worker is worth a look. Whether schedules are fired is another question, which the
-/// database answers.
+/// Work that has waited longer for a worker is reported. Whether schedules are fired is a different question,
+/// which the check of the database answers.
 const WAITED_LONG: Duration = Duration::from_secs(60);
-/// Names that one finding lists.
+/// Names listed in one finding.
 const NAMES_MAX: usize = 5;
 
 pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
@@ -84,7 +84,7 @@ fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding 
     }
 }
 
-/// The reason is told in full to those with a token.
+/// Clients with a token get the full reason.
 async fn ready(http: &reqwest::Client, client: &Client, token: Option<&str>) -> Finding {
     let server = client.server();
     let request = http.get(format!("{server}/readyz"));
@@ -135,7 +135,7 @@ async fn role(client: &Client) -> Finding {
     }
 }
 
-/// The server's time beside ours, half of the way there and back taken off.
+/// Compares the server's time with ours, corrected by half the round trip.
 async fn time(client: &Client) -> Finding {
     let (before, began) = (host::wall_time(), std::time::Instant::now());
     let clock = match client.clock().await {
@@ -159,7 +159,8 @@ async fn time(client: &Client) -> Finding {
     Finding::warning("time", found, "keep both in step with NTP; jobs fall due by the server's clock")
 }
 
-/// The processes of the cluster: whether somebody leads and all segments are looked after, and what they say of themselves.
+/// The processes of the cluster: whether there is a leader and all segments have an owner, and the warnings
+/// that processes report.
 async fn cluster(client: &Client) -> Finding {
     let nodes = match client.nodes().await {
         Ok(nodes) => nodes.items,
@@ -174,7 +175,7 @@ fn told_of(nodes: &[NodeBody]) -> Finding {
         .flat_map(|node| node.warnings.iter().map(move |warning| format!("{}: {warning}", node.node_id)));
     let mut wrong: Vec<String> = warnings.collect();
     if nodes.iter().any(|node| node.others_unknown) {
-        // They may well be there: schedulers go on without coordination.
+        // They may well be running: schedulers continue without coordination.
         let fix = "see that what coordination.url names is there, and the server's log";
         return Finding::warning("cluster", wrong.join("; "), fix);
     }
@@ -197,7 +198,7 @@ fn distance(a: Timestamp, b: Timestamp) -> Duration {
     Duration::from_micros(a.as_micros().abs_diff(b.as_micros()))
 }
 
-/// Whether the work gets done.
+/// Whether work gets done.
 async fn work(client: &Client) -> Vec<Finding> {
     let look = async {
         let stats = client.stats().await?;
@@ -209,7 +210,7 @@ async fn work(client: &Client) -> Vec<Finding> {
         let jobs = client.jobs(&filter).await?;
         let scheduled: Lanes = jobs.items.into_iter().map(|job| (job.job_type, job.queue)).collect();
         let workers = client.workers().await?.items;
-        // Of several on one store, any may be without a worker.
+        // With several processes on one store, any of them may lack a worker.
         let has_own_worker = client.nodes().await?.items.iter().any(|node| node.embedded_store);
         let held: Vec<QueueBody> =
             client.queues().await?.items.into_iter().filter(|queue| queue.paused).collect();
@@ -232,7 +233,7 @@ async fn work(client: &Client) -> Vec<Finding> {
     })
 }
 
-/// Job types, each with a queue in which it is wanted.
+/// Job types, each with a queue that contains it.
 type Lanes = BTreeSet<(String, String)>;
 
 fn handlers(
@@ -244,7 +245,7 @@ fn handlers(
     let waiting = stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0);
     let waiting = waiting.map(|lane| (lane.job_type.clone(), lane.queue.clone()));
     let wanted: Lanes = waiting.chain(scheduled).collect();
-    // A worker that is paused, drains or refuses work gets nothing new.
+    // A worker that is paused, drains or refuses work gets no new work.
     let is_refusing = |worker: &WorkerSessionBody| {
         worker.condition.as_ref().is_some_and(|condition| !condition.refuses.is_empty())
     };
@@ -266,7 +267,7 @@ fn handlers(
         })
         .collect();
     orphaned.dedup();
-    // Such a server has a worker of its own from its start on, unless somebody has drained it.
+    // Such a server has its own worker from its start on, unless it was drained.
     let is_drained = has_own_worker
         && !workers.iter().any(|worker| worker.embedded && worker.state != WorkerState::Draining);
     if orphaned.is_empty() && is_drained && open.is_empty() {
@@ -315,7 +316,7 @@ fn dead_letters(count: &str) -> Finding {
     Finding::warning("dead letters", format!("runs that failed for good: {count}"), fix)
 }
 
-/// What waits in paused queues waits for no worker; those are told by themselves.
+/// Work in paused queues does not wait for a worker; paused queues have their own finding.
 fn queued_work(stats: &StatsBody, paused: &[String]) -> Finding {
     let lanes = stats.queues.iter().filter(|lane| !paused.contains(&lane.queue));
     let late = lanes.filter_map(|lane| {
@@ -406,7 +407,7 @@ mod tests {
         let told = Told::parse_from(["doctor", "--data-dir", directory.path().to_str().unwrap()]);
         let around = Surroundings { variables: Default::default(), file: None };
         let mut connection = told.connect.connection_within(&around).unwrap();
-        // Nobody listens on this one, whatever runs on the machine.
+        // Nothing listens on this port, whatever runs on the machine.
         "127.0.0.1:1".clone_into(&mut connection.server);
         let mut levels = Vec::new();
         for here in [Here::Nothing, Here::Stopped, Here::Running] {

@@ -1,6 +1,6 @@
 //! `punctual job pause|resume|cancel|retry|delete`: one verb, any number of jobs.
 //!
-//! A job that refuses does not keep the others from it.
+//! A refusal for one job does not affect the others.
 
 use crate::connect::ConnectArgs;
 use crate::exit::{self, CliError, Exit};
@@ -61,7 +61,7 @@ pub enum Verb {
     Delete,
 }
 
-/// What became of each, in the order of the command line.
+/// The outcome for each, in the order of the command line.
 #[derive(Serialize)]
 struct Answer {
     items: Vec<Item>,
@@ -105,7 +105,7 @@ pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Does the same to each job.
+/// Applies the verb to each job.
 async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(Answer, Exit)> {
     let mut answer = Answer { items: Vec::with_capacity(jobs.len()) };
     let mut worst = Exit::Done;
@@ -157,7 +157,7 @@ async fn applied(client: &Client, verb: Verb, given: &str) -> anyhow::Result<Ite
     Ok(Item::Job(job))
 }
 
-/// Why one job was left as it is. What would keep all the others from the verb, too, is an error.
+/// Why the verb was refused for one job. Anything that would affect all other jobs as well is an error.
 fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
     match error.downcast_ref::<ClientError>() {
         Some(ClientError::Refused(problem)) if matches!(problem.status, 404 | 409 | 412 | 422) => {

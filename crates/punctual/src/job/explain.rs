@@ -1,4 +1,4 @@
-//! `punctual job explain`: why a job does what it does.
+//! `punctual job explain`: explains a job's state.
 
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;

@@ -1,4 +1,4 @@
-//! The fields of a job as flags: what `submit` may say about a new job and `update` about one that is there.
+//! The fields of a job as flags, for `submit` and `update`.
 
 use crate::args;
 use clap::builder::RangedI64ValueParser;
@@ -23,7 +23,8 @@ pub struct FieldArgs {
     retry: RetryArgs,
 }
 
-/// Every group of flags in [`FieldArgs`], for what excludes them all. A group of groups would hold nothing.
+/// Every group of flags in [`FieldArgs`], for flags that conflict with all of them. A group of groups would
+/// be empty.
 pub const GROUPS: [&str; 5] = ["BasicArgs", "When", "RecurringArgs", "OverlapArgs", "RetryArgs"];
 
 /// What every job has.
@@ -164,12 +165,12 @@ fn retries() -> RangedI64ValueParser<u32> {
 }
 
 impl FieldArgs {
-    /// The one time at which the job is to run.
+    /// The time of a one-time job.
     pub fn at(&self) -> Option<Timestamp> {
         self.when.at
     }
 
-    /// A job with what was said and nothing else.
+    /// A job with only the given fields.
     pub fn job(&self) -> SubmitJob {
         let FieldArgs { basic, when, recurring, overlap, retry } = self;
         SubmitJob {
@@ -221,12 +222,12 @@ impl RetryArgs {
     }
 }
 
-/// A list, unless nothing was said.
+/// A list, or `None` if it is empty.
 pub fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
 }
 
-/// The field that a flag sets, with its path, where it is not called like the flag.
+/// Fields whose path differs from the name of their flag.
 const OTHER_NAMES: [(&str, &str); 12] = [
     ("type", "job_type"),
     ("at", "execute_at"),
@@ -242,7 +243,7 @@ const OTHER_NAMES: [(&str, &str); 12] = [
     ("timeout_growth", "retry.timeout_growth"),
 ];
 
-/// The field that is meant by its own name or by that of its flag.
+/// The field with this name or with this flag.
 pub fn field_name(text: &str) -> String {
     let name = text.trim_start_matches("--").replace('-', "_");
     let other = OTHER_NAMES.iter().find(|(flag, _)| *flag == name);

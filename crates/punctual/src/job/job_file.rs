@@ -1,4 +1,4 @@
-//! Jobs in a JSON or YAML file. What a job may be is for the server to say, so that errors are the same as over HTTP.
+//! Jobs in a JSON or YAML file. The server validates them, so that errors are the same as over HTTP.
 
 use crate::exit::{CliError, Exit};
 use crate::job::parents::{Family, Fate, Turn};
@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of the jobs of one batch, well within what the server takes in one request.
+/// Bytes of the jobs of one batch, well below the server's limit for one request.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How many names of jobs a note repeats.
+/// How many names of jobs a message lists.
 const NAMES_TOLD_MAX: usize = 10;
 
-/// What a file holds.
+/// The contents of a file.
 pub enum JobFile {
     One(Box<RawValue>),
     Many(Vec<Box<RawValue>>),
 }
 
-/// A file as the API takes a batch.
+/// A file in the API's format of a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BatchFile {
@@ -50,8 +50,8 @@ pub fn read(file: &Path) -> anyhow::Result<JobFile> {
     }
 }
 
-/// Whether a file is YAML: by its name, and from standard input by how it begins. What begins like JSON is read as
-/// JSON, so that numbers reach the server as they were written.
+/// Whether a file is YAML: by its name, and on standard input by its first character. Text that begins like
+/// JSON is parsed as JSON, so that numbers reach the server as written.
 fn is_yaml(file: &Path, text: &str) -> bool {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("yaml" | "yml") => true,
@@ -78,15 +78,15 @@ fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
     }
 }
 
-/// Where many jobs go.
+/// Submits many jobs.
 pub struct Batches<'a> {
     pub client: &'a Client,
     pub request_key: Option<&'a str>,
 }
 
 impl Batches<'_> {
-    /// Submits the jobs in as many batches as it takes, parents before what names them. One refused job does not keep
-    /// the others out.
+    /// Submits the jobs in as many batches as necessary, parents before the jobs that name them. A rejected
+    /// job does not affect the others.
     pub async fn submit(&self, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
         let mut items = vec![None; jobs.len()];
         let submitted = self.submit_all(jobs, &mut items).await;
@@ -115,7 +115,7 @@ impl Batches<'_> {
         while items.iter().any(Option::is_none) {
             let ready = self.ready(&family, jobs, items).await?;
             if ready.is_empty() {
-                // Whoever still waits does so for somebody who waits for it.
+                // The remaining jobs wait for each other in a cycle.
                 let waiting = items.iter_mut().filter(|item| item.is_none());
                 waiting.for_each(|item| *item = Some(refused("depends_on leads back to the job itself")));
             }
@@ -134,7 +134,8 @@ impl Batches<'_> {
         Ok(())
     }
 
-    /// The jobs whose turn it is, each with its place. Those that have no hope are refused.
+    /// The jobs that can be submitted now, each with its index. Jobs that can never be submitted are
+    /// rejected.
     async fn ready(
         &self,
         family: &Family,
@@ -159,7 +160,7 @@ impl Batches<'_> {
         Ok(ready)
     }
 
-    /// The client of one batch: a key names one request, and each batch is one.
+    /// The client of one batch: a key identifies one request, and each batch is one.
     fn client_of(&self, number: usize) -> Client {
         match self.request_key {
             Some(key) if number > 1 => self.client.with_request_key(format!("{key}.{number}")),
@@ -176,7 +177,7 @@ fn fate(item: &Option<BatchItem>) -> Fate {
     }
 }
 
-/// What this side refuses by itself.
+/// A rejection by this command itself.
 fn refused(why: &str) -> BatchItem {
     let error = Problem { detail: Some(why.to_owned()), ..Problem::new(422, "the job was not submitted") };
     BatchItem::Refused { error }
@@ -186,7 +187,7 @@ fn is_taken(item: &BatchItem) -> bool {
     matches!(item, BatchItem::Submitted(_))
 }
 
-/// Says which jobs were refused and why, and what comes of submitting the file again for their sake.
+/// Prints which jobs were rejected and why, and what happens if the file is submitted again.
 fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
     let mut exit = Exit::Done;
     for (place, (item, job)) in answer.items.iter().zip(jobs).enumerate() {
@@ -217,7 +218,7 @@ fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
     exit
 }
 
-/// The job with ids in the place of the names of what it depends on.
+/// The job with the names of its dependencies replaced by ids.
 pub async fn with_parents(client: &Client, job: Box<RawValue>) -> anyhow::Result<Box<RawValue>> {
     let jobs = [job];
     Family::of(&jobs).with_ids(client, (0, &jobs[0]), BTreeMap::new()).await.context("depends_on")
@@ -243,7 +244,7 @@ fn batch_length(jobs: &[Box<RawValue>]) -> usize {
     fitting.count().max(1)
 }
 
-/// The outcome without the job's place in its batch, which is not its place in the file.
+/// The outcome without the job's index in its batch, which is not its index in the file.
 fn without_place(mut item: BatchItem, place: usize) -> BatchItem {
     if let BatchItem::Refused { error } = &mut item {
         let place = format!("jobs[{place}].");
@@ -259,7 +260,7 @@ fn told(error: &Problem) -> &str {
     error.detail.as_deref().unwrap_or(&error.title)
 }
 
-/// Whether submitting the job once more would answer with the one that is there.
+/// Whether submitting the job again would return the existing one.
 fn has_key(job: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct Keyed {

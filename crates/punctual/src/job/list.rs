@@ -53,7 +53,7 @@ pub struct ListArgs {
     output: OutputArgs,
 }
 
-/// A status in any case: people type `active`.
+/// A status, case-insensitive: people type `active`.
 fn parse_status(text: &str) -> Result<JobStatus, String> {
     let upper = text.to_ascii_uppercase();
     JobStatus::deserialize(StrDeserializer::<ValueError>::new(&upper))
@@ -89,7 +89,7 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What a filter that matched nothing probably meant, going by the latest jobs.
+/// Suggestions for a filter that matched nothing, from the latest jobs.
 async fn misspelled(client: &Client, filter: &JobFilter) -> Vec<String> {
     let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
     let jobs = client.jobs(&latest).await.map(|page| page.items).unwrap_or_default();
@@ -107,7 +107,7 @@ async fn misspelled(client: &Client, filter: &JobFilter) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// As many jobs as asked for.
+/// As many jobs as requested.
 pub async fn collect(client: &Client, filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
     let read =
         async |limit, cursor| client.jobs(&JobFilter { limit: Some(limit), cursor, ..filter.clone() }).await;

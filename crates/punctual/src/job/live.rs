@@ -1,4 +1,5 @@
-//! What whoever waits for a job sees meanwhile: a line that moves on a terminal, now and then a plain one elsewhere.
+//! Progress output while waiting for a job: an updating line on a terminal, an occasional plain line
+//! elsewhere.
 //!
 //! All of it goes to stderr; stdout is for the result.
 
@@ -9,39 +10,39 @@ use punctual_client::{Client, ExecutionBody, ExecutionStatus, JobBody, Span};
 use punctual_core::time::Timestamp;
 use std::time::{Duration, Instant};
 
-/// How often a line on a terminal is drawn anew, so that its times move.
+/// How often a line on a terminal is redrawn, so that its times are current.
 const REDRAW_PAUSE: Duration = Duration::from_millis(200);
-/// How far plain lines are apart at least. What is over sooner is told by its result.
+/// The minimum time between plain lines. Shorter waits show only their result.
 const PLAIN_LINE_PAUSE: Duration = Duration::from_secs(10);
-/// Characters of an error or a message that fit beside the rest.
+/// Characters of an error or a message that fit into the line.
 const TEXT_CHARS_MAX: usize = 60;
 
 pub struct Live {
     bar: ProgressBar,
-    /// The server's time when this began, and the moment of this machine at which it was read.
+    /// The server's time at the start, and the local instant at which it was read.
     began: (Timestamp, Instant),
     seen: Option<Seen>,
     told_at: Instant,
     told: String,
 }
 
-/// What is known of a job and its run that is open, or was last.
+/// A job and its open or latest run.
 pub struct Seen {
     pub job: JobBody,
     pub execution: Option<ExecutionBody>,
 }
 
 impl Live {
-    /// Begins with the server's clock: that of this machine may be another.
+    /// Starts with the server's clock: this machine's may differ.
     pub async fn start(client: &Client) -> Live {
         let now = client.clock().await.map(|clock| clock.now).unwrap_or_default();
         let bar = ProgressBar::new(100).with_style(spinner());
         Live { bar, began: (now, Instant::now()), seen: None, told_at: Instant::now(), told: String::new() }
     }
 
-    /// Looks at the job's open or latest run, and shows it.
+    /// Reads the job's open or latest run, and shows it.
     pub async fn look(&mut self, client: &Client, job: &JobBody) {
-        // What is open comes first.
+        // Open executions come first.
         let page = client.executions(job.job_id, Some(1), None).await;
         let execution = page.ok().and_then(|page| page.items.into_iter().next());
         self.show(Seen { job: job.clone(), execution });
@@ -52,7 +53,7 @@ impl Live {
         self.draw();
     }
 
-    /// Lets time pass, with a line that shows it.
+    /// Waits, with a line that shows the time passing.
     pub async fn pause(&mut self, pause: Duration) {
         let until = tokio::time::Instant::now() + pause;
         while tokio::time::Instant::now() < until {
@@ -61,7 +62,7 @@ impl Live {
         }
     }
 
-    /// Says something that stays, above the line.
+    /// Prints a permanent line above the updating one.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{}", visible(text)));
     }
@@ -92,7 +93,7 @@ impl Live {
 }
 
 impl Drop for Live {
-    /// Nothing is left of the line, however the wait has ended.
+    /// Removes the line, however the wait has ended.
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -112,7 +113,7 @@ fn meter() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// The state of a job in a line.
+/// The state of a job in one line.
 pub fn told(seen: &Seen, now: Timestamp) -> String {
     let Seen { job, execution } = seen;
     let Some(execution) = execution else {
@@ -142,7 +143,7 @@ pub fn told(seen: &Seen, now: Timestamp) -> String {
     parts.join(", ")
 }
 
-/// `attempt 2 of 4`; one that was redriven is past what its job allows.
+/// `attempt 2 of 4`; a redriven attempt exceeds the job's number of attempts.
 fn attempt(job: &JobBody, execution: &ExecutionBody) -> String {
     let (number, most) = (execution.attempt_number, job.max_retries.saturating_add(1));
     if number > most { format!("attempt {number}") } else { format!("attempt {number} of {most}") }
@@ -162,7 +163,7 @@ fn running(job: &JobBody, execution: &ExecutionBody, now: Timestamp) -> Vec<Stri
     parts
 }
 
-/// How long this attempt may take.
+/// The timeout of this attempt.
 fn time_limit(job: &JobBody, attempt: u32) -> Duration {
     let growth = job.retry.timeout_growth.map_or(1.0, |growth| f64::from(growth.percent) / 100.0);
     let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -170,7 +171,7 @@ fn time_limit(job: &JobBody, attempt: u32) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// A time that passes, to the second.
+/// An elapsed time in whole seconds.
 pub fn rough(duration: Duration) -> String {
     Span::from(Duration::from_secs(duration.as_secs())).to_string()
 }

@@ -1,4 +1,4 @@
-//! `punctual job logs`: what a job's handler has written.
+//! `punctual job logs`: the log of a job's handler.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -49,7 +49,7 @@ pub async fn run(args: LogsArgs) -> anyhow::Result<Exit> {
     if args.follow { follow(&args, &client, writer).await } else { show(&args, &client, writer).await }
 }
 
-/// Whose lines are meant.
+/// The execution or job whose lines are requested.
 #[derive(Clone, Copy)]
 enum Writer {
     Job(JobId),
@@ -105,8 +105,8 @@ async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Resul
     Ok(Exit::Done)
 }
 
-/// Prints line by line: as JSON one object to a line, as YAML one item of a list after the other. A server that goes
-/// away is waited for, and what it has shown is not shown again.
+/// Prints line by line: as JSON one object per line, as YAML one list item after the other. If the server
+/// becomes unavailable, waits for it, and does not repeat lines.
 async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
     let mut seen = Seen { cursor: None, heard_at: None };
     let mut client = client.clone();
@@ -120,25 +120,25 @@ async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Res
             },
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;
-        // A server that was started anew may listen elsewhere.
+        // A restarted server may listen on another address.
         client = args.connect.client().unwrap_or(client);
     }
 }
 
-/// What was shown of a log, and when the server was last heard of.
+/// The position in the log, and when the server last responded.
 struct Seen {
     cursor: Option<String>,
     heard_at: Option<Instant>,
 }
 
 impl Seen {
-    /// Whether the server was there at first and has not been away for too long.
+    /// Whether the server has responded before and has not been unavailable for too long.
     fn is_to_be_waited_for(&self) -> bool {
         self.heard_at.is_some_and(|heard_at| heard_at.elapsed() < RECONNECT_TIME_MAX)
     }
 }
 
-/// Follows until the end, or until the connection is over (`None`).
+/// Follows until the end, or until the connection ends (`None`).
 async fn follow_once(
     args: &LogsArgs,
     client: &Client,
@@ -173,7 +173,7 @@ fn print_lines(args: &LogsArgs, lines: &[LogLineBody]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a command wrote, as it wrote it; what Punctual says about it is marked as such.
+/// A command's output unchanged; Punctual's own lines are marked.
 fn plain(line: &LogLineBody) -> String {
     match line.stream {
         LogStreamBody::Stdout | LogStreamBody::Stderr => line.message.clone(),

@@ -1,4 +1,4 @@
-//! `punctual job`: submitting jobs, looking at them, and acting on them.
+//! `punctual job`: submitting, inspecting and controlling jobs.
 
 mod control;
 mod explain;

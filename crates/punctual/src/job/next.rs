@@ -1,11 +1,11 @@
-//! When a job runs next, and what keeps it from running.
+//! When a job runs next, and what prevents it.
 
 use crate::output::{quoted, time};
 use punctual_client::{Client, JobBody};
 use punctual_core::job::JobStatus;
 use punctual_core::time::Timestamp;
 
-/// When an unfinished job runs next, to follow "it"; nothing where nobody can tell.
+/// When an unfinished job runs next, to follow "it"; `None` if that is unknown.
 pub async fn told(client: &Client, job: &JobBody) -> Option<String> {
     let at = job.next_run_time?;
     if !has_passed(client, at).await {
@@ -15,14 +15,13 @@ pub async fn told(client: &Client, job: &JobBody) -> Option<String> {
     Some(held.unwrap_or_else(|| "runs as soon as a worker is free".to_owned()))
 }
 
-/// Whether the server's clock, if it can be asked, shows this time or a later one: that of this machine may be
-/// another.
+/// Whether the server's clock, if it can be read, has reached this time: this machine's clock may differ.
 pub async fn has_passed(client: &Client, at: Timestamp) -> bool {
     client.clock().await.is_ok_and(|clock| clock.now >= at)
 }
 
-/// What keeps an unfinished job from running when it is due, to follow "it". Says nothing where the server does
-/// not: whoever asks has done what was to be done.
+/// What prevents an unfinished job from running when it is due, to follow "it". `None` if the server does not
+/// say: the command itself has succeeded anyway.
 pub async fn held(client: &Client, job: &JobBody) -> Option<String> {
     match job.status {
         JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled => return None,

@@ -1,4 +1,4 @@
-//! What will become of a submitted job, and what its owner probably did not mean.
+//! What will happen to a submitted job, and probable mistakes in it.
 
 use crate::job::list::status;
 use crate::job::next;
@@ -10,22 +10,22 @@ use punctual_core::job::JobStatus;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// How often, and how far apart, workers are looked for before there are said to be none: that of a server that has
-/// just started takes a moment to connect.
+/// How often, and at which interval, workers are looked up before the command reports that there are none:
+/// the worker of a server that has just started takes a moment to connect.
 const WORKER_LOOKS: usize = 10;
 const WORKER_LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long ago a time must lie to be called past: scripts write down "now" a moment before it is read.
+/// How long ago a time must be to count as past: scripts compute "now" a moment before it is parsed.
 const PAST_MIN: Duration = Duration::from_secs(1);
 
-/// How a submitted job goes on, to end a sentence with.
+/// What happens to a submitted job next, as the end of a sentence.
 pub struct Outlook {
     pub text: String,
-    /// Whether the answer itself does not say it.
+    /// Whether the response itself does not contain it.
     pub is_note: bool,
 }
 
-/// `job` is what is known of it by now.
+/// `job` is its current state, if known.
 pub async fn outlook(client: &Client, submitted: &SubmittedBody, job: Option<&JobBody>) -> Outlook {
     let known = |text: String| Outlook { text, is_note: false };
     if submitted.existing {
@@ -75,13 +75,13 @@ async fn waits_behind(client: &Client, submitted: &SubmittedBody, gate: Gate) ->
     executions.is_ok_and(|page| page.items.iter().any(|first| first.gates.contains(&gate)))
 }
 
-/// When the job runs, unless at once. The id tells the server's time: that of this machine may be another.
+/// When the job runs, unless at once. The id contains the server's time: this machine's clock may differ.
 fn runs_later(submitted: &SubmittedBody) -> Option<Timestamp> {
     let made_by = submitted.job_id.made_at().plus(Duration::from_millis(1));
     submitted.next_run_time.filter(|at| *at > made_by)
 }
 
-/// Says that the time given for the job lay in the past when it was submitted.
+/// A notice that the job's time was already past when it was submitted.
 pub fn past(submitted: &SubmittedBody, at: Option<Timestamp>) -> Option<String> {
     let made_at = submitted.job_id.made_at();
     let at = at.filter(|at| at.plus(PAST_MIN) < made_at && !submitted.existing)?;
@@ -89,7 +89,7 @@ pub fn past(submitted: &SubmittedBody, at: Option<Timestamp>) -> Option<String> 
     Some(format!("{at} had passed, it was {now} when the job was submitted: it runs now, late"))
 }
 
-/// Says that no worker has a handler for this type, and what to do about it.
+/// A notice that no worker has a handler for this type, and what to do about it.
 pub async fn lacks_worker(client: &Client, job_type: &str) -> Option<String> {
     let types = worker_types(client).await?;
     if types.iter().any(|known| known == job_type) {
@@ -103,7 +103,7 @@ pub async fn lacks_worker(client: &Client, job_type: &str) -> Option<String> {
     Some(format!("no worker has a handler for the job type {job_type}: the job waits; {advice}{meant}"))
 }
 
-/// What the connected workers can run; nothing if the server does not say.
+/// The job types of the connected workers; `None` if the server does not say.
 async fn worker_types(client: &Client) -> Option<Vec<String>> {
     let mut types: Vec<String> = vec![];
     for _ in 0..WORKER_LOOKS {

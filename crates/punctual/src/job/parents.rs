@@ -1,5 +1,5 @@
-//! Jobs in files that name what they depend on: names are looked for in the file, then on the server, and ids take
-//! their place.
+//! Jobs in files that name their dependencies: names are looked up in the file, then on the server, and
+//! replaced by ids.
 
 use crate::job::which;
 use punctual_client::Client;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 
-/// What a job says of itself and its parents. What is not said like this is for the server to refuse.
+/// A job's name and dependencies. The server rejects other forms.
 #[derive(Deserialize)]
 struct Depending {
     #[serde(default)]
@@ -17,25 +17,25 @@ struct Depending {
     depends_on: Vec<String>,
 }
 
-/// What is known of the jobs of one file, place by place.
+/// The jobs of one file, by index.
 pub struct Family {
     names: Vec<String>,
-    /// The parents that each names, not those of which it gives the id.
+    /// The parents that each job refers to by name, without those given by id.
     parents: Vec<Vec<String>>,
 }
 
-/// What is to be done with a job.
+/// What to do with a job.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
     /// A parent in the same file was not submitted yet.
     Waits,
-    /// All parents in the same file are there: their ids, by name.
+    /// All parents in the same file exist: their ids, by name.
     Ready(BTreeMap<String, JobId>),
     /// It cannot be submitted, and why.
     Hopeless(String),
 }
 
-/// What became of a job of the file.
+/// The outcome of a job of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Open,
@@ -55,7 +55,7 @@ impl Family {
         Family { names, parents }
     }
 
-    /// Whether the job at this place can be submitted, going by what became of all.
+    /// Whether the job at this index can be submitted, given the outcomes of all.
     pub fn turn(&self, place: usize, fates: &[Fate]) -> Turn {
         let mut ids = BTreeMap::new();
         for parent in &self.parents[place] {
@@ -77,7 +77,7 @@ impl Family {
         Turn::Ready(ids)
     }
 
-    /// The job with ids in the place of its parents' names: those that are known, or that the server knows.
+    /// The job with its parents' names replaced by ids: known ones, or those that the server finds.
     pub async fn with_ids(
         &self,
         client: &Client,
@@ -92,7 +92,7 @@ impl Family {
                 known.insert(parent.clone(), which::find(client, parent).await?);
             }
         }
-        // Every other value stays as it was written.
+        // All other values stay as written.
         let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(job.get())?;
         let Depending { depends_on, .. } = serde_json::from_str(job.get())?;
         let ids = depends_on.into_iter().map(|parent| known.get(&parent).map_or(parent, JobId::to_string));

@@ -1,11 +1,11 @@
-//! What a job does when things go wrong or late, in a line each.
+//! A job's policies for failures and delays, one line each.
 
 use punctual_client::{JobBody, RetryStrategy, Span};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
 use std::time::Duration;
 
-/// How often and when a failed attempt is made again.
+/// How often and when a failed attempt is retried.
 pub fn retries(job: &JobBody) -> String {
     let count = match job.max_retries {
         0 => return "no retries".to_owned(),
@@ -23,7 +23,7 @@ pub fn retries(job: &JobBody) -> String {
 
 fn pauses(job: &JobBody) -> String {
     let retry = &job.retry;
-    // A server fills in all of them; what it leaves out is as by default.
+    // A server fills in all of them; absent ones have their defaults.
     let RetryPolicy::Exponential { delay_ms, max_delay_ms } = RetryPolicy::default() else {
         return String::new();
     };
@@ -41,7 +41,7 @@ fn pauses(job: &JobBody) -> String {
     }
 }
 
-/// What becomes of runs that were missed, unless it is the usual.
+/// The policy for missed runs, unless it is the default.
 pub fn missed(job: &JobBody) -> Option<String> {
     let mut text = match job.misfire_policy.unwrap_or_default() {
         MisfirePolicy::SkipMissed => return None,
@@ -60,7 +60,7 @@ pub fn missed(job: &JobBody) -> Option<String> {
     Some(text)
 }
 
-/// What a run that is due while another is open does, unless it is the usual.
+/// The overlap policy, unless it is the default.
 pub fn overlap(job: &JobBody) -> Option<String> {
     let text = match job.overlap_policy.unwrap_or_default() {
         OverlapPolicy::Skip => return None,

@@ -1,13 +1,13 @@
-//! How far the handler of an execution says it has come, in few words.
+//! The progress of an execution, in a short form.
 
 use punctual_client::ProgressBody;
 
-/// Whole percents that a bar can show.
+/// Whole percents, for a bar.
 pub fn whole_percent(progress: &ProgressBody) -> Option<u64> {
     progress.percent.map(|percent| u64::from(percent.hundredths() / 100))
 }
 
-/// `40% copying`, as short as it can be said.
+/// `40% copying`, as short as possible.
 pub fn told(progress: &ProgressBody) -> String {
     let percent = whole_percent(progress).map(|percent| format!("{percent}%"));
     let parts: Vec<String> = percent.into_iter().chain(progress.message.clone()).collect();

@@ -169,12 +169,12 @@ fn execution_row(execution: &ExecutionBody) -> Vec<String> {
     ]
 }
 
-/// What the handler said, or why it did not run.
+/// The handler's error, or why it did not run.
 fn why(execution: &ExecutionBody) -> Option<&str> {
     execution.error_message.as_deref().or(execution.reason.as_deref())
 }
 
-/// The status, and how far it has come or came.
+/// The status, and the latest progress.
 fn state_and_progress(execution: &ExecutionBody) -> String {
     match &execution.progress {
         Some(progress) => format!("{}: {}", state(execution), shortened(&progress.to_string(), 40)),
@@ -182,13 +182,13 @@ fn state_and_progress(execution: &ExecutionBody) -> String {
     }
 }
 
-/// What its next attempt begins with.
+/// The checkpoint that its next attempt starts from.
 fn checkpoint(execution: &ExecutionBody) -> Option<String> {
     let document = execution.checkpoint.as_ref().map(|document| shortened(document.get(), 200));
     document.or_else(|| execution.checkpoint_bytes.map(|bytes| format!("{bytes} bytes")))
 }
 
-/// The status, and what it waits for: until when where that passes by itself.
+/// The status, and what it waits for; with a time if it waits for one.
 fn state(execution: &ExecutionBody) -> String {
     let status = execution.status;
     if execution.cancel_requested {

@@ -100,7 +100,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         let server = Patience::with(&args.connect, client);
         return wait::until_finished(server, submitted.job_id, args.bound, args.output).await;
     }
-    // The job is kept in any case, so an error from here on is none of the submit.
+    // The job is stored in any case, so later errors do not concern the submit.
     let job = client.job(submitted.job_id).await.ok();
     let outlook = outlook::outlook(&client, &submitted, job.as_ref()).await;
     args.output.print(&submitted, |submitted| format!("{}, {}", begun(submitted), outlook.text))?;
@@ -147,7 +147,7 @@ impl SubmitArgs {
         })
     }
 
-    /// Which handler runs the job, and what it is told.
+    /// The job type and its payload.
     fn handler(&self, job_type: Option<String>) -> (Option<String>, Option<Box<RawValue>>) {
         let (own_type, payload) = match &self.shell {
             Some(script) => ("shell", json!({ "script": script })),
@@ -157,7 +157,7 @@ impl SubmitArgs {
         (Some(own_type.to_owned()), to_raw_value(&payload).ok())
     }
 
-    /// What to call a command that was given no name.
+    /// A name for a command without one.
     fn name_of_command(&self) -> Option<String> {
         match self.command.first() {
             Some(program) => Some(Path::new(program).file_name()?.to_string_lossy().into_owned()),

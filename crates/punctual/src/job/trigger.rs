@@ -1,4 +1,4 @@
-//! `punctual job trigger`: one more run, now, beside the schedule.
+//! `punctual job trigger`: one more run now, in addition to the schedule.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -74,7 +74,7 @@ async fn ended(server: &mut Patience<'_>, begun: ExecutionBody) -> Result<Execut
             return Ok(execution);
         }
         if execution.status.is_finished() {
-            // A retry is there from the moment in which the attempt before it has failed.
+            // A retry exists from the moment at which the previous attempt has failed.
             let id = execution.execution_id;
             let next = id.occurrence.attempt(id.attempt + 1);
             match server.ask(&live, async |client| client.execution(next).await).await {

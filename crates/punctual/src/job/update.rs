@@ -1,4 +1,4 @@
-//! `punctual job update`: only what is said changes.
+//! `punctual job update`: changes only the given fields.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -57,7 +57,7 @@ fn describe(job: &JobBody, next: Option<String>) -> String {
     format!("job {} ({}) has version {}{next}", job.job_id, job.name, job.version)
 }
 
-/// A merge patch; every value is passed on as it was written.
+/// A merge patch; every value is passed on as written.
 type Patch = BTreeMap<String, Box<RawValue>>;
 
 impl UpdateArgs {
@@ -84,7 +84,8 @@ impl UpdateArgs {
         Ok(patch)
     }
 
-    /// The type and payload of a new command or script. The other kind goes, the environment and limits stay.
+    /// The type and payload of a new command or script. The other kind is removed; the environment and limits
+    /// stay.
     fn command_patch(&self) -> Option<(&'static str, serde_json::Value)> {
         match &self.shell {
             Some(script) => Some(("shell", json!({"script": script, "command": null}))),
@@ -94,7 +95,7 @@ impl UpdateArgs {
     }
 }
 
-/// Puts a null where the path leads: `queue`, or `retry.fail_on` beside what else is said about retries.
+/// Sets a null at the path: `queue`, or `retry.fail_on` next to other retry fields.
 fn unset(patch: &mut Patch, path: &str) -> anyhow::Result<()> {
     let (field, inner) = match path.split_once('.') {
         Some((field, inner)) => (field, Some(inner)),

@@ -1,4 +1,4 @@
-//! `punctual job wait`: until a job is finished.
+//! `punctual job wait`: waits until a job is finished.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -16,7 +16,7 @@ use punctual_core::job::JobStatus;
 use std::fmt;
 use std::time::Duration;
 
-/// The first and the longest pause between two looks at what is waited for.
+/// The first and the longest pause between two reads while waiting.
 pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
 pub const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -40,7 +40,7 @@ pub struct WaitBound {
 }
 
 impl WaitBound {
-    /// What was waited for, unless the time ran out first.
+    /// The result, unless the time ran out first.
     pub async fn limit<T>(self, waiting: impl Future<Output = T>) -> Option<T> {
         match self.wait_timeout {
             None => Some(waiting.await),
@@ -48,7 +48,7 @@ impl WaitBound {
         }
     }
 
-    /// Whoever says how long to wait means it for a server that is away, too.
+    /// An explicit wait timeout also applies while the server is unavailable.
     pub fn patient(self, server: Patience<'_>) -> Patience<'_> {
         match self.wait_timeout {
             None => server,
@@ -73,7 +73,8 @@ pub async fn run(args: WaitArgs) -> anyhow::Result<Exit> {
     until_finished(Patience::with(&args.connect, client), id, args.bound, args.output).await
 }
 
-/// Prints the job once it is finished. Only a completed one counts as done. A server that goes away is waited for.
+/// Prints the job once it is finished. Only a completed one counts as done. Waits while the server is
+/// unavailable.
 pub async fn until_finished(
     server: Patience<'_>,
     id: JobId,
@@ -111,10 +112,10 @@ pub async fn until_finished(
     Ok(if job.status == JobStatus::Completed { Exit::Done } else { Exit::Failed })
 }
 
-/// The types of jobs that are commands, which write more than an outcome.
+/// The job types that are commands, which write more than an outcome.
 const COMMANDS: [&str; 2] = ["process", "shell"];
 
-/// Says what may take long, before it does.
+/// Prints what it waits for, before a wait that may take long.
 async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
     if job.is_finished() {
         return;
@@ -127,7 +128,7 @@ async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
         let trigger = format!("`punctual job trigger {} --wait`", job.job_id);
         eprintln!("note: this waits until the schedule ends, {end}; {trigger} waits for one run");
     }
-    // That no worker has a handler may change in a moment; it is told when it does not.
+    // A missing handler may appear in a moment; it is reported only if it does not.
     if job.status_reason.is_none()
         && let Some(held) = next::held(client, job).await
     {
@@ -135,21 +136,21 @@ async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
     }
 }
 
-/// Whether nothing more will happen to the job: of a cancelled one something may still run.
+/// Whether nothing more will happen to the job: a cancelled one may still have running executions.
 async fn is_over(client: &Client, job: &JobBody) -> Result<bool, ClientError> {
     if job.status != JobStatus::Cancelled {
         return Ok(job.is_finished());
     }
-    // What is open comes first.
+    // Open executions come first.
     let executions = client.executions(job.job_id, Some(1), None).await?.items;
     Ok(executions.iter().all(|first| first.status.is_finished()))
 }
 
-/// Looks in a row that must show the same reason before it is told: the worker of a server that has just started
-/// takes a moment to connect.
+/// Consecutive reads that must show the same reason before it is printed: the worker of a server that has
+/// just started takes a moment to connect.
 const LOOKS_BEFORE_TOLD: u32 = 3;
 
-/// What was seen of a job while waiting for it.
+/// The state of a job while waiting for it.
 #[derive(Default)]
 struct Watched {
     last: Option<JobBody>,
@@ -157,7 +158,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Says once what keeps an unfinished job from running.
+    /// Prints once what prevents an unfinished job from running.
     fn look(&mut self, job: &JobBody, live: &Live) {
         match &job.status_reason {
             Some(reason) if !job.is_finished() => {
@@ -171,7 +172,7 @@ impl Watched {
         self.last = Some(job.clone());
     }
 
-    /// The last known state of the job, to end a sentence with.
+    /// The last known state of the job, as the end of a sentence.
     async fn state(&self, client: &Client) -> String {
         let Some(job) = &self.last else { return "; its state is not known".to_owned() };
         let next = match (&job.status_reason, job.next_retry_time) {

@@ -1,4 +1,4 @@
-//! Which job a command is about.
+//! Which job a command refers to.
 
 use crate::exit::{CliError, Exit};
 use crate::job::list::{self, status};
@@ -9,11 +9,11 @@ use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 
-/// How many jobs of one name are told apart.
+/// How many jobs of the same name are listed.
 const TOLD_MAX: usize = 5;
-/// Letters of an id that must be given at least.
+/// The minimum number of characters of an id.
 const ID_LETTERS_MIN: usize = 8;
-/// How many of the latest jobs a shortened id is looked for among.
+/// How many of the latest jobs are searched for a shortened id.
 const SHORTENED_AMONG_MAX: usize = 10 * limits::PAGE_ITEMS_MAX;
 
 #[derive(Debug, clap::Args)]
@@ -24,13 +24,13 @@ pub struct WhichJob {
 }
 
 impl WhichJob {
-    /// The job's id, looked up where a name was given.
+    /// The job's id, looked up if a name was given.
     pub async fn id(&self, client: &Client) -> anyhow::Result<JobId> {
         find(client, &self.job).await
     }
 }
 
-/// The id of the job with this id, or of the only one with this name, or of the only unfinished one with it.
+/// The id of the job with this id, of the only job with this name, or of the only unfinished one with it.
 pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
     if let Ok(id) = name.parse() {
         return Ok(id);
@@ -53,7 +53,8 @@ pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
     }
 }
 
-/// The id of the only job whose id begins like this. Ids are ordered by time, so it is found among the latest.
+/// The id of the only job whose id begins with this text. Ids are ordered by time, so the latest jobs are
+/// searched.
 async fn beginning_with(client: &Client, name: &str) -> anyhow::Result<JobId> {
     let start = name.to_ascii_lowercase();
     let is_start = |id: &JobId| id.to_string().starts_with(&start);
@@ -80,13 +81,13 @@ async fn beginning_with(client: &Client, name: &str) -> anyhow::Result<JobId> {
     }
 }
 
-/// Whether a text could be the beginning of an id that is worth looking for.
+/// Whether a text could be the beginning of an id, and is long enough to search for.
 fn could_be_an_id(text: &str) -> bool {
     let letters = text.chars().filter(|letter| letter.is_ascii_hexdigit()).count();
     letters >= ID_LETTERS_MIN && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
 }
 
-/// Whether a text looks like the beginning of an id, but for its length.
+/// Whether a text looks like the beginning of an id, but is too short.
 fn is_too_short(text: &str) -> bool {
     text.len() < ID_LETTERS_MIN
         && text.contains(|letter: char| letter.is_ascii_digit())
@@ -101,13 +102,13 @@ fn unknown(name: &str, latest: &[JobBody]) -> anyhow::Error {
     CliError::not_found(format!("there is no job with the id or name {}{meant}", one_line(name))).into()
 }
 
-/// The latest jobs of this name, one more than are told apart.
+/// The latest jobs of this name, one more than are listed.
 async fn named(client: &Client, name: &str, status: Option<JobStatus>) -> anyhow::Result<Vec<JobBody>> {
     let filter = JobFilter { name: Some(name.to_owned()), status, ..JobFilter::default() };
     Ok(list::collect(client, filter, TOLD_MAX + 1).await?.items)
 }
 
-/// What to give instead of the id of something that belongs to a job.
+/// What to use instead of the id of a part of a job.
 fn part_of_a_job(id: &str) -> Option<String> {
     let (kind, job) = match (id.parse::<ExecutionId>(), id.parse::<OccurrenceId>()) {
         (Ok(execution), _) => ("an execution", execution.occurrence.job),

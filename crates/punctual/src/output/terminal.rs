@@ -1,19 +1,19 @@
-//! What others wrote, made harmless for whoever reads it: nothing in it may move the cursor, hide or reorder text.
+//! Makes untrusted text harmless for a terminal: nothing in it may move the cursor, or hide or reorder text.
 
 use punctual_core::names::is_hidden;
 use std::borrow::Cow;
 
-/// The sign that sequences for terminals begin with.
+/// The character that begins terminal escape sequences.
 const ESCAPE: char = '\u{1b}';
-/// What ends all colours.
+/// Resets all colours.
 const RESET: &str = "\u{1b}[0m";
 
-/// The text with hidden characters spelled out, but for ends of lines and tabs.
+/// The text with hidden characters escaped, except for line breaks and tabs.
 pub fn visible(text: &str) -> Cow<'_, str> {
     spelled(text, |character| is_hidden(character) && !matches!(character, '\n' | '\t'))
 }
 
-/// The text with hidden characters spelled out, ends of lines too: for what stands in a sentence.
+/// The text with hidden characters escaped, including line breaks: for use in a sentence.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     spelled(text, is_hidden)
 }
@@ -33,7 +33,7 @@ fn spelled(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(visible)
 }
 
-/// The same JSON, with hidden characters spelled as JSON does. Between its texts there are only ends of lines.
+/// The same JSON, with hidden characters as JSON escapes. Outside of strings there are only line breaks.
 pub fn spelled_in_json(json: &str) -> Cow<'_, str> {
     let is_spelled = |character: char| is_hidden(character) && character != '\n';
     if !json.contains(is_spelled) {
@@ -52,7 +52,7 @@ pub fn spelled_in_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(spelled)
 }
 
-/// The text as a terminal may get it: colours stay, and end with their line; all else is spelled out.
+/// The text for a terminal: colours stay and are reset at the end of the line; everything else is escaped.
 pub fn tamed(text: &str) -> Cow<'_, str> {
     if !text.contains(ESCAPE) {
         return visible(text);
@@ -79,7 +79,8 @@ pub fn tamed(text: &str) -> Cow<'_, str> {
     Cow::Owned(tamed)
 }
 
-/// Bytes of the sequence at the beginning of the text, if it only sets colours and the like.
+/// The length in bytes of the escape sequence at the beginning of the text, if it only sets colours and the
+/// like.
 fn colour_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|letter: char| !letter.is_ascii_digit() && letter != ';')?;
@@ -93,7 +94,7 @@ fn are_harmless(parameters: &str) -> bool {
     while let Some(parameter) = parameters.next() {
         match parameter {
             "5" | "05" | "6" | "06" | "8" | "08" => return false,
-            // A colour of a palette or of its parts follows.
+            // A palette index or RGB values follow.
             "38" | "48" => match parameters.next() {
                 Some("5") => drop(parameters.next()),
                 Some("2") => drop(parameters.nth(2)),

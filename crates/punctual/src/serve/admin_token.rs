@@ -1,4 +1,5 @@
-//! The first token. It is written to the data directory, readable by its owner only; the store keeps its hash.
+//! The admin token. It is written to the data directory, readable only by its owner; the store keeps its
+//! hash.
 
 use crate::config::exposure;
 use crate::data_dir::DataDir;
@@ -10,30 +11,30 @@ use punctual_core::ports::{Role, Store, Token};
 use punctual_core::time::Timestamp;
 use std::fmt::Write;
 
-/// The public part of the admin token, and how the token begins.
+/// The public part of the admin token, and its prefix.
 const ADMIN: &str = "admin";
 const PREFIX: &str = "pt_admin_";
 const SECRET_BYTES: usize = 32;
-/// Characters that the secret of a token which somebody else wrote may have: fewer could be guessed.
+/// The minimum number of characters of a handwritten token's secret: fewer could be guessed.
 const SECRET_CHARS_MIN: usize = 32;
 const SECRET_CHARS_MAX: usize = 200;
 
-/// Which admin token counts after a start.
+/// Which admin token is valid after a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminToken {
-    /// The one that counted before, or the first one.
+    /// The same as before, or the first one.
     Usual,
     /// A new one in place of an earlier one, which no longer works.
     Replaced,
-    /// One that another server of the same store has made. It counts, but is not known here.
+    /// One that another server of the same store has created. It is valid, but not known here.
     Elsewhere,
 }
 
-/// Makes sure that there is an admin token: a new one on the first start, when asked for, or when its file is
-/// gone. The store keeps only a hash, so a token whose file is gone could not be used from here again. Of a store that is
-/// shared, the file may be with another server: that token is left alone unless somebody asks for a new one.
+/// Makes sure that there is an admin token. Creates one on the first start, on request, or when its file is
+/// missing: the store keeps only a hash, so a token without its file could not be used again. With a shared
+/// store, another server may have the file: its token is kept unless a new one is requested.
 ///
-/// The file is written last: a crash before that leaves no file, and the next start makes another token.
+/// The file is written last: a crash before that leaves no file, and the next start creates another token.
 pub async fn ensure(
     open: &OpenStore,
     data_dir: &DataDir,
@@ -73,8 +74,8 @@ pub async fn ensure(
         }
         None => {
             let secret = new_secret()?;
-            // Of servers that start together on an empty store, one makes the token. The others write no file: theirs
-            // would hold a token that never counts.
+            // Of several servers that start together on an empty store, one creates the token. The others
+            // write no file: it would contain a token that is never valid.
             if !add(store, secret_sha256(&secret), now).await? {
                 return Ok(AdminToken::Elsewhere);
             }
@@ -84,7 +85,7 @@ pub async fn ensure(
     }
 }
 
-/// The secret of a token that somebody may have written by hand.
+/// The secret of a token that may have been written by hand.
 fn secret<'a>(token: &'a str, data_dir: &DataDir) -> Result<&'a str, CliError> {
     let is_secret = |secret: &&str| {
         (SECRET_CHARS_MIN..=SECRET_CHARS_MAX).contains(&secret.len())
@@ -110,7 +111,7 @@ async fn keep(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> any
     store.put_token(admin(secret_sha256, now)).await.context("cannot keep the admin token")
 }
 
-/// Keeps the first token; whether it is this one that counts.
+/// Stores the first token; returns whether this one is valid.
 async fn add(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<bool> {
     let kept = store.add_token(admin(secret_sha256, now)).await.context("cannot keep the admin token")?;
     Ok(kept.secret_sha256 == secret_sha256)

@@ -1,4 +1,4 @@
-//! What the operator allows jobs to do: run commands here, and reach beyond the public internet.
+//! What the operator allows jobs to do: run commands here, and connect to targets beyond the public internet.
 
 use crate::config::value::{Item, one_of, word, words};
 use crate::containment::{Contained, ContainmentMode, InForce, end_leftovers};
@@ -26,8 +26,8 @@ impl Allowed {
     }
 }
 
-/// The executors of all that is allowed. Says how their commands are contained, and first ends those that workers which
-/// are gone have left on this machine.
+/// The executors of everything that is allowed. Logs how their commands are contained, and first ends
+/// commands that dead workers have left on this machine.
 pub async fn executors(
     allowed: &[Allowed],
     mode: ContainmentMode,
@@ -66,7 +66,7 @@ impl Item for Allowed {
     }
 }
 
-/// A network or host that http jobs may reach, as it was written. A build without http jobs takes any.
+/// A network or host that http jobs may connect to, as written. A build without http jobs accepts any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network(pub String);
 

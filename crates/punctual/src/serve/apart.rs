@@ -1,8 +1,9 @@
-//! Whether all processes on a store coordinate through the same service.
+//! Detects a config mismatch: processes on one store that use different coordination backends.
 //!
-//! Those that do not never see each other: each part takes itself for the whole cluster, and all of them do all the work.
-//! What they have in common is the store. So whoever coordinates through something else enters its register as well, where it
-//! takes nothing, and everybody looks for processes there that its own coordination does not know.
+//! Such processes never see each other: each part believes to be the whole cluster, and all of them do all
+//! the work. They have only the store in common. So a process with another backend also enters the store's
+//! membership table, where it takes no segments, and every process looks there for processes that its own
+//! coordination does not know.
 
 use crate::coordination::{STORE, card};
 use crate::store::OpenStore;
@@ -16,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long it may take until a process is noticed, about half; people have to mend it.
+/// About half the time until a process is noticed; an operator has to fix the mismatch.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Whoever was silent for so long has gone from the register.
+/// A process that was silent for this long is removed from the membership table.
 const TTL: Duration = Duration::from_secs(20);
 
-/// Looks again and again until the process ends. What there is to say is received, and in the log.
+/// Scans periodically until the process ends. Warnings go to the receiver and to the log.
 pub fn watch(
     open: &OpenStore,
     host: &Host,
@@ -50,11 +51,11 @@ struct Apart {
     info: NodeInfo,
     register: StoreCoordination,
     member: MemberId,
-    /// Those that the last look found: one that has just started may not be everywhere yet.
+    /// The processes that the last scan found: one that has just started may not be visible everywhere yet.
     seen: BTreeSet<Stranger>,
 }
 
-/// A process on the same store that coordinates through something else.
+/// A process on the same store with another coordination backend.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Stranger {
     node_id: String,
@@ -88,7 +89,8 @@ impl Apart {
             let cards = known?.into_iter().filter_map(|node| node.card);
             return Ok(strangers(cards, |card| !coordinates_through_store(card)));
         }
-        // Although its own coordination may be away: those who go by the store see it all the same.
+        // Even if its own coordination is unavailable: processes that coordinate through the store still see
+        // it.
         self.enter().await?;
         let roster = self.register.look().await?;
         let known = known?.into_iter().filter_map(|node| node.card).map(|card| card.node_id);
@@ -128,7 +130,8 @@ fn new_member(host: &Host) -> MemberId {
     MemberId::new(format!("apart-{:016x}", host.random.next_u64())).expect("hexadecimal digits are plain")
 }
 
-/// Processes of versions that do not say it may go by another service, but then they are not in the register.
+/// Processes of versions that do not publish it may use another backend, but then they are not in the
+/// membership table.
 fn coordinates_through_store(card: &Card) -> bool {
     card.coordination.is_empty() || card.coordination == STORE
 }

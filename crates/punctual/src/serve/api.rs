@@ -1,5 +1,5 @@
-//! `punctual api`: takes requests, hands work to workers that ask over HTTP, and fires what it has committed itself and is
-//! due at once. Runs no handlers, and leaves the rest to schedulers.
+//! `punctual api`: serves requests, hands work to workers that poll over HTTP, and fires what it has
+//! committed itself and is due at once. Runs no handlers, and leaves everything else to schedulers.
 
 use super::engine::store_time;
 use super::listener::{limits, listen, node_info, server};

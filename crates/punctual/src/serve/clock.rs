@@ -1,4 +1,4 @@
-//! Which clock the server goes by: the machine's, or one that is driven over the API.
+//! The server's scheduling clock: the system clock, or one that is driven over the API.
 
 use super::manual_clock::ManualClock;
 use crate::config::ClockSettings;
@@ -15,7 +15,7 @@ pub enum ClockKind {
 
 choice!(ClockKind);
 
-/// The host with the calendar that was chosen, and the clock to drive if there is one.
+/// The host with the selected calendar, and the clock to drive if there is one.
 pub fn choose(settings: &ClockSettings, host: Host) -> (Host, Option<Arc<dyn DrivenClock>>) {
     match settings.clock {
         ClockKind::System => (host, None),

@@ -1,4 +1,4 @@
-//! The engine of a process, and the store below it.
+//! The engine of a process, and its store.
 
 use crate::exit::CliError;
 use crate::store::OpenStore;
@@ -9,11 +9,11 @@ use punctual_engine::{Duties, Engine, EngineConfig, Seat};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a server with a manual clock waits for its worker, and the pause between two looks.
+/// How long a server with a manual clock waits for its worker, and the pause between two checks.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
 const WORKER_PAUSE: Duration = Duration::from_millis(2);
 
-/// An engine on this store, with what earlier processes left behind taken care of where that is known.
+/// An engine on this store, after cleaning up what earlier processes left behind, where that is known.
 pub async fn start(
     config: EngineConfig,
     duties: Duties,
@@ -24,8 +24,8 @@ pub async fn start(
     let config = if open.is_embedded { config } else { config.sharing_store(duties) };
     let engine = Engine::in_cluster(config, host.clone(), open.store.clone(), open.wakes.clone(), seat);
     engine.start().await.map_err(|error| no_clock(&error))?;
-    // Where the store is this process's alone, the embedded workers of earlier processes died with them: their work need
-    // not wait for the lease. On a shared one they may be alive in another process.
+    // If only this process uses the store, the embedded workers of earlier processes ended with them: their
+    // work need not wait for the lease. On a shared store they may be alive in another process.
     if open.is_embedded {
         lose_sessions_of_last_process(&*open.store, &engine).await?;
     }
@@ -51,7 +51,7 @@ async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> an
             );
             Ok(())
         }
-        // A full disk: they end with their leases.
+        // With a full disk, they end with their leases.
         Err(error) if error.is_retryable() => {
             tracing::warn!(%error, "the sessions of the last process cannot be ended yet; their work waits for its leases");
             Ok(())
@@ -60,14 +60,14 @@ async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> an
     }
 }
 
-/// Waits until the worker has its session. Driven time could pass before that, and all that falls due would run
-/// late.
+/// Waits until the worker has its session. Otherwise driven time could pass before that, and everything due
+/// would run late.
 pub async fn worker_connected(host: &Host, store: &dyn Store) {
     let gives_up_at = host.clock.monotonic().plus(WORKER_TIMEOUT);
     while host.clock.monotonic() < gives_up_at {
         match store.sessions().await {
             Ok(sessions) if sessions.is_empty() => host.clock.sleep(WORKER_PAUSE).await,
-            // A store in trouble is reported by all that need it.
+            // Everything that needs the store reports its failures.
             _ => return,
         }
     }

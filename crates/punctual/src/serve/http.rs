@@ -1,4 +1,4 @@
-//! Web calls as the operator wants them: where they may go, how they are signed, whom they trust.
+//! The operator's settings for web calls: permitted targets, signatures and trusted certificates.
 
 use crate::config::{WorkerSettings, exposure};
 use crate::exit::CliError;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The executor of http jobs. `origin` says where a setting comes from, for errors.
+/// The executor of http jobs. `origin` returns where a setting comes from, for errors.
 pub fn executor(
     settings: &WorkerSettings,
     origin: impl Fn(&str) -> String,
@@ -38,7 +38,7 @@ fn allow(settings: &WorkerSettings) -> Result<Vec<Allow>, CliError> {
     settings.http_allow.iter().map(parse).collect()
 }
 
-/// The key in a file, without the line end that editors leave.
+/// The key in a file, without a trailing line break.
 fn signing_key(file: &Named<'_>) -> Result<SigningKey, CliError> {
     let text = file.read()?;
     if let Ok(Some(exposed)) = exposure(file.path) {
@@ -49,14 +49,14 @@ fn signing_key(file: &Named<'_>) -> Result<SigningKey, CliError> {
     SigningKey::new(key).map_err(|error| file.wrong(error))
 }
 
-/// A file that a setting names.
+/// A file named by a setting.
 struct Named<'a> {
     origin: String,
     path: &'a Path,
 }
 
 impl Named<'_> {
-    /// What is in it. Nothing at all would sign with nothing and trust nobody more, which is not what was meant.
+    /// Its contents. An empty file is an error: it would sign with an empty key or add no trust.
     fn read(&self) -> Result<Vec<u8>, CliError> {
         match std::fs::read(self.path) {
             Ok(text) if text.is_empty() => Err(self.wrong("the file is empty")),

@@ -1,4 +1,4 @@
-//! Where a process listens, and what it says there.
+//! The listener of a process, and its description of itself.
 
 use crate::config::{ApiSettings, CoordinationSettings};
 use crate::exit::CliError;
@@ -9,7 +9,7 @@ use punctual_core::time::Timestamp;
 use std::io;
 use tokio::net::TcpListener;
 
-/// Listens on an address; `flag` is the one that chooses another.
+/// Listens on an address; `flag` is the flag for choosing another one.
 pub async fn listen(address: &str, flag: &str) -> Result<TcpListener, CliError> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
@@ -27,7 +27,7 @@ pub fn server(api: &Api, host: &Host, listener: TcpListener, limits: ServerLimit
     Server { listener, limits, clock: host.clock.clone(), spawn: host.spawn.clone(), traffic: api.traffic() }
 }
 
-/// What this process says of itself.
+/// This process's description of itself.
 pub fn node_info(
     open: &OpenStore,
     coordination: &CoordinationSettings,
@@ -51,7 +51,7 @@ pub fn node_info(
     }
 }
 
-/// Tells processes that share a store apart.
+/// Distinguishes processes that share a store.
 fn node_id(open: &OpenStore) -> String {
     if open.is_embedded {
         return "local".to_owned();

@@ -31,7 +31,7 @@ impl Value for Level {
         "LEVEL".to_owned()
     }
 
-    /// A lone word that is no level would be taken for a module, and silence the rest.
+    /// A single word that is not a level would be taken for a module, and silence the rest.
     fn read(raw: &Raw) -> Result<Self, String> {
         let is_known =
             |part: &str| part.contains('=') || LEVELS.iter().any(|level| part.eq_ignore_ascii_case(level));
@@ -50,14 +50,15 @@ impl Value for Level {
     }
 }
 
-/// A library that tells of every server it does not reach, several times a second. What is amiss is told by whoever uses it.
+/// This library logs every server that it cannot reach, several times a second. The code that uses it reports
+/// such errors anyway.
 const TALKATIVE: &str = "zookeeper_client=off";
 
 pub fn start(settings: &LogSettings) -> Result<(), CliError> {
-    // What is named later counts: the library can be asked for.
+    // Later directives win, so users can enable the library's log.
     let filter = EnvFilter::try_new(format!("{TALKATIVE},{}", settings.level.0))
         .map_err(|error| CliError::cannot_start(format!("log.level cannot be understood: {error}")))?;
-    // A log that cannot be written is reported to nobody: the attempt would go the same way, and fail loudly.
+    // A failure to write the log is not reported: the report would go the same way, and panic.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Unfailing(std::io::stderr()))
@@ -75,7 +76,7 @@ pub fn start(settings: &LogSettings) -> Result<(), CliError> {
     started.map_err(|error| CliError::cannot_start(format!("the log cannot be started: {error}")))
 }
 
-/// Standard error, which may be a full disk or a pipe that nobody reads any more: the server goes on without it.
+/// Standard error, which may be on a full disk or a closed pipe: the server continues without it.
 struct Unfailing(io::Stderr);
 
 impl Write for Unfailing {

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is driven over the API.
+//! A clock that moves only when it is driven over the API.
 
 use punctual_core::ports::{Clock, DrivenClock, Task};
 use punctual_core::time::{Monotonic, Timestamp};

@@ -1,4 +1,4 @@
-//! The processes that do the work: `punctual serve`, which is all roles in one, and `punctual api`, `punctual scheduler`
+//! The server processes: `punctual serve`, which combines all roles, and `punctual api`, `punctual scheduler`
 //! and `punctual worker`, of which any number share one database.
 
 mod admin_token;
@@ -92,7 +92,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
     let mut config = retention::config(&settings.scheduler, &settings.coordination);
     if driven.is_some() {
-        // Whoever drives the clock means its leaps.
+        // Jumps of a driven clock are intended.
         config.retention_hold = std::time::Duration::ZERO;
     }
     let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
@@ -135,7 +135,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     Ok(node.until_stopped(&mut signals).await)
 }
 
-/// What every role does before anything else.
+/// The first steps of every role.
 fn begin(log: &LogSettings) -> anyhow::Result<(Signals, Host)> {
     logging::start(log)?;
     for unknown in unknown_variables(&crate::Cli::command()) {
@@ -146,7 +146,7 @@ fn begin(log: &LogSettings) -> anyhow::Result<(Signals, Host)> {
     Ok((signals, host::this_machine().context("cannot read randomness")?))
 }
 
-/// Makes the directories that are needed, and refuses to begin anew where a database is gone.
+/// Creates the required directories, and refuses to start with a new database where the old one is missing.
 fn prepare(data_dir: &DataDir, place: &StorePlace) -> Result<(), CliError> {
     data_dir.prepare()?;
     match place {
@@ -161,7 +161,7 @@ fn prepare(data_dir: &DataDir, place: &StorePlace) -> Result<(), CliError> {
     }
 }
 
-/// The API of this process, as far as all roles have it alike.
+/// The part of this process's API that all roles have in common.
 fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api {
     Api::new(engine.clone(), host.clock.clone())
         .on_node(info)
@@ -169,7 +169,7 @@ fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api
         .streaming_until(node.stopping())
 }
 
-/// Writes down where the server listens. It serves all the same if that fails, as it does on a full disk.
+/// Writes the server's address for commands. If that fails, as on a full disk, the server continues.
 fn tell_commands(data_dir: &DataDir, address: SocketAddr) {
     match data_dir.announce(&address.to_string()) {
         Ok(Announced::Now) => {}
@@ -205,7 +205,8 @@ fn warn_of_open_address(address: SocketAddr) {
     }
 }
 
-/// In a flag or a file that others can read. `origin` says where a setting was found.
+/// Warns of passwords in a flag or in a file that others can read. `origin` returns where a setting was
+/// found.
 fn warn_of_seen_passwords(
     place: &StorePlace,
     coordination: &CoordinationSettings,
@@ -217,8 +218,8 @@ fn warn_of_seen_passwords(
     }
 }
 
-/// Lets the process open as many files as it may: the usual soft limit of 1,024 is less than the connections
-/// that the server takes.
+/// Raises the limit of open files to the maximum: the usual soft limit of 1,024 is less than the server's
+/// connections.
 fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

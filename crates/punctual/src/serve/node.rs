@@ -1,4 +1,4 @@
-//! What runs in a process, whatever its role: loops, a worker, a listener. And the order in which they stop.
+//! The parts of a process, whatever its role: loops, a worker, a listener. And the order in which they stop.
 
 use super::signals::Signals;
 use crate::exit::Exit;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What a worker does when people drain it.
+/// What happens when an operator drains the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drained {
-    /// The process goes on without it until its next start.
+    /// The process continues without it until its next start.
     GoOn,
-    /// There is nothing else to do here: the process ends.
+    /// The process has nothing else to do and ends.
     End,
 }
 
@@ -30,7 +30,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A process in which nothing runs yet.
+    /// A process without running parts.
     pub fn new(drain_grace: Duration) -> Self {
         Node {
             loops: None,
@@ -47,7 +47,7 @@ impl Node {
         self.draining.subscribe()
     }
 
-    /// Turns true when all handlers have ended and open requests are to end.
+    /// Turns true when all handlers have ended and open requests should end.
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
@@ -65,12 +65,12 @@ impl Node {
         self.worker = Some((tokio::spawn(work(worker, self.draining(), drained)), drained));
     }
 
-    /// Answers requests: with what a server does until [`Node::stopping`] turns true.
+    /// Runs the HTTP server, whose future ends after [`Node::stopping`] turns true.
     pub fn run_http(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
         self.http = Some(tokio::spawn(serving));
     }
 
-    /// Runs until a signal comes, then stops in order. A second signal ends the process at once.
+    /// Runs until a signal arrives, then stops in order. A second signal ends the process at once.
     pub async fn until_stopped(mut self, signals: &mut Signals) -> Exit {
         let ends_with_worker = matches!(self.worker, Some((_, Drained::End)));
         let died = tokio::select! {
@@ -95,16 +95,16 @@ impl Node {
         }
     }
 
-    /// No work is taken any more, and what this process looks after goes to others, who fire it from then on. Then what runs
-    /// finishes, and only then does the listener go: until the end people can see what is being waited for, and what they submit is kept for the
-    /// next start.
+    /// First, no work is accepted any more, and the segments of this process go to its peers, which fire them
+    /// from then on. Then running handlers finish. Only then does the listener close: until the end the API
+    /// shows what the process waits for, and submitted jobs are stored for the next start.
     async fn stop(self) {
         if self.worker.is_some() {
             tracing::info!("draining: handlers that run may take up to {} to finish", self.drain_grace);
         }
         self.draining.send_replace(true);
         if let Some((loops, engine)) = self.loops {
-            // The loops go on meanwhile: what falls due before somebody else has it is still fired here.
+            // The loops continue meanwhile: what falls due before a peer takes over is still fired here.
             engine.hand_over().await;
             loops.abort();
             let _ = loops.await;
@@ -122,7 +122,7 @@ impl Node {
     }
 }
 
-/// Waits until a part has ended; for ever if there is none.
+/// Waits until a part has ended; forever if there is none.
 async fn ended(part: Option<&mut JoinHandle<()>>) {
     match part {
         Some(part) => {
@@ -132,7 +132,8 @@ async fn ended(part: Option<&mut JoinHandle<()>>) {
     }
 }
 
-/// Runs the worker until the process stops, or until people drain it if the process is to end with it.
+/// Runs the worker until the process stops, or, if the process is to end with it, until an operator drains
+/// it.
 async fn work(worker: Worker, mut draining: watch::Receiver<bool>, drained: Drained) {
     worker.run(draining.clone()).await;
     if *draining.borrow() {

@@ -1,5 +1,5 @@
-//! A disk that stays full fails every request and every round of every loop: the log says so once in a while, with
-//! a count, instead of filling what is left of the disk.
+//! A full disk fails every request and every tick of every loop: the log reports it once in a while, with a
+//! count, instead of filling the rest of the disk.
 
 use super::logging::LogFormat;
 use punctual_client::host;
@@ -14,12 +14,12 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How often the same trouble is shown.
+/// How often the same error is logged.
 const PAUSE: Duration = Duration::from_secs(30);
-/// Troubles remembered. More make the log forget all, and show each once more.
+/// Errors remembered. When there are more, all are forgotten, and each is logged once more.
 const TROUBLES_MAX: usize = 1_000;
 
-/// Shows an event unless it tells the same trouble as one within the last [`PAUSE`].
+/// Logs an event unless the same error was logged within the last [`PAUSE`].
 pub struct Limited<F> {
     inner: F,
     format: LogFormat,
@@ -72,10 +72,10 @@ where
     }
 }
 
-/// Where in the code it was told, and the error that was told.
+/// The code location and the error.
 type Trouble = (&'static str, String);
 
-/// The trouble that an event tells: only warnings that carry an error come in floods.
+/// The error of an event: only warnings with an error occur in floods.
 fn trouble(event: &Event<'_>) -> Option<Trouble> {
     if *event.metadata().level() > Level::WARN {
         return None;
@@ -101,7 +101,7 @@ enum Shown {
     HeldBack,
 }
 
-/// When each trouble was last shown, and how often it was held back since.
+/// When each error was last logged, and how often it was suppressed since.
 #[derive(Default)]
 struct Troubles(HashMap<Trouble, (Instant, u64)>);
 

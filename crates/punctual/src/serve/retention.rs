@@ -1,5 +1,5 @@
-//! What the settings say of a scheduler: how long what is over is kept, how far its clock may be off, and how long it may be
-//! silent.
+//! The settings of a scheduler: how long finished jobs and history are retained, how far its clock may be
+//! off, and how long it may be silent.
 
 use crate::args::Kept;
 use crate::config::{CoordinationSettings, SchedulerSettings};
@@ -14,7 +14,7 @@ pub fn config(settings: &SchedulerSettings, coordination: &CoordinationSettings)
         },
         history_kept: match settings.keep_history {
             Kept::For(time) => time,
-            // Longer than any time there is.
+            // Longer than any possible time.
             Kept::Forever => Duration::MAX,
         },
         clock_offset_max: settings.clock_offset_max.get(),

@@ -1,6 +1,6 @@
-//! Scale hooks: tell a command or a web address that a queue has been long, or short, for a while, so that it starts or
-//! stops workers. They come from a file that the operator names and from nowhere else: whoever can reach the API can
-//! run nothing with them.
+//! Scale hooks: notify a command or a URL that a queue has been long, or short, for a while, so that it
+//! starts or stops workers. They come only from a file that the operator names: clients of the API cannot run
+//! anything with them.
 
 mod file;
 #[cfg(feature = "http")]
@@ -23,21 +23,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::{Mutex, watch};
 
-/// Bytes of what a failed command wrote that the log shows.
+/// Bytes of a failed command's error output that are logged.
 const STDERR_BYTES_MAX: usize = 500;
 
-/// How long the last words of a command are waited for when it has ended.
+/// How long to wait for the rest of a command's output after it has ended.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// A hook at work.
+/// A hook in use.
 struct Watched {
     hook: Arc<Hook>,
     watch: Watch,
-    /// Held while somebody is being told: a slow one is not told again meanwhile.
+    /// Held during a notification: a slow hook is not notified again meanwhile.
     telling: Arc<Mutex<()>>,
 }
 
-/// Watches the queues until the process stops, as long as it leads: each hook is told by one process of a cluster.
+/// Watches the queues until the process stops, while it leads: only one process of a cluster notifies each
+/// hook.
 pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining: watch::Receiver<bool>) {
     if hooks.is_empty() {
         return;
@@ -54,7 +55,7 @@ pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining
             continue;
         }
         if let Err(error) = look(&mut hooks, &engine, &host).await {
-            // What was not seen may have been otherwise.
+            // While the process did not watch, the state may have changed.
             hooks.iter_mut().for_each(|hook| hook.watch.forget());
             tracing::debug!(%error, "scale hooks could not look at the queues");
         }
@@ -65,7 +66,7 @@ async fn look(hooks: &mut [Watched], engine: &Engine, host: &Host) -> Result<(),
     let store = engine.store();
     let paused = store.paused_queues().await?;
     let mut depths = store.depths().await?;
-    // What a paused queue holds waits for people, not for workers.
+    // Work in a paused queue waits for a resume, not for workers.
     depths.retain(|depth| !paused.iter().any(|paused| paused.queue == depth.lane.queue()));
     let sessions = store.sessions().await?;
     for Watched { hook, watch, telling } in hooks {
@@ -110,7 +111,7 @@ async fn tell(hook: &Hook, load: &QueueLoad) {
     }
 }
 
-/// What a hook is told.
+/// The document sent to a hook.
 fn document(hook: &Hook, load: &QueueLoad) -> Value {
     json!({
         "hook": hook.name,
@@ -124,8 +125,9 @@ fn document(hook: &Hook, load: &QueueLoad) -> Value {
     })
 }
 
-/// Runs a command with the document on its standard input. If nobody waits for it any more, it is killed with all that it has
-/// started; what it leaves in the background when it ends by itself goes on, because that may be the worker it was to start.
+/// Runs a command with the document on its standard input. If this future is dropped, the command is killed
+/// with all its descendants. Background processes that it leaves when it ends by itself continue, because one
+/// may be the worker that it was to start.
 async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("the command is empty")?;
     let child = Command::new(program)
@@ -141,7 +143,7 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     if let Some(mut stdin) = stdin {
         let written = stdin.write_all(format!("{said}\n").as_bytes()).await;
-        // Who does not read it need not.
+        // A command need not read it.
         written.or_else(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Ok(()),
             _ => Err(format!("{program} cannot be told: {error}")),
@@ -157,7 +159,7 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
         let mut reading = std::pin::pin!(reading);
         tokio::select! {
             waited = child.wait() => {
-                // Whoever it leaves in the background may hold its error output open for ever.
+                // A background process may keep its error output open forever.
                 let _ = tokio::time::timeout(LAST_WORDS_TIME_MAX, reading).await;
                 waited
             }
@@ -174,7 +176,7 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
     Err(format!("{program} ended with {status}: {}", tail.trim()))
 }
 
-/// The processes of a command. Killed when dropped, unless it has ended by itself.
+/// The processes of a command. Killed on drop, unless it has ended by itself.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -241,7 +243,7 @@ mod tests {
             () = started => {}
         }
         let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
-        // It is a zombie until init has heard of it.
+        // It is a zombie until init has reaped it.
         let is_gone = || match std::fs::read_to_string(format!("/proc/{child}/stat")) {
             Ok(stat) => stat.contains(") Z "),
             Err(_) => true,

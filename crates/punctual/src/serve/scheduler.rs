@@ -1,6 +1,6 @@
-//! `punctual scheduler`: fires what falls due, recovers what lost workers held, and deletes what has been kept long
-//! enough. Any number may run on one store: they share out segments among themselves, and one leads; what they do is compared
-//! and swapped, so that nothing is done twice.
+//! `punctual scheduler`: fires what is due, recovers the executions of lost workers, and deletes what has
+//! exceeded its retention. Any number may run on one store: they divide the segments among themselves, and
+//! one leads. Every change is a compare-and-swap, so nothing is done twice.
 
 use super::engine::store_time;
 use super::listener::{listen, node_info, server};
@@ -18,7 +18,7 @@ use punctual_api::ServerLimits;
 use punctual_engine::Duties;
 use std::time::Duration;
 
-/// Where a scheduler says how it is unless told otherwise.
+/// The default address of a scheduler's health endpoints.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7071";
 
 #[derive(clap::Args)]

@@ -1,4 +1,5 @@
-//! Several engines on one store, as several processes have them: what one commits, another one runs, fires or tells of.
+//! Tests of several engines on one store, as in several processes: what one commits, another one runs, fires
+//! or reports.
 
 use punctual_client::host;
 use punctual_coordination::StoreCoordination;
@@ -23,9 +24,9 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::task::JoinHandle;
 
-/// How long anything that must come may take to come. Generous: the machine may be busy.
+/// How long an expected event may take. Generous, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So long that what comes earlier did not wait for it.
+/// So long that anything earlier did not wait for it.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 /// A store that several engines share.
@@ -58,7 +59,7 @@ impl Shared {
         self.member_for(Duration::from_millis(500), away).await
     }
 
-    /// The same, which may be silent for so long.
+    /// The same, with this TTL.
     async fn member_for(&self, ttl: Duration, away: &Arc<AtomicBool>) -> (Arc<Engine>, JoinHandle<()>) {
         let coordination = StoreCoordination::new(self.register.clone(), self.host.clock.clone());
         self.seated(ttl, Arc::new(Cuttable { coordination, is_away: away.clone() })).await
@@ -77,7 +78,7 @@ impl Shared {
         (engine, loops)
     }
 
-    /// Works until the sender is dropped, and waits for its session.
+    /// A worker that runs until the sender is dropped; returns after it has a session.
     async fn worker(&self, engine: &Arc<Engine>) -> watch::Sender<bool> {
         let (drain, draining) = watch::channel(false);
         let config = WorkerConfig { slots: 4, ..WorkerConfig::default() };
@@ -112,7 +113,7 @@ async fn submit(engine: &Engine, schedule: Schedule) -> JobId {
     submitted.pop().unwrap().unwrap().job
 }
 
-/// Carries words between the engines of one test, as a database does between processes.
+/// Carries wake-ups between the engines of one test, as a database does between processes.
 struct Line {
     words: broadcast::Sender<BTreeSet<Lane>>,
     heard: Mutex<broadcast::Receiver<BTreeSet<Lane>>>,
@@ -140,7 +141,7 @@ impl Wakes for Line {
     }
 
     async fn heard(&self) -> Result<Heard, StoreError> {
-        // The line has just been made.
+        // The connection has just been made.
         if self.asked.fetch_add(1, Ordering::Relaxed) == 0 {
             return Ok(Heard::Anything);
         }
@@ -151,7 +152,7 @@ impl Wakes for Line {
     }
 }
 
-/// A line that is down.
+/// Broken wake-ups.
 #[derive(Default)]
 struct Dead {
     asked: AtomicUsize,
@@ -164,7 +165,7 @@ impl Wakes for Dead {
     }
 
     async fn heard(&self) -> Result<Heard, StoreError> {
-        // It was there, and then it broke.
+        // It worked once, and then it broke.
         match self.asked.fetch_add(1, Ordering::Relaxed) {
             0 => Ok(Heard::Anything),
             _ => Err(StoreError::Unavailable("the line is down".to_owned())),
@@ -181,7 +182,7 @@ async fn work_that_one_process_queues_is_run_by_another_that_is_told() {
     let shared = Shared::new();
     let (words, _) = broadcast::channel(16);
     let (here, there) = (Line::new(&words), Line::new(&words));
-    // Nobody looks by itself.
+    // No engine scans by itself.
     let patient = EngineConfig {
         dispatch_interval: NEVER,
         dispatch_interval_hearing: NEVER,
@@ -227,7 +228,7 @@ async fn a_process_that_can_no_longer_hear_looks_by_itself() {
     shared.succeeds(job).await;
 }
 
-/// A claim passes over what others have locked just then, and nobody tells of it once more.
+/// A claim skips rows that others have locked at that moment, and no further wake-up follows.
 #[tokio::test]
 async fn a_claim_that_found_nothing_is_followed_by_looks_before_long() {
     let shared = Shared::new();
@@ -282,7 +283,7 @@ async fn two_schedulers_fire_every_occurrence_once() {
     assert_eq!((ran.len() as u64, times.len()), (fired, ran.len()), "each of its times ran once");
 }
 
-/// Every 100 ms, whatever became of the last run.
+/// Every 100 ms, whatever the outcome of the last run.
 async fn submit_frequent(engine: &Engine) -> JobId {
     let mut spec = JobSpec::named("noop");
     spec.settings.schedule = Recurring::new(RecurrenceSpec::interval("100ms", engine.now())).unwrap().into();
@@ -354,7 +355,7 @@ async fn listeners_are_told_of_what_another_process_runs() {
     told.await.expect("the start is told");
 }
 
-/// The store's coordination, which does not answer while it is away.
+/// The store's coordination, which does not answer while it is cut off.
 struct Cuttable {
     coordination: StoreCoordination,
     is_away: Arc<AtomicBool>,
@@ -396,7 +397,7 @@ impl Coordination for Cuttable {
     }
 }
 
-/// How many segments each looks after, fewest first, and how many lead.
+/// How many segments each owns, fewest first, and how many lead.
 fn shares(engines: &[&Arc<Engine>]) -> (Vec<usize>, usize) {
     let clusters = engines.iter().map(|engine| engine.cluster());
     let mut shares: Vec<usize> = clusters.map(|cluster| cluster.segments).collect();
@@ -404,7 +405,7 @@ fn shares(engines: &[&Arc<Engine>]) -> (Vec<usize>, usize) {
     (shares, engines.iter().filter(|engine| engine.leads()).count())
 }
 
-/// The store's coordination, which is too slow to give or take anything.
+/// The store's coordination, but too slow to give or take anything.
 struct Stuck(StoreCoordination);
 
 #[async_trait::async_trait]
@@ -474,7 +475,7 @@ async fn schedulers_share_segments_out_and_go_on_alone_while_coordination_is_awa
     eventually("one has all", async || shares(&[&third]) == (vec![64], 1)).await;
 }
 
-/// A machine whose wall clock is off by so many microseconds.
+/// A machine whose wall clock is off by this many microseconds.
 struct Off {
     clock: Arc<dyn Clock>,
     by_us: AtomicI64,

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT, caught from the first moment, so that one during the start is not lost.
+//! SIGTERM and SIGINT, handled from the beginning, so that a signal during the start is not lost.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +16,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal and names it.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,4 +1,5 @@
-//! What a server says when it is ready: where everything is, and what to try next. Nothing secret.
+//! The message of a server when it is ready: its addresses and files, and what to try next. Contains no
+//! secrets.
 
 use super::admin_token::AdminToken;
 use crate::data_dir::DataDir;
@@ -11,16 +12,16 @@ use std::path::Path;
 
 pub struct Welcome<'a> {
     pub data_dir: &'a DataDir,
-    /// The store, where it is not in the data directory.
+    /// The store, if it is not in the data directory.
     pub store: Option<&'a StorePlace>,
     pub config_file: Option<&'a Path>,
     pub address: SocketAddr,
     pub token: AdminToken,
-    /// Where a manual clock stands.
+    /// The time of a manual clock.
     pub manual_clock: Option<Timestamp>,
 }
 
-/// How parts of a text stand out.
+/// The highlighting of a text.
 struct Style {
     bold: [&'static str; 2],
     faint: [&'static str; 2],
@@ -30,7 +31,7 @@ const PLAIN: Style = Style { bold: ["", ""], faint: ["", ""] };
 const TERMINAL: Style = Style { bold: ["\x1b[1m", "\x1b[0m"], faint: ["\x1b[2m", "\x1b[0m"] };
 
 impl Welcome<'_> {
-    /// On a terminal it stands out; programs get plain lines.
+    /// Highlighted on a terminal; plain lines for programs.
     pub fn print(&self) -> anyhow::Result<()> {
         let is_plain = !std::io::stdout().is_terminal()
             || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
@@ -44,7 +45,7 @@ impl Welcome<'_> {
             format!("{bold}Punctual {}{normal} listens on http://{address}", env!("CARGO_PKG_VERSION"));
         for (name, value) in self.lines() {
             let [faint, normal] = style.faint;
-            // A path may hold anything.
+            // A path may contain any characters.
             text += &format!("\n  {faint}{name:<6}{normal} {}", output::visible(&value));
         }
         text

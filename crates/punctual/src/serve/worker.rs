@@ -1,5 +1,5 @@
-//! `punctual worker`: runs handlers, and nothing else. It works on the store itself, as one of the processes that share
-//! it, or asks a server over the worker protocol.
+//! `punctual worker`: runs only handlers. It uses the store directly, as one of the processes that share it,
+//! or polls a server over the worker protocol.
 
 use super::engine::store_time;
 use super::listener::{host_name, listen, node_info, server};
@@ -21,7 +21,7 @@ use punctual_engine::{Duties, EngineConfig};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The name of a worker that lives in the process that holds the store.
+/// The name of a worker in the process that holds the store.
 const EMBEDDED: &str = "embedded";
 
 #[derive(clap::Args)]
@@ -50,8 +50,7 @@ pub async fn run(args: WorkerArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// What a flag names counts; without one, a database that the configuration names; without that, the server that
-/// commands find.
+/// A flag decides; without one, a database in the configuration; without that, the server that commands find.
 fn way(args: &WorkerArgs, settings: &WorkerRoleSettings) -> Result<Way, CliError> {
     match (args.settings.has("store.url"), args.connect.names_server()) {
         (true, true) => Err(CliError {
@@ -149,7 +148,7 @@ async fn on_server(
     refused.map_or(Ok(exit), |error| Err(error.into()))
 }
 
-/// The way to the server. One that will not have this worker, however often it asks, ends it.
+/// The port to the server. A server that rejects this worker, however often it retries, ends it.
 fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientError>>>) -> RemotePort {
     let drain = node.drain();
     RemotePort::new(client).when_refused(move |error| {
@@ -158,14 +157,14 @@ fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientErro
     })
 }
 
-/// The same with no more held ready than a server lets a worker elsewhere hold. Too many slots it refuses.
+/// The same with prefetch limited to what a server allows remote workers. The server rejects too many slots.
 fn remote_config(config: WorkerConfig) -> WorkerConfig {
     let slots = config.slots_max.unwrap_or(config.slots);
     let most = limits::LEASES_NAMED_MAX.saturating_sub(slots);
     WorkerConfig { prefetch: config.prefetch.min(most), ..config }
 }
 
-/// What a worker is to be.
+/// The worker's config.
 pub fn config(settings: &WorkerSettings, name: String, embedded: bool) -> WorkerConfig {
     WorkerConfig {
         name,
@@ -195,7 +194,7 @@ fn name(settings: &WorkerRoleSettings) -> String {
     }
 }
 
-/// The name of the worker of `punctual serve`: on a shared store others have one, too.
+/// The name of the worker of `punctual serve`: on a shared store other processes have one, too.
 pub fn name_beside_api(open: &OpenStore) -> String {
     let name = if open.is_embedded { None } else { host_name() };
     name.unwrap_or_else(|| EMBEDDED.to_owned())

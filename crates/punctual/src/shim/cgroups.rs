@@ -1,6 +1,6 @@
-//! The cgroups of one command: the one that keeps its processes together, and those that hold its whole tree to its limits,
-//! where they can be made below the server's. Where none can be made for a limit, resource limits of single processes take
-//! its place.
+//! The cgroups of one command: one that contains its processes, and those that apply its limits to the whole
+//! tree, where they can be created below the server's. Where none can be created for a limit, resource limits
+//! of single processes are used instead.
 
 use crate::containment::cgroup::{self, Group, Memberships, Version, read};
 use punctual_worker::process::protocol::{CommandLimits, Enclosure, Hold};
@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The cgroups of one command; removed with it. A process is in one cgroup of each hierarchy, so those of one hierarchy
-/// are the same.
+/// The cgroups of one command; removed with it. A process is in one cgroup of each hierarchy, so all uses of
+/// one hierarchy share a cgroup.
 #[derive(Debug, Default)]
 pub struct Cgroups {
     groups: Vec<Group>,
@@ -18,7 +18,7 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Makes the enclosure, and what the limits need and the machine allows.
+    /// Creates the enclosure, and the cgroups that the limits need and the machine allows.
     pub fn create(enclosure: &Enclosure, limits: CommandLimits) -> io::Result<Self> {
         let mut cgroups = Cgroups::default();
         if let Hold::Cgroup { parent } = &enclosure.hold {
@@ -38,7 +38,7 @@ impl Cgroups {
         let memory = limit("memory", limits.memory_bytes, ["memory.limit_in_bytes", "memory.max"]);
         let processes = limit("pids", limits.processes, ["pids.max", "pids.max"]);
         if let (Some((dir, _)), Some(bytes)) = (&memory, limits.memory_bytes) {
-            // Memory that is moved out to disk counts as well; not every kernel can.
+            // Swapped memory counts as well; not every kernel supports it.
             let _ = fs::write(dir.join("memory.memsw.limit_in_bytes"), bytes.to_string());
             let _ = fs::write(dir.join("memory.swap.max"), "0");
         }
@@ -47,7 +47,7 @@ impl Cgroups {
         Ok(cgroups)
     }
 
-    /// The files by which a process enters.
+    /// The files that a process writes to in order to enter.
     pub fn memberships(&self) -> Vec<PathBuf> {
         self.groups.iter().map(Group::processes_file).collect()
     }
@@ -60,14 +60,14 @@ impl Cgroups {
         self.limits_processes
     }
 
-    /// Kills all that is in them.
+    /// Kills all processes in them.
     pub fn kill(&self) {
         for group in &self.groups {
             cgroup::kill(&group.dir);
         }
     }
 
-    /// Whether the kernel has killed something because the memory limit was reached.
+    /// Whether the kernel has killed a process because of the memory limit.
     pub fn out_of_memory(&self) -> bool {
         let events = match &self.memory {
             None => return false,
@@ -77,7 +77,7 @@ impl Cgroups {
         events.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
     }
 
-    /// Makes a cgroup that is not there yet; whether it did.
+    /// Creates a cgroup that does not exist yet; returns whether it did.
     fn make(&mut self, dir: PathBuf) -> io::Result<bool> {
         if self.groups.iter().any(|group| group.dir == dir) {
             return Ok(false);
@@ -86,7 +86,7 @@ impl Cgroups {
         Ok(true)
     }
 
-    /// Whether the limit could be set. A cgroup that would be of no use is removed.
+    /// Whether the limit could be set. If not, the useless cgroup is removed.
     fn limit(&mut self, dir: &Path, file: &str, limit: u64) -> bool {
         let Ok(is_new) = self.make(dir.to_owned()) else { return false };
         let is_set = fs::write(dir.join(file), limit.to_string()).is_ok();
@@ -97,7 +97,7 @@ impl Cgroups {
     }
 }
 
-/// Where this process could make a cgroup with this controller, if anywhere. Makes none.
+/// Where this process could create a cgroup with this controller, if anywhere. Creates none.
 pub fn place(controller: &str) -> Option<PathBuf> {
     let (dir, version) = Memberships::read().of_controller(controller)?;
     let hands_on =

@@ -1,5 +1,5 @@
-//! `punctual __exec`: the stage between the shim and the command. It puts itself under the command's limits and then
-//! becomes the command: limits set by anyone else would come too late or hit the shim.
+//! `punctual __exec`: the stage between the shim and the command. It applies the command's limits to itself
+//! and then becomes the command: another process would apply them too late, or to the shim.
 
 use super::CannotStart;
 use punctual_worker::process::protocol::How;
@@ -16,25 +16,25 @@ use std::process::{Command, ExitCode};
 
 pub const SUBCOMMAND: &str = "__exec";
 
-/// The usual limit of open files. The server raises its own, and programs that go through all possible files, or use
-/// `select`, suffer from a high one.
+/// The usual limit of open files. The server raises its own, and a high limit is bad for programs that
+/// iterate over all possible descriptors or use `select`.
 const OPEN_FILES: u64 = 1_024;
-/// After SIGXCPU a command may tidy up for this long; then the kernel kills it.
+/// After SIGXCPU a command may clean up for this long; then the kernel kills it.
 const CPU_SECS_TO_TIDY_UP: u64 = 1;
 
-/// What is to be set up for the command.
+/// The setup for the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Setup {
-    /// Marks what this stage reports on the command's stderr.
+    /// Marks the reports of this stage on the command's stderr.
     pub nonce: String,
-    /// The files by which one enters cgroups.
+    /// The files to write to in order to enter cgroups.
     pub cgroups: Vec<PathBuf>,
     pub memory_bytes: Option<u64>,
     pub cpu_secs: Option<u64>,
     pub processes: Option<u64>,
 }
 
-/// Becomes the command that the arguments name, or reports why not.
+/// Becomes the command in the arguments, or reports why not.
 pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let setup = args.next().and_then(|setup| setup.into_string().ok());
     let Some(setup) = setup.and_then(|setup| serde_json::from_str::<Setup>(&setup).ok()) else {
@@ -53,19 +53,19 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells the shim, on the stderr of a command that has not been started.
+/// Reports to the shim, on the stderr of a command that was not started.
 pub fn report(nonce: &str, how: How) {
     let how = serde_json::to_string(&how).unwrap_or_default();
     let _ = writeln!(io::stderr(), "\0{nonce} {how}");
 }
 
-/// What a line of stderr says, if it is such a report.
+/// The report in a line of stderr, if it is one.
 pub fn read_report(line: &[u8], nonce: &str) -> Option<How> {
     let report = line.strip_prefix(b"\0")?.strip_prefix(nonce.as_bytes())?;
     serde_json::from_slice(report).ok()
 }
 
-/// What an error at the start of a program means, and whether another attempt could mend it.
+/// What an error at the start of a program means, and whether another attempt could succeed.
 pub fn cannot_start(program: &str, error: &io::Error) -> CannotStart {
     use io::ErrorKind;
     let text = match error.kind() {
@@ -90,7 +90,7 @@ pub fn cannot_start(program: &str, error: &io::Error) -> CannotStart {
 }
 
 fn set_up(setup: &Setup) -> io::Result<()> {
-    // If the shim itself is killed, nobody would be left to end the command.
+    // If the shim itself is killed, no process would be left to end the command.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for cgroup in &setup.cgroups {
         let entered = std::fs::write(cgroup, "0");
@@ -112,13 +112,13 @@ fn set_up(setup: &Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets a limit, but never above the one that is there.
+/// Sets a limit, but never above the existing one.
 fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let maximum = getrlimit(resource).maximum.map_or(hard, |there| there.min(hard));
     Ok(setrlimit(resource, Rlimit { current: Some(soft.min(maximum)), maximum: Some(maximum) })?)
 }
 
-/// Processes and threads that this user has now: the kernel counts them all against the limit.
+/// The current processes and threads of this user: the kernel counts all of them against the limit.
 fn processes_of_user() -> u64 {
     let user = getuid().as_raw();
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };

@@ -1,9 +1,9 @@
-//! Bytes into lines, none of them longer than it may be.
+//! Splits bytes into lines of bounded length.
 
-/// Bytes kept of a line: what a result may have, and one more by which a longer one is known.
+/// Bytes kept of a line: the maximum of a result, and one more to detect longer lines.
 pub const LINE_BYTES_MAX: usize = punctual_core::limits::RESULT_BYTES_MAX + 1;
 
-/// A line that has not ended yet.
+/// An unfinished line.
 pub struct Lines {
     rest: Vec<u8>,
     bytes_max: usize,
@@ -16,12 +16,12 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Lines of which at most so many bytes are kept.
+    /// Lines of which at most this many bytes are kept.
     pub fn up_to(bytes_max: usize) -> Self {
         Lines { rest: Vec::new(), bytes_max }
     }
 
-    /// Takes in the next bytes and passes on every line that they complete.
+    /// Adds bytes and passes on every line that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
         let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
@@ -34,7 +34,7 @@ impl Lines {
         }
     }
 
-    /// Passes on what the last line has without its end.
+    /// Passes on the last line if it has no line break.
     pub fn finish(self, line: impl FnOnce(&[u8])) {
         if !self.rest.is_empty() {
             line(&self.rest);

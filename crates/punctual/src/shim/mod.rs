@@ -1,15 +1,16 @@
-//! `punctual __shim`: runs one command for a worker and leaves nothing of it behind.
+//! `punctual __shim`: runs one command for a worker and leaves no process of it behind.
 //!
-//! The shim is the subreaper of all that the command starts: whatever loses its parent, also after `setsid`, becomes
-//! a child of the shim. So the tree is gone exactly when the kernel says that the shim has no children left, and
-//! until then everything can be found from here. The shim stops the tree when the worker says so, when the pipe
-//! from the worker closes (the worker dropped the execution, or is dead), and when the command itself has ended.
+//! The shim is the subreaper of every process that the command starts: a process that loses its parent, even
+//! after `setsid`, becomes a child of the shim. So the tree is gone exactly when the kernel reports that the
+//! shim has no children left, and until then every process can be found from here. The shim stops the tree
+//! when the worker asks for it, when the pipe from the worker closes (the worker dropped the execution, or is
+//! dead), and when the command itself has ended.
 //!
-//! A command may stop or kill its shim. What holds it together then is the business of the worker and of
-//! [`crate::containment`]; the shim puts the command into its cgroup or its PID namespace.
+//! A command may stop or kill its shim. The worker and [`crate::containment`] handle that case; the shim puts
+//! the command into its cgroup or its PID namespace.
 //!
-//! It is one thread: reaping and signalling take turns, so that no signal reaches a process that merely took over
-//! the number of a dead one.
+//! It has one thread: reaping and signalling alternate, so that no signal reaches a process that has reused
+//! the pid of a dead one.
 
 mod cgroups;
 mod exec;
@@ -53,20 +54,20 @@ use tokio::time::{Instant, sleep_until};
 
 pub const SUBCOMMAND: &str = "__shim";
 
-/// This very program, also after its file was replaced by another version.
+/// The running program, even after its file was replaced by another version.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
-/// What commands see of the server's environment. Everything else may be secret.
+/// The variables of the server's environment that commands get. All others may be secret.
 const PASSED_ENV: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
 const PASSED_ENV_PREFIX: &str = "LC_";
-/// Where programs are looked for when the server itself has no PATH.
+/// The search path if the server itself has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The first and the longest pause between two rounds of SIGKILL. The second round is for processes that were being
-/// forked during the first one, later ones for what does not die, such as another user's.
+/// The first and the longest pause between two rounds of SIGKILL. The second round is for processes that were
+/// being forked during the first one, later ones for processes that do not die, such as another user's.
 const KILL_PAUSE_MIN: Duration = Duration::from_millis(10);
 const KILL_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How a worker of this process starts shims. The arguments name the worker, so that a later one finds shims that this one
-/// has left behind.
+/// How a worker of this process starts shims. The arguments identify the worker, so that a later one finds
+/// shims that this one has left behind.
 pub fn command(containment: Arc<dyn Containment>) -> ShimCommand {
     let mut env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -116,7 +117,7 @@ async fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// The request, or none if the worker went before it was complete.
+/// The request, or `None` if the worker disconnected before it was complete.
 async fn read_request(inlet: &mut BufReader<pipe::Receiver>) -> io::Result<Option<Request>> {
     let mut line = Vec::new();
     inlet.take(REQUEST_BYTES_MAX as u64).read_until(b'\n', &mut line).await?;
@@ -133,10 +134,10 @@ fn nonce() -> io::Result<String> {
     Ok(u128::from_le_bytes(bytes).to_string())
 }
 
-/// The signals that matter to a shim.
+/// The signals that a shim handles.
 struct Signals {
     child: tokio::signal::unix::Signal,
-    /// Kept so that they do not end the shim: only the worker decides when the command stops.
+    /// Handled so that they do not end the shim: only the worker decides when the command stops.
     _ignored: Vec<tokio::signal::unix::Signal>,
 }
 
@@ -150,7 +151,7 @@ impl Signals {
     }
 }
 
-/// Why nothing runs.
+/// Why the command was not started.
 struct CannotStart {
     text: String,
     is_permanent: bool,
@@ -171,7 +172,7 @@ impl From<CannotStart> for Ended {
 /// A command that has just been started.
 struct Started {
     child: Child,
-    /// Tells how it ended where the child is not the command itself.
+    /// Reports how the command ended where the child is not the command itself.
     status_pipe: Option<StatusPipe>,
 }
 
@@ -210,7 +211,7 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Started, C
     Ok(Started { child, status_pipe })
 }
 
-/// Has the command begin with the first process of a new PID namespace.
+/// Makes the command start under the first process of a new PID namespace.
 fn enter_namespace(
     command: &mut Command,
     kill_grace: Duration,
@@ -227,18 +228,18 @@ fn enter_namespace(
     Ok(status_pipe)
 }
 
-/// A command with all that it has started.
+/// A command with all processes that it has started.
 struct Tree {
     main: Pid,
     kill_grace: Duration,
     outlet: Arc<Outlet>,
     stdout: tokio::task::JoinHandle<Output>,
     stderr: tokio::task::JoinHandle<Output>,
-    /// Passes on what the command notes.
+    /// Passes on the command's notes.
     noted: tokio::task::JoinHandle<()>,
-    /// Becomes true when nothing of the tree is left.
+    /// Becomes true when no process of the tree is left.
     is_dead: watch::Sender<bool>,
-    /// Lines of the shim itself that are on their way.
+    /// Messages of the shim itself that are being sent.
     words: tokio::task::JoinSet<()>,
     status: Option<WaitStatus>,
     status_pipe: Option<StatusPipe>,
@@ -249,7 +250,7 @@ struct Tree {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// SIGTERM was sent; SIGKILL follows at this moment.
+    /// SIGTERM was sent; SIGKILL follows at this time.
     Stopping(Instant),
     Killing,
 }
@@ -326,7 +327,7 @@ impl Tree {
         self.ended(cgroups).await
     }
 
-    /// Takes in what has ended; whether anything is left.
+    /// Reaps ended processes; returns whether any are left.
     fn reap(&mut self) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -363,7 +364,7 @@ impl Tree {
         }
     }
 
-    /// Tells a line without waiting for a worker that is slow to take it: stopping comes first.
+    /// Sends a message without waiting for a slow worker: stopping comes first.
     fn note(&mut self, text: String) {
         let outlet = self.outlet.clone();
         self.words.spawn(async move { outlet.send(&[Frame::Note(text)]).await });
@@ -411,7 +412,7 @@ fn how(status: WaitStatus) -> How {
     }
 }
 
-/// Passes on what the worker says. When it can say nothing any more, that is the most urgent stop.
+/// Passes on the worker's requests. A closed pipe is the most urgent stop.
 fn listen(mut inlet: BufReader<pipe::Receiver>) -> mpsc::Receiver<u8> {
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {

@@ -1,9 +1,10 @@
-//! A PID namespace for one command. The kernel kills everything in it when its first process ends, and nothing in it can
-//! signal a process outside, so the command can neither stop nor kill its shim.
+//! A PID namespace for one command. The kernel kills everything in it when its first process ends, and
+//! nothing in it can signal a process outside, so the command can neither stop nor kill its shim.
 //!
-//! The shim stays outside. The first process in the namespace is `punctual __init`, because the kernel treats the signals
-//! of that process in a special way that programs do not expect. It starts the command, reaps, tells the shim how the
-//! command ended, and ends when nothing is left or the grace is over. The kernel kills it when the shim dies.
+//! The shim stays outside. The first process in the namespace is `punctual __init`, because the kernel treats
+//! signals to that process in a special way that programs do not expect. It starts the command, reaps,
+//! reports to the shim how the command ended, and ends when nothing is left or the grace period is over. The
+//! kernel kills it when the shim dies.
 
 use super::{THIS_PROGRAM, exec, tree, wake_at};
 use punctual_worker::process::protocol::How;
@@ -25,8 +26,8 @@ use tokio::time::Instant;
 
 pub const INIT_SUBCOMMAND: &str = "__init";
 
-/// Makes a PID namespace for the next process that this one starts. An ordinary user may do so in a user namespace only,
-/// in which no one but that user exists.
+/// Creates a PID namespace for the next process that this one starts. An unprivileged user may do so only in
+/// a user namespace, in which only that user exists.
 pub fn unshare() -> io::Result<()> {
     match unshare_namespaces(UnshareFlags::NEWPID) {
         Err(rustix::io::Errno::PERM) => {}
@@ -37,7 +38,8 @@ pub fn unshare() -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    // The command, which has no capabilities, could not open the pipe for its notes in a process that has some.
+    // The command has no capabilities, so it could not open the pipe for its notes in a process that has
+    // some.
     let nothing = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing })?;
     Ok(())
@@ -51,10 +53,10 @@ fn unshare_namespaces(flags: UnshareFlags) -> rustix::io::Result<()> {
     rustix::thread::unshare(flags)
 }
 
-/// By which the first process of the namespace tells how the command ended.
+/// The pipe on which the first process of the namespace reports how the command ended.
 pub struct StatusPipe {
     reader: PipeReader,
-    /// Kept open, so that its path leads somewhere.
+    /// Kept open, so that its path stays valid.
     writer: PipeWriter,
 }
 
@@ -68,7 +70,8 @@ impl StatusPipe {
         format!("/proc/{}/fd/{}", std::process::id(), self.writer.as_raw_fd()).into()
     }
 
-    /// How the command ended, once nothing of the namespace is left; none if it was killed with its namespace.
+    /// How the command ended, once nothing of the namespace is left; `None` if it was killed with its
+    /// namespace.
     pub fn read(self) -> Option<How> {
         let StatusPipe { mut reader, writer } = self;
         drop(writer);
@@ -78,7 +81,7 @@ impl StatusPipe {
     }
 }
 
-/// What the first process of a namespace needs to know.
+/// The setup of the first process of a namespace.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InitSetup {
     shim: u32,
@@ -93,7 +96,7 @@ impl InitSetup {
     }
 }
 
-/// Is the first process of a namespace, and starts the command that the arguments name.
+/// Runs as the first process of a namespace, and starts the command in the arguments.
 pub fn run_init(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let setup = args.next().and_then(|setup| setup.into_string().ok());
     let Some(setup) = setup.and_then(|setup| serde_json::from_str::<InitSetup>(&setup).ok()) else {
@@ -102,7 +105,7 @@ pub fn run_init(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(serve(&setup, args))) {
-        // What is left dies with this process.
+        // Remaining processes die with this one.
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let problem = format!("the PID namespace of the command cannot be used: {error}");
@@ -127,7 +130,7 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     while let Left::Some { main_ended } = reap(main) {
         if let Some(status) = main_ended {
             tell(&mut told, status)?;
-            // To all processes of the namespace but this one.
+            // To all processes of the namespace except this one.
             let _ = kill_process_group(Pid::INIT, Signal::TERM);
             ends_at = Some(Instant::now() + setup.kill_grace);
             continue;
@@ -150,7 +153,7 @@ enum Left {
     Nothing,
 }
 
-/// Takes in what has ended, up to the command itself.
+/// Reaps ended processes, up to the command itself.
 fn reap(main: Pid) -> Left {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {

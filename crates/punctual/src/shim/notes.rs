@@ -1,11 +1,12 @@
-//! What a command notes of itself, on its way to the worker.
+//! The notes of a command on their way to the worker.
 //!
-//! The command writes lines of JSON to a pipe of the shim, by the path `/proc/<shim>/fd/<n>` in `PUNCTUAL_NOTES`. A path,
-//! not an inherited descriptor: it works from every process of the tree, whatever that has closed, and from many at
-//! once. When the shim is gone, so is the path, and nobody waits for a reader that never comes. What the command
-//! prints stays output: no line of it is ever taken for a note.
+//! The command writes lines of JSON to a pipe of the shim, through the path `/proc/<shim>/fd/<n>` in
+//! `PUNCTUAL_NOTES`. It is a path, not an inherited descriptor: it works from every process of the tree,
+//! whatever that process has closed, and from many at once. When the shim is gone, so is the path, and no
+//! writer waits for a reader that never comes. The command's output is never interpreted as notes.
 //!
-//! A flood is harmless: the shim reads all of it, keeps only the latest word, and passes that on now and then.
+//! A flood is harmless: the shim reads all of it, keeps only the latest values, and passes those on at
+//! intervals.
 
 use super::lines::Lines;
 use super::output::Outlet;
@@ -26,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub const VARIABLE: &str = "PUNCTUAL_NOTES";
 
-/// Bytes of one line: a checkpoint of the largest size with a message beside it, whose every byte is escaped.
+/// Bytes of one line: a checkpoint of the maximum size with a message whose every byte is escaped.
 const LINE_BYTES_MAX: usize = limits::CHECKPOINT_BYTES_MAX + 8 * limits::PROGRESS_MESSAGE_BYTES_MAX;
 const CHUNK_BYTES: usize = 16 * 1024;
 /// Pause between two notes that are passed on.
@@ -42,7 +43,7 @@ struct NoteLine {
     checkpoint: Option<Box<RawValue>>,
 }
 
-/// A document that is there, be it `null`.
+/// A document that is present, even if it is `null`.
 fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
@@ -50,7 +51,7 @@ fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Ra
 /// The pipe for the notes of one command.
 pub struct Notebook {
     receiver: pipe::Receiver,
-    /// Kept open, so that the path leads somewhere and the pipe does not end with its first writer.
+    /// Kept open, so that the path stays valid and the pipe does not end with its first writer.
     sender: pipe::Sender,
 }
 
@@ -60,12 +61,12 @@ impl Notebook {
         Ok(Notebook { receiver, sender })
     }
 
-    /// Where the command writes to.
+    /// The path that the command writes to.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.sender.as_raw_fd())
     }
 
-    /// Passes on notes until nothing of the tree is left and all that it has written is read.
+    /// Passes on notes until no process of the tree is left and everything that it has written is read.
     pub async fn pass_on(mut self, outlet: Arc<Outlet>, mut is_dead: watch::Receiver<bool>) {
         let mut lines = Lines::up_to(LINE_BYTES_MAX + 1);
         let mut latest = Latest::default();
@@ -90,8 +91,8 @@ impl Notebook {
         outlet.send(&latest.take()).await;
     }
 
-    /// Reads what is in the pipe now. The kernel is asked, not the runtime: that has not yet heard of what a command
-    /// writes just before it ends. Whoever writes from outside of the tree meanwhile is not waited for.
+    /// Reads what is in the pipe now. Asks the kernel and not the runtime, which does not know yet what a
+    /// command writes just before it ends. Does not wait for writers outside the tree.
     fn read_rest(&self, chunk: &mut [u8], mut take: impl FnMut(&[u8])) {
         let mut left = rustix::io::ioctl_fionread(&self.receiver).unwrap_or_default();
         while left > 0 {
@@ -108,11 +109,11 @@ impl Notebook {
 }
 
 async fn until_dead(is_dead: &mut watch::Receiver<bool>) {
-    // A sender that is gone is as good as dead.
+    // A dropped sender means the same as dead.
     let _ = is_dead.wait_for(|is_dead| *is_dead).await;
 }
 
-/// What has not been passed on.
+/// Notes that have not been passed on.
 #[derive(Debug, Default)]
 struct Latest {
     note: CommandNote,
@@ -125,7 +126,7 @@ impl Latest {
         self.note == CommandNote::default() && self.bad.is_empty()
     }
 
-    /// All of it, as frames.
+    /// Takes all of them, as frames.
     fn take(&mut self) -> Vec<Frame> {
         let mut frames: Vec<Frame> = self.bad.drain(..).map(Frame::Note).collect();
         let note = std::mem::take(&mut self.note);
@@ -249,7 +250,7 @@ mod tests {
         let long = "x".repeat(2 * CHUNK_BYTES);
         write!(writer, "no\n{{\"checkpoint\": \"{long}\"}}").unwrap();
         let (told, mut listener) = pipe::pipe().unwrap();
-        // The tree is gone before the runtime has heard that the pipe can be read.
+        // The tree is gone before the runtime learns that the pipe is readable.
         let (_is_dead, dead) = watch::channel(true);
         tokio::spawn(notebook.pass_on(Outlet::new(told), dead));
         let mut bytes = Vec::new();

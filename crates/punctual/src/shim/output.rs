@@ -1,4 +1,4 @@
-//! What a command writes, on its way to the worker.
+//! The output of a command on its way to the worker.
 
 use super::exec;
 use super::lines::{LINE_BYTES_MAX, Lines};
@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, watch};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How long a pipe may stay open, and silent, after the tree is gone: someone outside of it has got hold of it.
+/// How long a pipe may stay open, and silent, after the tree is gone: a process outside the tree holds it.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The pipe to the worker.
@@ -26,7 +26,7 @@ impl Outlet {
         Arc::new(Outlet(Mutex::new(pipe)))
     }
 
-    /// Writes the frames one after the other. A worker that is gone wants none.
+    /// Writes the frames in order. Errors of a worker that is gone are ignored.
     pub async fn send(&self, frames: &[Frame]) {
         let mut bytes = Vec::new();
         for frame in frames {
@@ -38,11 +38,11 @@ impl Outlet {
     }
 }
 
-/// Carries one stream of a command to the worker, as fast as the worker takes it.
+/// Forwards one stream of a command to the worker, as fast as the worker accepts it.
 #[derive(Clone)]
 pub struct Pump {
     outlet: Arc<Outlet>,
-    /// What both streams have carried.
+    /// The bytes forwarded from both streams.
     carried: Arc<AtomicU64>,
     bytes_max: u64,
     nonce: String,
@@ -53,9 +53,9 @@ pub struct Pump {
 #[derive(Debug, Default)]
 pub struct Output {
     last_line: Vec<u8>,
-    /// The last lines, cut to what an error shows of them.
+    /// The last lines, cut for an error message.
     pub tail: VecDeque<String>,
-    /// What the stage before the command had to say.
+    /// A report of the stage before the command.
     pub cannot_start: Option<How>,
 }
 
@@ -101,13 +101,13 @@ impl Pump {
                 "the command wrote more than {} bytes (limits.output): the rest is dropped",
                 self.bytes_max
             )));
-            // Whatever comes now is dropped, also lines that would still fit.
+            // From now on all lines are dropped, even those that would still fit.
             self.carried.fetch_add(self.bytes_max, Ordering::Relaxed);
         }
     }
 }
 
-/// Waits until nothing more can be expected.
+/// Waits until no more output is expected.
 async fn silence(is_dead: &mut watch::Receiver<bool>) {
     let _ = is_dead.wait_for(|is_dead| *is_dead).await;
     tokio::time::sleep(SILENCE_MAX).await;
@@ -126,7 +126,7 @@ impl Output {
         self.tail.push_back(shown(line));
     }
 
-    /// The last line, if it is JSON; or why it is no result although it may be JSON.
+    /// The last line, if it is JSON; or why it is not a result although it may be JSON.
     pub fn result(&self) -> Result<Option<String>, String> {
         if self.last_line.len() >= LINE_BYTES_MAX {
             let most = limits::RESULT_BYTES_MAX;
@@ -147,7 +147,7 @@ impl Output {
     }
 }
 
-/// As much of a line as an error shows.
+/// A line, cut for an error message.
 fn shown(line: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&line[..line.len().min(limits::STDERR_TAIL_LINE_BYTES_MAX)]);
     if line.len() > limits::STDERR_TAIL_LINE_BYTES_MAX {

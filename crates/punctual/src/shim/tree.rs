@@ -1,4 +1,4 @@
-//! The processes below a shim, as `/proc` shows them.
+//! The processes below a shim, from `/proc`.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 
-/// Sends the signal to every process below this one, parents first: a shell whose command has been killed must not
-/// get to start the next one. Returns whether there were any that had not ended.
+/// Sends the signal to every process below this one, parents first: a shell whose command was killed must not
+/// start the next one. Returns whether there were any that had not ended.
 pub fn signal_all(root: Pid, signal: Signal) -> bool {
     let root = root.as_raw_pid();
     let below = below(root);
@@ -20,13 +20,13 @@ pub fn signal_all(root: Pid, signal: Signal) -> bool {
     any
 }
 
-/// Sends the signal to a process if it still belongs to the tree: the number may have gone to another meanwhile.
+/// Sends the signal to a process if it still belongs to the tree: its pid may have been reused.
 fn signal_one(pid: i32, tree: &BTreeSet<i32>, signal: Signal) -> bool {
     let Some(id) = Pid::from_raw(pid) else { return false };
     let process = match pidfd_open(id, PidfdFlags::empty()) {
         Ok(process) => Some(process),
         Err(Errno::SRCH) => return false,
-        // The kernel is older than pidfds, or does not let us have them.
+        // The kernel is older than pidfds, or denies them.
         Err(_) => None,
     };
     match Stat::read(pid) {
@@ -49,7 +49,7 @@ fn below(root: i32) -> Vec<i32> {
     while let Some(pid) = next {
         let children = match listed_children(pid) {
             Ok(children) => children,
-            // A kernel without these lists: look at every process of the machine, once.
+            // A kernel without these lists: scan all processes of the machine, once.
             Err(_) if pid == root => {
                 let scan: &BTreeMap<i32, Vec<i32>> = scanned.get_or_insert_with(scan);
                 scan.get(&pid).cloned().unwrap_or_default()
@@ -91,27 +91,27 @@ fn scan() -> BTreeMap<i32, Vec<i32>> {
     children
 }
 
-/// Who would reap this process.
+/// The parent, which would reap this process.
 fn parent(pid: i32) -> Option<i32> {
     Stat::read(pid).map(|stat| stat.parent)
 }
 
-/// The parent of this process, as it is numbered in the namespace that `/proc` shows.
+/// The parent of this process, as numbered in the namespace that `/proc` shows.
 pub fn own_parent() -> Option<u32> {
     Stat::read("self")?.parent.try_into().ok()
 }
 
-/// Some of what the kernel says of a process.
+/// Some fields of a process's `stat` file.
 struct Stat {
     parent: i32,
-    /// It has not been reaped, and does nothing more.
+    /// It has ended and has not been reaped.
     has_ended: bool,
 }
 
 impl Stat {
     fn read(pid: impl Display) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it may contain anything, also parentheses.
+        // The name before it may contain anything, including parentheses.
         let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let has_ended = matches!(after_name.next()?, "Z" | "X");
         Some(Stat { parent: after_name.next()?.parse().ok()?, has_ended })

@@ -1,4 +1,4 @@
-//! Which store a process works on, and opening it: the only place that names the adapters.
+//! The store of a process, and opening it: the only place that names the adapters.
 
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -66,7 +66,7 @@ pub struct PasswordArg {
     store_password: Option<Password>,
 }
 
-/// Where jobs are kept, with all that is needed to get there.
+/// Where jobs are stored, with everything needed to connect.
 #[derive(Debug, Clone)]
 pub enum StorePlace {
     /// The embedded store in this directory.
@@ -74,7 +74,7 @@ pub enum StorePlace {
     Server(Box<ServerPlace>),
 }
 
-/// A database on a server, and how this process uses it.
+/// A database server, and how this process uses it.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql")),
@@ -83,7 +83,7 @@ pub enum StorePlace {
 pub struct ServerPlace {
     pub url: ServerUrl,
     pub password: Option<Password>,
-    /// What there is to say of the password's file, if others can read it.
+    /// A warning if others can read the password's file.
     pub exposed: Option<String>,
     pub pool: usize,
     pub writers: usize,
@@ -92,7 +92,7 @@ pub struct ServerPlace {
 }
 
 impl StorePlace {
-    /// What the settings name; the embedded store in the data directory if they name nothing.
+    /// The store in the settings; by default the embedded store in the data directory.
     pub fn of(settings: &StoreSettings, password: &PasswordArg, data_dir: &Path) -> Result<Self, CliError> {
         let url = match &settings.url {
             None | Some(StoreUrl::Sqlite { directory: None }) => {
@@ -118,7 +118,7 @@ impl StorePlace {
         })))
     }
 
-    /// What others on this machine can see of the password. `origin` is where the URL was found.
+    /// Warnings if other users of this machine can see the password. `origin` is where the URL was found.
     pub fn warnings(&self, origin: &str) -> Vec<String> {
         let StorePlace::Server(place) = self else { return Vec::new() };
         let seen = place.url.seen_password(origin, "store.password_file or PUNCTUAL_STORE_PASSWORD");
@@ -130,7 +130,8 @@ impl StorePlace {
         matches!(self, StorePlace::Sqlite(_))
     }
 
-    /// The directory of the embedded store, for commands about its files; others are told what to use instead.
+    /// The directory of the embedded store, for commands about its files; for other stores, the error says
+    /// what to use instead.
     pub fn directory(&self, instead: &str) -> Result<&Path, CliError> {
         match self {
             StorePlace::Sqlite(directory) => Ok(directory),
@@ -141,7 +142,7 @@ impl StorePlace {
         }
     }
 
-    /// Refuses the embedded store for a process that is one of several.
+    /// Rejects the embedded store for a process that shares its store.
     pub fn must_be_shared(&self, role: &str) -> Result<(), CliError> {
         match self {
             StorePlace::Server(_) => Ok(()),
@@ -154,7 +155,7 @@ impl StorePlace {
     }
 }
 
-/// As it is shown, without a password.
+/// Without a password.
 impl std::fmt::Display for StorePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -186,13 +187,13 @@ fn replica(settings: &StoreSettings, url: &ServerUrl) -> Result<Option<ServerUrl
     }
 }
 
-/// The variable counts before the file; without both, the password in the URL counts, if there is one. And what there is to
-/// say of the file, if others can read it.
+/// The variable takes precedence over the file, and the file over a password in the URL. Also returns a
+/// warning if others can read the file.
 fn read_password(
     settings: &StoreSettings,
     variable: &PasswordArg,
 ) -> Result<(Option<Password>, Option<String>), CliError> {
-    // An empty variable is as good as none.
+    // An empty variable counts as unset.
     if let Some(password) = variable.store_password.as_ref().filter(|password| !password.is_empty()) {
         return Ok((Some(password.clone()), None));
     }
@@ -200,7 +201,7 @@ fn read_password(
     let wrong =
         |why: String| CliError::cannot_start(format!("store.password_file {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    // Without the line end that editors leave.
+    // Without a trailing line break.
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(wrong("the file is empty".to_owned())),
         line if line.contains('\n') => Err(wrong("it has more than one line".to_owned())),
@@ -208,22 +209,22 @@ fn read_password(
     }
 }
 
-/// What processes that share a store have in it to coordinate.
+/// The coordination data of a shared store.
 #[derive(Clone)]
 pub struct SharedSide {
-    /// Where they are listed.
+    /// The membership table.
     pub register: Arc<dyn Register>,
-    /// The id of their database.
+    /// The id of the database.
     pub cluster: String,
 }
 
-/// A store that is open, and what there is to know of it.
+/// An open store and its properties.
 #[derive(Clone)]
 pub struct OpenStore {
     pub store: Arc<dyn Store>,
-    /// What the processes that share it have there; none where it belongs to this one.
+    /// For coordination with the processes that share it; `None` if only this process uses it.
     pub shared: Option<SharedSide>,
-    /// Carries words between the processes that share it, where it can.
+    /// Wake-ups between the processes that share it, where the store has them.
     pub wakes: Option<Arc<dyn Wakes>>,
     /// `sqlite`, `postgres` or `mysql`.
     pub kind: &'static str,
@@ -232,21 +233,21 @@ pub struct OpenStore {
     pub is_embedded: bool,
 }
 
-/// How far the tables of a database are.
+/// The migration state of a database.
 #[derive(Debug, Clone, Serialize)]
 pub struct Migration {
-    /// None yet is 0.
+    /// 0 if there are no tables yet.
     pub version: usize,
-    /// What this program expects.
+    /// The version that this program expects.
     pub version_known: usize,
-    /// The steps that were done.
+    /// The steps that were applied.
     pub applied: Vec<String>,
-    /// The steps that are left to do.
+    /// The steps that are pending.
     pub pending: Vec<String>,
 }
 
 impl Migration {
-    /// Whether this program can work with the tables as they are.
+    /// Whether this program can use the current schema.
     pub const fn is_done(&self) -> bool {
         self.version == self.version_known
     }
@@ -263,7 +264,7 @@ pub async fn migration_status(place: &ServerPlace) -> Result<Migration, CliError
     }
 }
 
-/// Brings the tables up to this version; tells how far they are then.
+/// Migrates the schema to this version; returns the new state.
 pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
     match place.url.dialect {
         #[cfg(feature = "postgres")]
@@ -275,7 +276,7 @@ pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
     }
 }
 
-/// What differs in the tables from what this version expects.
+/// Differences of the schema from what this version expects.
 pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError> {
     match place.url.dialect {
         #[cfg(feature = "postgres")]
@@ -287,7 +288,7 @@ pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError>
     }
 }
 
-/// Rows in the database that cannot be read, a sentence for each.
+/// Malformed rows in the database, a sentence for each.
 pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError> {
     match place.url.dialect {
         #[cfg(feature = "postgres")]
@@ -299,7 +300,7 @@ pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError
     }
 }
 
-/// Counts in the database that are not those of their rows.
+/// Counter mismatches in the database.
 pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     match place.url.dialect {
         #[cfg(feature = "postgres")]
@@ -311,7 +312,7 @@ pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     }
 }
 
-/// Makes them those of their rows again; what was changed.
+/// Repairs counter mismatches; returns what was changed.
 pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     match place.url.dialect {
         #[cfg(feature = "postgres")]
@@ -323,7 +324,7 @@ pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     }
 }
 
-/// Makes a database beside the one that is named, for a benchmark.
+/// Creates a database next to the given one, for a benchmark.
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql")),
     expect(unused_variables, reason = "nothing can be made without an adapter")
@@ -339,7 +340,7 @@ pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliE
     }
 }
 
-/// Drops one that was made so, with all that is in it.
+/// Drops such a database, with its contents.
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql")),
     expect(unused_variables, reason = "nothing can be dropped without an adapter")
@@ -355,7 +356,8 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
     }
 }
 
-/// The database as a benchmark looks at it, beside the server that it measures. Its tables are made if they are not there.
+/// Direct access to the database for a benchmark, besides the server that it measures. Creates the tables if
+/// they do not exist.
 pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
     match place.url.dialect {
         #[cfg(feature = "postgres")]
@@ -367,7 +369,7 @@ pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError
     }
 }
 
-/// A store as one end of a move.
+/// A store as the source or target of a data migration.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliError> {
     let server = match url {
@@ -389,7 +391,7 @@ pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliErro
     }
 }
 
-/// Makes a copy that was restored a store of its own; the queues that are paused in it.
+/// Turns a restored copy into an independent store; returns the queues that are paused in it.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
     let home = match place {
@@ -425,12 +427,12 @@ pub async fn fork(_: &StorePlace) -> Result<Vec<String>, CliError> {
     Err(misunderstood("this needs a punctual that was built with `--features postgres,mysql`".to_owned()))
 }
 
-/// Opens the store of a server, whose log lines may take up so much.
+/// Opens the store of a server, with this log quota.
 pub async fn open(place: &StorePlace, logs: SizeMax, host: &Host) -> Result<OpenStore, CliError> {
     open_checking(place, logs, host, Duration::ZERO).await
 }
 
-/// The same, with a check of the files of an embedded store at an interval; none if it is zero.
+/// The same, with a periodic check of an embedded store's files; no check if the interval is zero.
 pub async fn open_checking(
     place: &StorePlace,
     logs: SizeMax,
@@ -472,7 +474,7 @@ fn open_sqlite(
     })
 }
 
-/// What went wrong with the files of the embedded store, in words that say what to do.
+/// An error about the files of the embedded store, with what to do.
 pub fn cannot_open(directory: &Path, error: OpenError) -> CliError {
     let dir = directory.display();
     match error {

@@ -1,4 +1,4 @@
-//! MySQL and MariaDB, as the settings name them.
+//! Opens MySQL and MariaDB from the settings.
 
 use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};
@@ -33,7 +33,7 @@ pub async fn open(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliEr
     Ok(OpenStore {
         shared: Some(SharedSide { register: store.clone(), cluster }),
         store,
-        // It carries no words between processes: they look for each other's work.
+        // It has no wake-ups between processes: they scan for each other's work.
         wakes: None,
         kind: place.url.dialect.word(),
         schema_version: MySqlStore::schema_version(),

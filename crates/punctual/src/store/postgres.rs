@@ -1,4 +1,4 @@
-//! PostgreSQL, as the settings name it.
+//! Opens PostgreSQL from the settings.
 
 use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};

@@ -1,4 +1,4 @@
-//! What went wrong with a database on a server, with its URL and what to do. Never with its password.
+//! Errors about a database server, with its URL and what to do. Never with its password.
 
 use super::{ServerPlace, ServerUrl};
 use crate::exit::CliError;
@@ -6,17 +6,17 @@ use punctual_core::causes::innermost;
 use punctual_core::ports::{Denial, StoreError};
 use std::error::Error;
 
-/// Where the password of the store can be given.
+/// Where the password of the store can be set.
 const STORE_PASSWORD: &str = "PUNCTUAL_STORE_PASSWORD or the file that store.password_file names";
-/// Where to read about databases and rights.
+/// The guide about databases and permissions.
 const GUIDE: &str = "docs/guides/going-to-production.md";
 
-/// The database is there, but not as it has to be.
+/// The database is reachable, but not in the required state.
 pub fn unusable(place: &ServerPlace, error: &dyn Error) -> CliError {
     CliError::cannot_start(format!("store.url {} cannot be used: {}", place.url, innermost(error)))
 }
 
-/// The database cannot be spoken to, or does not do what it is asked.
+/// The database cannot be reached, or fails.
 pub fn unreachable(place: &ServerPlace, error: &StoreError) -> CliError {
     if let StoreError::Denied(denial, said) = error {
         return denied_place(place, *denial, said);
@@ -31,13 +31,14 @@ pub fn unreachable(place: &ServerPlace, error: &StoreError) -> CliError {
     ))
 }
 
-/// The database was reached and refuses us.
+/// The database was reached and denied access.
 pub fn denied_place(place: &ServerPlace, denial: Denial, said: &str) -> CliError {
     let refusal = denied(&place.url, denial, said, STORE_PASSWORD);
     CliError::cannot_start(format!("store.url {} {refusal}", place.url))
 }
 
-/// What a database refuses and what to do about it, to be read after its URL. `password` is where its password is given.
+/// What a database denied and what to do about it, to follow its URL. `password` is where its password is
+/// set.
 pub fn denied(url: &ServerUrl, denial: Denial, said: &str, password: &str) -> String {
     match denial {
         Denial::NoPassword => {
@@ -59,5 +60,5 @@ pub fn denied(url: &ServerUrl, denial: Denial, said: &str, password: &str) -> St
     }
 }
 
-/// How the stores end what they say of a standby. There is no doubt about its user then.
+/// The end of the stores' errors about a standby. In that case the user is not the problem.
 const READ_ONLY: &str = "give the address of the primary";

@@ -1,5 +1,5 @@
-//! Where a store is, as people write it. A password in it is taken out at once, and of its options only those are shown
-//! that cannot be secret: so it can be shown anywhere.
+//! The URL of a store. A password in it is removed at once, and only options that cannot be secret are shown:
+//! so it can be printed anywhere.
 
 use crate::config;
 use crate::config::value::{Raw, Value};
@@ -8,13 +8,13 @@ use serde_json::Value as Json;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What to write, for errors.
+/// The accepted forms, for errors.
 const FORMS: &str = "sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE";
 
 /// A store by its URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// The embedded store in a directory; in the data directory if none is named.
+    /// The embedded store in a directory; by default the data directory.
     Sqlite { directory: Option<PathBuf> },
     /// A database server.
     Server(ServerUrl),
@@ -28,7 +28,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// As `/nodes` and metrics say it; also the name of the feature that builds it in.
+    /// As in `/nodes` and metrics; also the name of its cargo feature.
     pub const fn word(self) -> &'static str {
         match self {
             Dialect::Postgres => "postgres",
@@ -36,7 +36,7 @@ impl Dialect {
         }
     }
 
-    /// As people say it.
+    /// The display name.
     pub const fn name(self) -> &'static str {
         match self {
             Dialect::Postgres => "PostgreSQL",
@@ -44,7 +44,7 @@ impl Dialect {
         }
     }
 
-    /// Whether this binary can speak to it.
+    /// Whether this binary supports it.
     pub const fn is_built_in(self) -> bool {
         match self {
             Dialect::Postgres => cfg!(feature = "postgres"),
@@ -53,14 +53,15 @@ impl Dialect {
     }
 }
 
-/// A database on a server. Taken apart by hand: PostgreSQL takes several hosts, which no URL may have otherwise.
+/// A database on a server. Parsed by hand: PostgreSQL accepts several hosts, which standard URLs do not
+/// allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     pub dialect: Dialect,
     scheme: String,
-    /// As it was written, with what is escaped in it.
+    /// As written, with its escapes.
     user: Option<String>,
-    /// The password that stood in it.
+    /// The password from the URL.
     password: Option<Password>,
     /// Hosts with their ports.
     hosts: String,
@@ -68,11 +69,11 @@ pub struct ServerUrl {
     options: UrlOptions,
 }
 
-/// What follows the question mark. It may hold a secret under a name that nobody thought of.
+/// The part after the question mark. It may contain a secret under an unknown name.
 #[derive(Clone, PartialEq, Eq)]
 struct UrlOptions(String);
 
-/// Options whose values can be seen by everybody; all that people usually write.
+/// Options whose values may be shown: all common ones.
 const SHOWN_OPTIONS: &[&str] = &[
     // PostgreSQL.
     "sslmode",
@@ -105,16 +106,16 @@ const SHOWN_OPTIONS: &[&str] = &[
     "max_allowed_packet",
     "stmt_cache_size",
 ];
-/// Stands for all other options.
+/// Replaces all other options.
 const HIDDEN: &str = "…";
 
 impl UrlOptions {
-    /// With its question mark, if there is something to follow it.
+    /// With the question mark, if it is not empty.
     fn written(&self) -> String {
         if self.0.is_empty() { String::new() } else { format!("?{}", self.0) }
     }
 
-    /// The same for all to see.
+    /// The same without secrets.
     fn shown(&self) -> String {
         let is_shown =
             |pair: &&str| pair.split_once('=').is_some_and(|(name, _)| SHOWN_OPTIONS.contains(&name));
@@ -161,7 +162,7 @@ impl fmt::Debug for Password {
 }
 
 impl StoreUrl {
-    /// The URL, or what would be right, beginning with "must". Repeats nothing of what was written.
+    /// The URL, or the requirement, beginning with "must". Repeats nothing of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once(':').ok_or_else(|| format!("must be {FORMS}"))?;
@@ -181,7 +182,7 @@ fn sqlite(rest: &str) -> Result<StoreUrl, String> {
     }
     // With or without the slashes that URLs usually have before a host.
     let directory = rest.strip_prefix("//").unwrap_or(rest);
-    // What looks like a user, and so may hold a password, would be shown as part of a path.
+    // Something that looks like a user may contain a password, which would be shown as part of a path.
     if rest.starts_with("//") && !directory.starts_with('/') && directory.contains('@') {
         return Err(
             "must be sqlite:DIRECTORY, without a user and a host: the embedded store is a directory on this \
@@ -193,7 +194,7 @@ fn sqlite(rest: &str) -> Result<StoreUrl, String> {
     Ok(StoreUrl::Sqlite { directory })
 }
 
-/// What stands in a user or password as an escape: all that would end it.
+/// Characters that are escaped in a user or password: all that would end it.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 impl ServerUrl {
@@ -249,12 +250,12 @@ impl ServerUrl {
         self.password.is_some()
     }
 
-    /// What to say of a password that everybody on the machine can see, if there is one.
+    /// A warning if every user of the machine can see the password.
     pub fn seen_password(&self, origin: &str, instead: &str) -> Option<String> {
         self.has_password().then(|| config::seen_password(origin, instead)).flatten()
     }
 
-    /// How an administrator gives the user of this URL all rights that servers need.
+    /// The statement with which an administrator grants the user of this URL all required permissions.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn grant(&self) -> String {
         let (user, database) = (self.user.as_deref().unwrap_or("USER"), &self.database);
@@ -269,19 +270,19 @@ impl ServerUrl {
         }
     }
 
-    /// With a password, for the connection alone: this one, or the one that stood in the URL.
+    /// With a password, only for the connection: this one, or the one from the URL.
     pub fn with_password(&self, password: Option<&Password>) -> String {
         let password = password.or(self.password.as_ref());
         let password = password.map(|Password(text)| utf8_percent_encode(text, ESCAPED).to_string());
         format!("{}{}", self.without_options(password), self.options.written())
     }
 
-    /// The same server with another database on it.
+    /// The same server with another database.
     pub fn on_database(&self, name: &str) -> Self {
         ServerUrl { database: name.to_owned(), ..self.clone() }
     }
 
-    /// Where its only host listens; none for several, and where options say more about it.
+    /// The address of its only host; `None` for several hosts, or if options modify it.
     pub fn address(&self) -> Option<String> {
         let says_more = |pair: &str| {
             let name = pair.split('=').next().unwrap_or_default();
@@ -298,7 +299,7 @@ impl ServerUrl {
         Some(if has_port { self.hosts.clone() } else { format!("{}:{port}", self.hosts) })
     }
 
-    /// The same database over another address.
+    /// The same database at another address.
     pub fn at(&self, address: &str) -> Self {
         ServerUrl { hosts: address.to_owned(), ..self.clone() }
     }
@@ -314,7 +315,7 @@ impl ServerUrl {
     }
 }
 
-/// A host, or an address, and maybe a port.
+/// A host or address, with an optional port.
 fn is_host(text: &str) -> bool {
     let rest = match text.strip_prefix('[') {
         Some(address) => match address.split_once(']') {
@@ -327,7 +328,7 @@ fn is_host(text: &str) -> bool {
         && (rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()))
 }
 
-/// Without a password, and without options that may be one.
+/// Without a password, and without options that may contain one.
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.without_options(None), self.options.shown())
@@ -364,7 +365,7 @@ impl Value for StoreUrl {
         }
     }
 
-    /// What cannot be read may hold a password anywhere.
+    /// A malformed value may contain a password anywhere.
     fn found(_: &Raw) -> Option<String> {
         None
     }

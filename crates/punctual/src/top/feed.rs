@@ -1,4 +1,4 @@
-//! Reads from the server what the live view shows, with a bounded number of requests.
+//! Reads the data of the live view from the server, with a bounded number of requests.
 
 use crate::top::model::{Failure, Outcome, Running, Snapshot};
 use punctual_client::{
@@ -7,15 +7,15 @@ use punctual_client::{
 use punctual_core::job::JobStatus;
 use std::cmp::Reverse;
 
-/// Executions that run and are listed.
+/// Running executions that are listed.
 const RUNNING_MAX: usize = 100;
-/// Active jobs that are looked at for failures, the latest first.
+/// Active jobs that are checked for failures, the latest first.
 const ACTIVE_JOBS_MAX: usize = 100;
 /// Failures that are listed.
 const FAILURES_MAX: usize = 50;
 
 pub async fn read(client: &Client) -> Result<Snapshot, ClientError> {
-    // The one that answers comes first.
+    // The answering node comes first.
     let node = client.nodes().await?.items.into_iter().next();
     let stats = client.stats().await?;
     let queues = client.queues().await?.items;
@@ -34,7 +34,7 @@ pub async fn read(client: &Client) -> Result<Snapshot, ClientError> {
     })
 }
 
-/// What runs, as far as it is listed.
+/// The listed running executions.
 async fn running(client: &Client) -> Result<Vec<Running>, ClientError> {
     let filter = ExecutionFilter {
         status: Some(ExecutionStatus::Running),
@@ -57,7 +57,7 @@ fn row(execution: ExecutionBody) -> Running {
     }
 }
 
-/// Dead letters, and attempts of active jobs that failed last.
+/// Dead letters, and active jobs whose last attempt failed.
 async fn failures(client: &Client) -> Result<Vec<Failure>, ClientError> {
     let letters = client.dead_letters(&DeadLetterFilter::default(), Some(FAILURES_MAX), None).await?;
     let dead = letters.items.into_iter().map(|letter| Failure {

@@ -1,7 +1,7 @@
-//! `punctual top`: what a server does, live.
+//! `punctual top`: the activity of a server, live.
 //!
-//! One task reads from the server (`feed`), one thread reads keys, and one loop puts both into the `model`, of which
-//! `view` draws frames.
+//! One task reads from the server (`feed`), one thread reads keys, and one loop passes both to the `model`,
+//! from which `view` draws frames.
 
 mod feed;
 mod model;
@@ -25,11 +25,11 @@ use tokio::sync::mpsc;
 
 /// The size of a frame where there is no terminal.
 const PLAIN_SIZE: (u16, u16) = (100, 30);
-/// How often the thread that reads keys looks whether it is still wanted.
+/// How often the thread that reads keys checks whether it should end.
 const KEY_PAUSE: Duration = Duration::from_millis(100);
-/// How long a reading may take before the server is called away.
+/// How long a read may take before the server counts as unavailable.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// The shortest pause between two readings: what is shown is for people.
+/// The shortest pause between two reads: the view is for people.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
@@ -68,16 +68,16 @@ pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
         let message = "this needs a terminal; `punctual top --once` prints one frame as text".to_owned();
         return Err(CliError { exit: Exit::Misunderstood, message }.into());
     }
-    // Before the terminal is taken: a signal in between would end the program without giving it back.
+    // Before the terminal is taken over: a signal in between would end the program without restoring it.
     let signals = Signals::listen().context("cannot listen for signals")?;
-    // Restores the terminal on a panic, too.
+    // Also restores the terminal on a panic.
     let terminal = ratatui::try_init().context("cannot use the terminal")?;
     let shown = show(terminal, model, Sources { client, interval, signals }).await;
     ratatui::restore();
     shown.map(|()| Exit::Done)
 }
 
-/// Something to take in.
+/// An input of the loop.
 enum News {
     Read { snapshot: Box<Snapshot>, at: Instant },
     Lost(String),
@@ -86,7 +86,7 @@ enum News {
     Stopped,
 }
 
-/// Where news come from.
+/// The sources of inputs.
 struct Sources {
     client: Client,
     interval: Duration,
@@ -125,7 +125,7 @@ async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources)
     Ok(())
 }
 
-/// Reads again and again, also from a server that has been away: its version may be another then.
+/// Reads periodically, also after the server was unavailable: its version may have changed by then.
 async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>) {
     loop {
         tokio::time::sleep(interval).await;
@@ -140,7 +140,7 @@ async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>)
     }
 }
 
-/// Ends when nobody listens any more, or when there is no terminal any more.
+/// Ends when the receiver or the terminal is gone.
 fn read_keys(sender: &mpsc::Sender<News>) {
     while !sender.is_closed() {
         let event = match event::poll(KEY_PAUSE) {
@@ -177,7 +177,7 @@ fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
     })
 }
 
-/// Whoever stops the program wants the terminal back as well.
+/// Signals that stop the program must restore the terminal as well.
 struct Signals {
     terminate: Signal,
     hang_up: Signal,

@@ -1,30 +1,30 @@
-//! What the live view knows. No terminal and no server: it is told what was read and which key was pressed.
+//! The state of the live view. Knows no terminal and no server: it gets snapshots and keys.
 
 use punctual_client::{CountersBody, ExecutionStatus, ProgressBody, QueueBody, WorkerBody};
 use punctual_core::time::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many rates back the small graphs reach.
+/// How many values the small graphs contain.
 pub const HISTORY_MAX: usize = 120;
 
-/// All that was read from the server at one time.
+/// Everything that was read from the server at one time.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub version: String,
-    /// When the server started, if it says so.
+    /// When the server started, if it reports that.
     pub started_at: Option<Timestamp>,
     pub now: Timestamp,
     pub counters: CountersBody,
     pub queues: Vec<QueueBody>,
     pub workers: Vec<WorkerBody>,
     pub running: Vec<Running>,
-    /// How many run: more than are listed where there are many.
+    /// How many are running: may be more than are listed.
     pub running_count: u64,
     pub failures: Vec<Failure>,
 }
 
-/// An execution that runs.
+/// A running execution.
 #[derive(Debug, Clone)]
 pub struct Running {
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Running {
     pub progress: Option<ProgressBody>,
 }
 
-/// An attempt that failed, of which a retry may follow.
+/// A failed attempt, which a retry may follow.
 #[derive(Debug, Clone)]
 pub struct Failure {
     pub at: Timestamp,
@@ -87,11 +87,11 @@ impl Rate {
     }
 }
 
-/// Whether what is shown is how things are.
+/// Whether the view is current.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Connection {
     Connected,
-    /// The server does not answer; what is shown is old.
+    /// The server does not answer; the view is outdated.
     Reconnecting {
         reason: String,
     },
@@ -109,7 +109,7 @@ impl Pane {
     pub const ALL: [Pane; 4] = [Pane::Queues, Pane::Workers, Pane::Running, Pane::Failures];
 }
 
-/// A key, as far as the view has a use for it.
+/// A key that the view uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Letter(char),
@@ -140,10 +140,10 @@ pub struct Model {
     pub is_filtering: bool,
     pub is_paused: bool,
     pub shows_help: bool,
-    /// Per pane, by which of its columns it is sorted and how many rows are scrolled away.
+    /// For each pane, the sort column and the number of scrolled rows.
     sorts: [usize; 4],
     scrolls: [usize; 4],
-    /// Per rate, per second, the latest last.
+    /// For each rate, the values per second, the latest last.
     rates: [VecDeque<f64>; 5],
 }
 
@@ -164,11 +164,11 @@ impl Model {
         }
     }
 
-    /// Takes in what was read, and when: this long after what was read before.
+    /// Adds a snapshot that was read this long after the previous one.
     pub fn take(&mut self, snapshot: Snapshot, elapsed: Duration) {
         for (rate, history) in Rate::ALL.iter().zip(&mut self.rates) {
             let (before, after) = (rate.count(&self.snapshot.counters), rate.count(&snapshot.counters));
-            // A server that was started again counts from zero.
+            // A restarted server counts from zero.
             let count = if after < before { after } else { after - before };
             history.push_back(count as f64 / elapsed.as_secs_f64().max(1e-3));
             if history.len() > HISTORY_MAX {
@@ -195,7 +195,7 @@ impl Model {
         self.scrolls[pane as usize]
     }
 
-    /// `columns` is by how many the present pane can be sorted, and `rows` how many it has.
+    /// `columns` is the number of sort columns of the current pane, and `rows` its number of rows.
     pub fn press(&mut self, key: Key, columns: usize, rows: usize) -> Next {
         if key == Key::Interrupt {
             return Next::Leave;

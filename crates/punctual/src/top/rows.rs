@@ -1,4 +1,4 @@
-//! The rows of each pane: filtered, sorted, spelled out.
+//! The rows of each pane: filtered, sorted and formatted.
 
 use crate::job::live::rough;
 use crate::job::progress;
@@ -8,10 +8,10 @@ use punctual_client::{QueueBody, WorkerBody};
 use punctual_core::time::Timestamp;
 use std::cmp::Reverse;
 
-/// Characters of one cell: what is longer would be cut by the terminal anyway.
+/// Characters of one cell: a terminal would cut longer ones anyway.
 const CELL_CHARS_MAX: usize = 200;
 
-/// What a row stands out with.
+/// The highlighting of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Plain,
@@ -22,11 +22,11 @@ pub enum Tone {
 pub struct Row {
     pub cells: Vec<String>,
     pub tone: Tone,
-    /// What it is sorted by, in the order of the pane's columns to sort by.
+    /// The values to sort by, in the order of the pane's sort columns.
     keys: Vec<SortKey>,
 }
 
-/// Names go up, numbers go down: the largest is what people look for.
+/// Names ascend, numbers descend: the largest is usually the interesting one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SortKey {
     Name(String),
@@ -43,7 +43,7 @@ impl Pane {
         }
     }
 
-    /// Headers and the widths that they need at least; the last column takes what is left.
+    /// Headers and their minimum widths; the last column takes the rest.
     pub const fn columns(self) -> &'static [(&'static str, u16)] {
         match self {
             Pane::Queues => &[("QUEUE", 11), ("WAIT", 5), ("QUEUED", 6), ("RUN", 4), ("OLDEST", 7)],
@@ -53,7 +53,7 @@ impl Pane {
         }
     }
 
-    /// What the pane can be sorted by.
+    /// The sort columns of the pane.
     pub const fn sorts(self) -> &'static [&'static str] {
         match self {
             Pane::Queues => &["queued", "running", "oldest", "name"],
@@ -85,7 +85,7 @@ fn row<const CELLS: usize, const KEYS: usize>(
     tone: Tone,
     keys: [SortKey; KEYS],
 ) -> Row {
-    // What jobs and workers are called must not move the reader's cursor.
+    // Names of jobs and workers must not move the cursor.
     let cells = cells.map(|cell| visible(&shortened(&cell, CELL_CHARS_MAX)).into_owned());
     Row { cells: cells.to_vec(), tone, keys: keys.to_vec() }
 }
@@ -119,7 +119,7 @@ fn of_worker(model: &Model, worker: &WorkerBody) -> Row {
     let snapshot = &model.snapshot;
     let listed = snapshot.running.iter().filter(|running| running.worker.as_ref() == Some(&worker.worker_id));
     let listed = listed.count() as u64;
-    // Where not all that runs is listed, more may be in use than is known.
+    // Where not all running executions are listed, more slots may be in use than is known.
     let (used, mark) = match snapshot.workers.len() {
         1 => (snapshot.running_count, ""),
         _ if (snapshot.running.len() as u64) < snapshot.running_count => (listed, "+"),

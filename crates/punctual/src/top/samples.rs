@@ -28,7 +28,7 @@ pub fn idle() -> Snapshot {
     }
 }
 
-/// The busy server some seconds later.
+/// The busy server this many seconds later.
 pub fn later(seconds: u64) -> Snapshot {
     let counters = CountersBody {
         submitted: 100 * seconds * seconds,

@@ -1,4 +1,4 @@
-//! The live view as it is drawn: a function of the model and the size of the terminal.
+//! Draws the live view: a function of the model and the size of the terminal.
 
 use crate::job::live::rough;
 use crate::output::time;
@@ -58,7 +58,7 @@ fn draw_header(model: &Model, area: Rect, buffer: &mut Buffer) {
     Line::styled(right, style).right_aligned().render(area, buffer);
 }
 
-/// The longer, the rougher: the line has room for two units.
+/// At most two units, because the line has no room for more.
 fn uptime(length: Duration) -> String {
     let unit_secs = match length.as_secs() {
         ..3_600 => 1,
@@ -68,9 +68,9 @@ fn uptime(length: Duration) -> String {
     rough(Duration::from_secs(length.as_secs() / unit_secs * unit_secs))
 }
 
-/// Each rate over its latest course.
+/// Each rate above its graph.
 fn draw_rates(model: &Model, area: Rect, buffer: &mut Buffer) {
-    // By the length of their names, so that all of them can be read in 80 columns.
+    // By the length of their names, so that all of them are readable in 80 columns.
     let columns = Layout::horizontal([17, 15, 17, 13, 14].map(Constraint::Fill)).spacing(1).split(area);
     for (rate, column) in Rate::ALL.into_iter().zip(columns.iter()) {
         let [text, graph] = Layout::vertical([Constraint::Length(1); 2]).areas(*column);
@@ -83,7 +83,7 @@ fn draw_rates(model: &Model, area: Rect, buffer: &mut Buffer) {
         Line::styled(format!("{} {latest}", rate.name()), style).render(text, buffer);
         let width = usize::from(graph.width);
         let shown = history.iter().skip(history.len().saturating_sub(width));
-        // In tenths: a graph has whole numbers only, and one job in ten seconds is not nothing.
+        // In tenths: a graph has only whole numbers, and one job in ten seconds should be visible.
         let data: Vec<u64> = shown.map(|rate| (rate * 10.0).round() as u64).collect();
         Sparkline::default().data(data).style(Style::new().fg(Color::Cyan)).render(graph, buffer);
     }

@@ -1,4 +1,4 @@
-//! What the HTTP API does with good requests.
+//! The HTTP API with valid requests.
 
 use crate::server::{Server, eventually};
 use punctual_client::{BatchItem, DeadLetterFilter, ExecutionStatus, JobFilter, SubmitJob};
@@ -305,7 +305,7 @@ async fn what_is_shown_of_many_queues_is_bounded_and_read_in_pages() {
     let metrics = client.metrics().await.unwrap();
     let named = metrics.lines().filter(|line| line.starts_with("punctual_executions{queue=\"queue-")).count();
     assert_eq!(named, 200 * 3, "{named} lines name a lane");
-    // What was set a moment ago is shown.
+    // The list contains settings that were stored a moment ago.
     client.pause_queue("queue-00007").await.unwrap();
     assert!(client.queue("queue-00007").await.unwrap().paused);
 }

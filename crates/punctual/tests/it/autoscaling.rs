@@ -1,4 +1,4 @@
-//! How many slots and workers a queue needs, as those are told who start and stop them, and slots that follow the work.
+//! How many slots and workers a queue needs, as reported to autoscalers, and slots that follow the work.
 
 use crate::server::{Server, eventually};
 use punctual_core::ids::JobId;
@@ -22,7 +22,7 @@ async fn told(server: &Server, path: &str) -> Value {
     body
 }
 
-/// Waits until a queue is told to have so many.
+/// Waits until the API reports these numbers for a queue.
 async fn has(server: &Server, queue: &str, queued: u64, running: u64) {
     eventually(&format!("{queue}: {queued} queued, {running} running"), async || {
         let told = told(server, &format!("/{queue}")).await;
@@ -94,7 +94,7 @@ async fn a_question_that_makes_no_sense_is_told_so() {
     }
 }
 
-/// How many slots the worker says to have, and how many of them run something.
+/// How many slots the worker reports, and how many of them are in use.
 async fn slots(server: &Server) -> Option<(u32, u32)> {
     let condition = server.client().worker("embedded").await.ok()?.condition?;
     Some((condition.slots, condition.running))

@@ -1,4 +1,4 @@
-//! A backup that is taken under load, and the server that runs on with it.
+//! A backup under load, while the server keeps running.
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{DeadLetterFilter, DeadLetterSelection, ExecutionStatus, SubmitJob};
@@ -36,7 +36,7 @@ async fn a_backup_under_load_holds_all_that_was_acknowledged_before_it_and_can_b
     eventually("there is load", async || submitted.load(Ordering::Relaxed) > 10).await;
     let backup = Command::new(BINARY).arg("backup").arg(&copy).arg("--data-dir").arg(&data).output().unwrap();
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
-    // The server runs on.
+    // The server keeps running.
     let after = submitted.load(Ordering::Relaxed);
     eventually("the load goes on", async || submitted.load(Ordering::Relaxed) > after).await;
     stop.store(true, Ordering::Relaxed);

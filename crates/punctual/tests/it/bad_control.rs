@@ -1,4 +1,4 @@
-//! Bad requests about what is there: a 4xx that names what is wrong, and nothing changed.
+//! Invalid requests about existing objects: a 4xx that names the error, and no change.
 
 use crate::driven::{everything, standing_at, start};
 use crate::server::{Server, answer};
@@ -28,7 +28,8 @@ async fn house() -> House {
     House { server, hourly, once, child, dead }
 }
 
-/// Sends each and demands the status and the field of the first error, and that nothing has changed after all.
+/// Sends each request and requires this status and this field of the first error, and that nothing has
+/// changed in the end.
 async fn refused(server: &Server, cases: Vec<(Method, String, Value, StatusCode, &str)>) {
     let before = everything(server).await;
     for (method, path, body, expected, field) in cases {

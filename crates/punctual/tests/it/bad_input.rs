@@ -1,4 +1,4 @@
-//! What the HTTP API does with bad requests: a 4xx that names what is wrong, and nothing stored.
+//! The HTTP API with invalid requests: a 4xx that names the error, and nothing stored.
 
 use crate::server::{Server, answer, eventually};
 use reqwest::{Method, StatusCode};
@@ -345,7 +345,7 @@ async fn stalled_senders(server: &Server, count: usize, sent_bytes: usize) -> Ve
             server.token
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // The server asks for the body once it has a place for it.
+        // The server asks for the body once it has room for it.
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 100");
@@ -359,7 +359,7 @@ async fn stalled_senders(server: &Server, count: usize, sent_bytes: usize) -> Ve
 async fn stalled_large_bodies_bound_memory_and_let_small_ones_pass() {
     let server = Server::start();
     let large = json!({"name": "x", "delay": "1h", "payload": "y".repeat(100_000)}).to_string();
-    // What is only announced takes no memory, and nothing away from others.
+    // Announced bytes take no memory, and nothing away from others.
     let idle = stalled_senders(&server, 40, 0).await;
     let (status, body) = server.post("/api/v1/jobs", &large).await;
     assert_eq!(status, StatusCode::CREATED, "{body}");

@@ -23,8 +23,8 @@ fn bench(arguments: &[&str]) -> Value {
     bench_on(None, arguments)
 }
 
-/// The report of a benchmark of this database server, or of the embedded store. The URL goes by flag: the tests' servers
-/// have no secrets.
+/// The report of a benchmark of this database server, or of the embedded store. The URL is passed by flag:
+/// the tests' servers have no secrets.
 fn bench_on(store: Option<&str>, arguments: &[&str]) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let mut command = command(arguments, &directory);
@@ -90,8 +90,8 @@ fn throughput_is_measured_beside_its_floor() {
     assert!(tenths == 10 || tenths == 0, "{report}");
 }
 
-/// Two rounds of a drain and a run of both at once, without limits and with them: every execution is counted, and those in line
-/// are exactly those that the queue's limit leaves no room for.
+/// Two rounds of a drain and a run of both at once, without limits and with them: every execution is counted,
+/// and exactly those for which the queue's limit has no room are on the wait list.
 fn are_limits_weighed(store: Option<&str>) {
     let small = ["throughput", "--with-limits", "--jobs", "1000", "--batch", "250", "--payload-bytes", "100"];
     let report = bench_on(store, &[&small[..], &["--slots", "8", "--prefetch", "32"]].concat());
@@ -205,7 +205,7 @@ fn held_jobs_are_measured_against_an_empty_store() {
     }
 }
 
-/// Everything was executed once, and nothing is said that so short a run cannot know.
+/// Everything was executed once, and the report contains nothing that so short a run cannot determine.
 fn is_whole_soak(report: &Value) {
     // A fifth recurs for three seconds, the rest is submitted.
     assert_eq!(report["expected"], 10 * 3 + 40 * 3, "{report}");
@@ -245,7 +245,7 @@ fn a_soak_at_full_rate_executes_everything_once() {
     assert!(report["succeeded"].as_u64().unwrap() > 100, "more than those that recur: {report}");
 }
 
-/// What is said of a database server beside its floor.
+/// The report about a database server, besides its baseline.
 fn is_measured_on_a_server(url: &str) {
     let throughput = ["throughput", "--jobs", "2000", "--batch", "500", "--payload-bytes", "100"];
     let report = bench_on(Some(url), &throughput);
@@ -271,7 +271,7 @@ fn is_measured_on_a_server(url: &str) {
     is_positive(&report, "/start_of_floor_p50");
 }
 
-/// What takes longer or loads more, on a database server.
+/// Benchmarks that take longer or cause more load, on a database server.
 fn is_held_and_soaked_on_a_server(url: &str) {
     let hold = ["hold", "--jobs", "3000", "--samples", "5", "--due", "10", "--over", "300ms", "--lead", "5s"];
     is_positive(&bench_on(Some(url), &hold), "/disk_bytes_per_future_job");
@@ -420,7 +420,7 @@ fn options_that_make_no_sense_are_named() {
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("--dir /nowhere/at/all"));
 }
 
-/// A soak that would take long, and the process of its server.
+/// A soak that would take long, and the pid of its server.
 async fn long_soak(arguments: &[&str], directory: &TempDir) -> (Child, u32) {
     let mut command = command(&[&["soak", "--for", "10m", "--rate", "20"], arguments].concat(), directory);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -439,7 +439,7 @@ fn is_there(process: u32) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// A soak of which some samples are taken already.
+/// A soak that has already taken some samples.
 async fn sampled_soak(directory: &TempDir, kept: &TempDir) -> (Child, u32) {
     let file = kept.path().join("samples.jsonl");
     let sampled = ["--sample-every", "100ms", "--samples", file.to_str().unwrap(), "-o", "json"];

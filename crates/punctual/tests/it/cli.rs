@@ -1,4 +1,4 @@
-//! What people see on the command line, and the exit codes that scripts rely on.
+//! The output of the command line, and the exit codes that scripts rely on.
 
 use crate::redact::shown;
 use crate::server::{BINARY, Server, eventually};
@@ -301,7 +301,7 @@ fn refusals_say_what_is_wrong() {
 fn without_a_server_the_errors_help() {
     let directory = tempfile::tempdir().unwrap();
     insta::assert_snapshot!(offline(&["job", "list"], directory.path()));
-    // Port 1 is never listened on.
+    // Nothing listens on port 1.
     let closed = ["job", "list", "--server", "127.0.0.1:1", "--token", "pt_admin_x"];
     insta::assert_snapshot!(offline(&closed, directory.path()));
     insta::assert_snapshot!(offline(&["check"], directory.path()));

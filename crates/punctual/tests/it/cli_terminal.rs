@@ -1,11 +1,11 @@
-//! What jobs and people write cannot take over the terminal of whoever reads it.
+//! Text of jobs and clients cannot take over the reader's terminal.
 
 use crate::server::{BINARY, Server};
 use crate::terminal::Terminal;
 use serde_json::json;
 use std::process::Command;
 
-/// Gives the window a name, clears the screen, and colours a word.
+/// Sets the window title, clears the screen, and colours a word.
 const SCRIPT: &str = r"printf '\033]0;pwn\007\033[2J\033[31mred\033[0m \302\23331m  \n'";
 const WRITTEN: &str = "\u{1b}]0;pwn\u{7}\u{1b}[2J\u{1b}[31mred\u{1b}[0m \u{9b}31m  \n";
 
@@ -29,7 +29,7 @@ async fn logs_reach_a_terminal_without_their_control_sequences_and_a_pipe_as_the
 async fn text_that_reads_as_other_text_is_spelled_out_and_json_keeps_it() {
     let server = Server::start();
     let text = "pay\u{202e}lla\u{2066}\u{200b}\u{2028}";
-    // Names cannot hold such characters; what handlers and clients write can.
+    // Names cannot contain such characters; the output of handlers and the text of clients can.
     server.submit(json!({"name": "plain", "job_type": "nobody", "payload": {"note": text}})).await;
     let said = server.said(&["job", "show", "plain"]);
     assert!(!said.contains(['\u{202e}', '\u{2066}', '\u{200b}', '\u{2028}']), "{said}");

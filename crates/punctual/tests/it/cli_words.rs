@@ -1,5 +1,5 @@
-//! What the command line says about jobs that are not as simple as they look: names that several jobs have, times
-//! that have passed, runs that something holds up.
+//! Messages of the command line about difficult cases: names that several jobs share, times in the past, runs
+//! that are blocked.
 
 use crate::driven::{HOUR, advance, pass, reaches, standing_at, start};
 use crate::redact::shown;

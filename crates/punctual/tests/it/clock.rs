@@ -1,4 +1,4 @@
-//! A clock that is driven: schedules across changes of clocks, downtime and years, in moments.
+//! A driven clock: schedules across daylight-saving changes, downtime and years, in moments.
 
 use crate::driven::{DAY, HOUR, MINUTE, advance, at, standing_at, up_to};
 use crate::server::{Server, eventually};
@@ -31,7 +31,7 @@ async fn ran_and_skipped(server: &Server, job: JobId) -> (usize, Vec<(u64, SkipR
     (page.items.len(), skipped.collect())
 }
 
-/// A change of clocks, with a daily job whose local time it skips or repeats.
+/// A daylight-saving change, with a daily job whose local time it skips or repeats.
 struct Change {
     zone: &'static str,
     at: &'static str,
@@ -40,7 +40,7 @@ struct Change {
 }
 
 /// Drives a server from 30 hours before the change to 40 hours after it. The daily job runs three times. The
-/// one for every quarter of an hour is neither silent nor doubled: all offsets are multiples of a quarter, so its
+/// job for every quarter of an hour neither skips nor repeats: all offsets are multiples of a quarter, so its
 /// runs are the quarters of UTC.
 async fn check(change: Change) {
     let changes_at = at(change.at);
@@ -137,7 +137,7 @@ async fn clocks_on_lord_howe_go_back_by_half_an_hour() {
 async fn retries_come_when_the_driven_time_does() {
     let start = at("2026-05-01T00:00:00Z");
     let server = standing_at(start);
-    // Its time limit is real, its retries are driven.
+    // Its timeout is in real time, its retries follow the driven clock.
     let job = json!({
         "name": "slow", "job_type": "sleep", "payload": {"ms": 60_000}, "timeout_secs": 0.05,
         "max_retries": 2, "retry": {"strategy": "ladder", "steps": ["1h", "2h"]},
@@ -169,7 +169,7 @@ async fn a_jump_is_an_outage_and_misfire_policies_decide() {
     let once_in_grace = server.submit(job("once-in-grace", "RUN_ONCE", "60s", None)).await;
     let all = server.submit(job("all", "RUN_ALL", "60s", Some(500))).await;
 
-    // Half a second more than three hours: 10,800 seconds have struck, the last one half a second ago.
+    // Half a second more than three hours: 10,800 seconds have begun, the last one half a second ago.
     let to = start.plus(3 * HOUR).shifted(500_000);
     let moved = server.client().jump_clock(&up_to(to)).await.unwrap();
 
@@ -224,7 +224,7 @@ async fn a_year_that_was_missed_is_one_row() {
     });
     let job = server.submit(job).await;
     let moved = server.client().jump_clock(&up_to(start.plus(365 * DAY))).await.unwrap();
-    // In grace are the last minute and the second with which it began.
+    // The last minute, and the second with which it began, are within the grace.
     let missed = 365 * 24 * 3_600 - 61;
     assert_eq!((moved.fired, moved.skipped, moved.settled), (61, missed, true));
     let page = server.client().executions(job, None, None).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_worker_does_not_notice_that_a_year_has_passed() {
     assert_eq!(only.started_at, Some(start));
     assert!((start..=year_later).contains(&only.completed_at.unwrap()), "{only:?}");
 
-    // Work goes on in the same session.
+    // Work continues in the same session.
     let next = client.submit(&SubmitJob::named("next").with_type("noop")).await.unwrap().job_id;
     assert_eq!(client.wait(next).await.unwrap().status, JobStatus::Completed);
     let page = client.executions(next, None, None).await.unwrap();

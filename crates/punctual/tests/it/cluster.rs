@@ -1,4 +1,5 @@
-//! Several processes on one PostgreSQL database: roles apart, some of them killed, and the database away for a while.
+//! Several processes on one PostgreSQL database: separate roles, some of them killed, and the database
+//! unavailable for a while.
 
 use crate::server::{BINARY, PATIENCE, answer, eventually};
 use punctual_client::Client;
@@ -16,17 +17,17 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Names the server: a URL of a user who may create databases.
+/// Environment variable with the server: a URL of a user who may create databases.
 const SERVER: &str = "PUNCTUAL_TEST_POSTGRES";
 
-/// A database of its own for one test, and the processes on it.
+/// A dedicated database for one test, and the processes on it.
 pub struct Cluster {
     pub url: String,
     pub directory: TempDir,
 }
 
 impl Cluster {
-    /// Runs a test on an empty database, which is dropped whatever happens.
+    /// Runs a test on an empty database, which is dropped in any case.
     pub async fn with(test: impl AsyncFnOnce(&Cluster)) {
         let server = std::env::var(SERVER).unwrap_or_else(|_| {
             panic!(
@@ -47,12 +48,12 @@ impl Cluster {
         }
     }
 
-    /// Starts a process and waits until it says that it is ready.
+    /// Starts a process and waits until it reports that it is ready.
     pub fn start(&self, arguments: &[&str]) -> Process {
         self.start_at(&self.url, arguments)
     }
 
-    /// The same with another way to the database.
+    /// The same with another address of the database.
     fn start_at(&self, url: &str, arguments: &[&str]) -> Process {
         let mut child = Command::new(BINARY)
             .args(arguments)
@@ -76,7 +77,7 @@ impl Cluster {
         self.start(&["scheduler", "--health-listen", "127.0.0.1:0"])
     }
 
-    /// With a short lease, so that what it holds is soon found lost.
+    /// With a short lease, so that its executions are soon found lost.
     pub fn worker(&self, name: &str) -> Process {
         self.start(&["worker", "--worker-name", name, "--lease", "1s", "--allow", "shell"])
     }
@@ -86,7 +87,7 @@ impl Cluster {
     }
 }
 
-/// Killed when dropped.
+/// Killed on drop.
 pub struct Process {
     pub child: Child,
     pub address: String,
@@ -173,7 +174,7 @@ async fn roles_in_processes_of_their_own_do_together_what_one_process_does() {
         api.completes(cluster, job).await;
         let run = &api.executions(cluster, job).await[0];
         assert_eq!((&run["worker_id"], &run["result"]), (&json!("one"), &json!(7)));
-        // Due beyond what the API looks ahead: the scheduler fires it.
+        // Due beyond the API's look-ahead: the scheduler fires it.
         let later = api.submit(cluster, json!({"name": "noop", "delay": "2500ms"})).await;
         api.completes(cluster, later).await;
         let (_, nodes) = api.request(cluster, Method::GET, "/api/v1/nodes", None).await;
@@ -238,7 +239,7 @@ async fn a_killed_worker_and_a_killed_scheduler_are_made_up_for_by_others() {
 async fn processes_that_coordinate_through_different_services_are_noticed() {
     Cluster::with(async |cluster| {
         let api = cluster.api();
-        // Nobody answers there: the scheduler goes on without, and is seen in the store.
+        // Nothing answers there: the scheduler continues without, and is visible in the store.
         let elsewhere =
             ["scheduler", "--health-listen", "127.0.0.1:0", "--coordination", "redis://127.0.0.1:1"];
         let other = cluster.start(&elsewhere);
@@ -428,7 +429,7 @@ async fn while_the_database_is_away_requests_are_put_off_and_all_goes_on_by_itse
     .await;
 }
 
-/// A way to the database that can be closed: what goes through it breaks off, and nothing new gets through.
+/// A proxy to the database that can be closed: its connections break, and new ones fail.
 struct Gate {
     url: String,
     is_open: watch::Sender<bool>,

@@ -1,4 +1,4 @@
-//! Settings from flags, variables and `punctual.toml`, and what is said of those that cannot be used.
+//! Settings from flags, variables and `punctual.toml`, and the errors about invalid ones.
 
 use crate::server::{BINARY, Server};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The binary in a directory, without the variables of whoever runs the tests.
+/// The binary in a directory, without the variables of the tests' own process.
 fn punctual(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(arguments).current_dir(dir);
@@ -64,7 +64,7 @@ fn commands_find_the_server_and_the_token_by_the_file() {
     std::fs::write(elsewhere.path().join("punctual.toml"), text).unwrap();
     let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    // The flag is looked at before the file.
+    // The flag takes precedence over the file.
     assert_eq!(run(elsewhere.path(), &["job", "list", "--server", "127.0.0.1:1"]).0, Some(3));
     std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
@@ -116,7 +116,7 @@ fn mistakes_are_told_with_file_and_line_and_nothing_is_started() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
-/// A check before the start would fail with a code that systemd does not look at, and be repeated for ever.
+/// A check before the start would fail with a code that systemd ignores, and be repeated forever.
 #[test]
 fn the_unit_does_not_start_again_what_its_configuration_ends() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/punctual.service");

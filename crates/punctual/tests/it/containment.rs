@@ -1,5 +1,6 @@
-//! Commands that stop or kill their shim, or leave daemons behind: nothing of them is left, by whichever means this machine
-//! has. Every case runs with each of these means, and fails where there is none.
+//! Commands that stop or kill their shim, or leave daemons behind: none of their processes is left, with
+//! every containment that this machine supports. Every case runs with each of them, and fails where there is
+//! none.
 
 use crate::process::{failure, last_execution, marker, processes_with, submit, written};
 use crate::server::{BINARY, Server, eventually};
@@ -9,17 +10,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A way to start a server, and what contains its commands.
+/// A way to start a server, and the containment of its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {
-    /// Whatever `auto` means here.
+    /// The containment that `auto` selects here.
     Auto,
     Namespace,
-    /// A machine that has cgroups of version 1 only.
+    /// A machine with version 1 cgroups only.
     OldCgroups,
 }
 
-/// Hides all cgroups of version 2 from a server, and mounts a hierarchy of version 1. For root only.
+/// Hides all version 2 cgroups from a server, and mounts a version 1 hierarchy. For root only.
 const WITH_OLD_CGROUPS: &str = r#"
     set -e
     for mount in $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo); do umount -l "$mount"; done
@@ -27,16 +28,16 @@ const WITH_OLD_CGROUPS: &str = r#"
     exec "$0" "$@" --allow shell --worker-containment cgroup"#;
 /// Hides all cgroups.
 const WITHOUT_CGROUPS: &str = r#"mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@""#;
-/// Stops its shim without end, and starts daemons that have left its session.
+/// Stops its shim in an endless loop, and starts daemons that have left its session.
 const STOPPING: &str = r#"
     (setsid sh -c 'trap "" TERM; sleep 1000 & sleep 1001' &)
     while :; do kill -STOP $PPID; done &
     while :; do kill -STOP $PPID; done &
     sleep 1002"#;
-/// Processes of that script at least: its shell, two loops, and two or three of the daemon.
+/// The minimum number of that script's processes: its shell, two loops, and two or three of the daemon.
 const STOPPING_PROCESSES: usize = 5;
 
-/// What the doctor says of containment by this setting.
+/// The doctor's finding about containment with this setting.
 fn examined(mode: &str) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(BINARY)
@@ -52,7 +53,7 @@ fn examined(mode: &str) -> Value {
     findings.iter().find(|finding| finding["check"] == "containment").unwrap().clone()
 }
 
-/// All means of this machine. At least one must be there, or nothing would be tested.
+/// All containments of this machine. There must be at least one, or nothing would be tested.
 fn all_means() -> Vec<Means> {
     let mut means = Vec::new();
     let (auto, namespace) = (examined("auto"), examined("namespace"));
@@ -89,7 +90,7 @@ impl Means {
     }
 }
 
-/// A server with each of the means, on a directory that outlives it.
+/// A server with each of them, on a directory that outlives it.
 fn servers() -> impl Iterator<Item = (Means, Server, tempfile::TempDir)> {
     all_means().into_iter().map(|means| {
         let directory = tempfile::tempdir().unwrap();
@@ -112,7 +113,7 @@ fn shims_of(server_pid: u32) -> BTreeSet<String> {
     shims.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The cgroups of a server's commands, wherever they are.
+/// The cgroups of a server's commands, in all hierarchies.
 fn cgroups_of(server_pid: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -138,7 +139,7 @@ async fn a_command_that_keeps_stopping_its_shim_ends_with_its_timeout() {
         let marker = marker(&format!("stopping-{means:?}"));
         let id = submit(&client, job(STOPPING, &marker, 1)).await;
         client.wait(id).await.unwrap();
-        // Not eventually: an attempt has not ended before its processes have.
+        // Not eventually: an attempt does not end before its processes have.
         assert_eq!(processes_with(&marker), [""; 0], "{means:?}");
         let execution = last_execution(&client, id).await;
         assert_eq!(execution.status, ExecutionStatus::TimedOut, "{means:?}");
@@ -260,7 +261,7 @@ async fn daemons_end_with_a_command_that_succeeds() {
 
 #[tokio::test]
 async fn a_command_that_forks_without_end_is_killed() {
-    // Every process of it lives for a moment only, and most have left the session.
+    // Each of its processes lives only for a moment, and most have left the session.
     let script =
         "storm() { while :; do (setsid sh -c : &) ; done; }; storm & storm & kill -STOP $PPID; storm";
     for (means, server, _directory) in servers() {

@@ -1,4 +1,4 @@
-//! What people do to jobs: pause, resume, trigger, cancel, delete. Each is seen in the job's explanation.
+//! Control verbs on jobs: pause, resume, trigger, cancel, delete. The job's explanation shows each of them.
 
 use crate::driven::{HOUR, advance, attempts, explained, pass, reaches, standing_at, start};
 use crate::server::{Server, answer, eventually};

@@ -1,4 +1,5 @@
-//! Coordination through the real stores: the suite of `punctual-coordination`, each case on SQLite, PostgreSQL and MariaDB.
+//! Coordination through the real stores: the conformance suite of `punctual-coordination`, each case on
+//! SQLite, PostgreSQL and MariaDB.
 
 use punctual_coordination::StoreCoordination;
 use punctual_coordination::conformance::{DrivenTime, Stage, Time};
@@ -36,7 +37,7 @@ async fn on_all_stores(case: Case) {
     on_mariadb(case).await;
 }
 
-/// Elapsed time that the case drives, and a wall clock that is wrong.
+/// A monotonic clock that the case drives, and a wall clock that is wrong.
 #[derive(Default)]
 struct Driven(AtomicU64);
 
@@ -84,7 +85,7 @@ async fn on_sqlite(case: Case) {
     case(stage([one.clone(), one.clone(), one], other)).await;
 }
 
-/// Two databases that nobody else uses.
+/// Two unused databases.
 fn names() -> [String; 2] {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     [(); 2].map(|()| {

@@ -1,5 +1,5 @@
-//! Clusters that coordinate through Redis, etcd and ZooKeeper: the service is lost and comes back, and nobody helps. And what
-//! is said to whoever has named it wrongly.
+//! Clusters that coordinate through Redis, etcd and ZooKeeper: the service fails and comes back, and the
+//! cluster recovers by itself. And the errors about a wrong address.
 
 use crate::cluster::{Cluster, Process};
 use crate::private::Private;
@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// As short as all of them take it.
+/// The shortest TTL that all of them accept.
 const TTL: &str = "2s";
 
-/// Whether a process takes part in its cluster, by its metrics.
+/// Whether a process takes part in its cluster, according to its metrics.
 async fn is_coordinated(process: &Process, cluster: &Cluster) -> bool {
     let (status, metrics) = process.request(cluster, Method::GET, "/metrics", None).await;
     assert_eq!(status, StatusCode::OK, "{metrics}");
@@ -88,7 +88,7 @@ async fn clusters_on_different_databases_leave_each_other_alone_on_one_service()
     .await;
 }
 
-/// `punctual serve` whose log is kept. Killed when dropped.
+/// `punctual serve` with its log captured. Killed on drop.
 struct Talking {
     child: Child,
     address: String,
@@ -122,7 +122,7 @@ impl Talking {
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
     }
 
-    /// What the log says of coordination, once it was tried some times.
+    /// The log's messages about coordination, after some attempts.
     async fn complaint(&self) -> String {
         eventually("it was tried some times", async || {
             self.metric("punctual_coordination_errors_total ").await >= 4

@@ -1,11 +1,11 @@
-//! Counters of outcomes: they say what history says, also where a cancel and an outcome meet.
+//! Counters of outcomes: they match history, even where a cancel and an outcome race.
 
 use crate::server::{Server, eventually};
 use futures_util::future::join_all;
 use punctual_client::{CountersBody, ExecutionFilter, ExecutionStatus};
 use serde_json::{Value, json};
 
-/// How many executions have ended in each way, by history.
+/// How many executions have ended with each status, according to history.
 async fn in_history(server: &Server) -> Vec<(ExecutionStatus, u64)> {
     let mut counts = Vec::new();
     for status in [
@@ -80,7 +80,7 @@ async fn cancels_that_meet_outcomes_are_counted_as_they_were_recorded() {
     let ids: Vec<_> =
         answer["items"].as_array().expect("a list").iter().map(|item| item["job_id"].clone()).collect();
     let cancel = async |id: &Value| {
-        // Whether it comes in time is what is left open.
+        // It is left open whether the cancel arrives in time.
         server.post(&format!("/api/v1/jobs/{}/cancel", id.as_str().expect("an id")), "").await
     };
     for some in ids.chunks(30) {

@@ -1,5 +1,5 @@
-//! A server whose database goes away and comes back, under load: what cannot be kept is not acknowledged, what was
-//! acknowledged runs, nothing runs twice, and nobody has to start anything again.
+//! A server whose database becomes unavailable and comes back, under load: what cannot be stored is not
+//! acknowledged, what was acknowledged runs, nothing runs twice, and nothing has to be restarted.
 
 use crate::server::{Server, eventually};
 use punctual_core::ids::{ExecutionId, JobId};
@@ -17,11 +17,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Names the server: a URL of a user who may create databases.
+/// Environment variable with the server: a URL of a user who may create databases.
 const SERVER: &str = "PUNCTUAL_TEST_POSTGRES";
-/// Those who submit at the same time.
+/// Concurrent submitters.
 const SUBMITTERS: usize = 3;
-/// Jobs that are acknowledged before something happens.
+/// Jobs that are acknowledged between two events.
 const JOBS_BETWEEN: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn a_database_that_goes_away_under_load_loses_and_doubles_nothing() {
     .await;
 }
 
-/// Readiness says that the database is away and what is known of it; the process lives.
+/// Readiness reports that the database is unavailable, with the known details; the process stays alive.
 async fn is_told(server: &Server) {
     eventually("it is not ready", async || ready(server).await.0 == StatusCode::SERVICE_UNAVAILABLE).await;
     let (status, body) = ready(server).await;
@@ -70,7 +70,7 @@ async fn is_told(server: &Server) {
     assert_eq!(live.status(), StatusCode::OK);
 }
 
-/// Whoever reads or writes is asked to come again.
+/// Reads and writes are answered with a request to retry.
 async fn is_put_off(server: &Server) {
     let submit = server.request(Method::POST, "/api/v1/jobs").json(&json!({"name": "noop"}));
     let list = server.request(Method::GET, "/api/v1/jobs");
@@ -86,7 +86,7 @@ async fn ready(server: &Server) -> (StatusCode, Value) {
     crate::server::answer(server.anonymous(Method::GET, "/readyz")).await
 }
 
-/// All that was acknowledged is done, and no handler was called twice for one execution.
+/// All acknowledged jobs are done, and no handler was called twice for one execution.
 async fn all_ran_once(server: &Server, load: &Load) {
     let acknowledged = load.acknowledged.lock().unwrap().clone();
     for job in &acknowledged {
@@ -108,7 +108,7 @@ async fn all_ran_once(server: &Server, load: &Load) {
     }
 }
 
-/// Jobs that write down which execution they are.
+/// Jobs that record their execution.
 struct Load {
     file: PathBuf,
     acknowledged: Mutex<Vec<JobId>>,
@@ -153,23 +153,23 @@ impl Load {
         .await;
     }
 
-    /// The executions that have run, as they wrote it down.
+    /// The executions that have run, as recorded by the jobs.
     fn runs(&self) -> Vec<String> {
         std::fs::read_to_string(&self.file).unwrap().lines().map(str::to_owned).collect()
     }
 }
 
-/// How the database can be reached.
+/// The network faults on the way to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
     Fair,
-    /// Nothing comes through, and nobody is told.
+    /// Nothing passes, and connections stay open.
     Held,
-    /// Connections break off, and new ones are refused.
+    /// Connections are closed, and new ones are refused.
     Away,
 }
 
-/// A way to the database.
+/// A fault proxy to the database.
 struct Link {
     url: String,
     weather: watch::Sender<Weather>,
@@ -222,7 +222,7 @@ async fn pass_on(
     }
 }
 
-/// Runs a test on an empty database, which is dropped whatever happens.
+/// Runs a test on an empty database, which is dropped in any case.
 async fn on_a_database(test: impl AsyncFnOnce(&str)) {
     let server = std::env::var(SERVER).unwrap_or_else(|_| {
         panic!("{SERVER} is not set: run `cargo xtask test`, which starts a PostgreSQL server for the tests")

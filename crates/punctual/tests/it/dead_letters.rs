@@ -1,4 +1,4 @@
-//! What fails for good: how often it was tried, and what can be done about it.
+//! Permanent failures: how often they were tried, and what can be done about them.
 
 use crate::driven::{HOUR, MINUTE, advance, attempts, everything, explained, reaches, standing_at, start};
 use crate::redact::shown;
@@ -10,7 +10,7 @@ use punctual_core::job::JobStatus;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-/// Fails every attempt by running out of time, which is real; its retries follow the driven clock.
+/// Fails every attempt by its timeout, which is in real time; its retries follow the driven clock.
 fn failing(max_retries: u32) -> Value {
     json!({
         "name": "flaky", "job_type": "sleep", "payload": {"ms": 60_000}, "timeout_secs": 0.02,
@@ -22,7 +22,7 @@ async fn letters(server: &Server) -> Vec<DeadLetterBody> {
     server.client().dead_letters(&DeadLetterFilter::default(), None, None).await.unwrap().items
 }
 
-/// Makes what fails by running out of time succeed the next time.
+/// Makes a job that fails by its timeout succeed the next time.
 async fn mend(server: &Server, job: JobId) {
     let mended = json!({"payload": {"ms": 0}, "timeout_secs": 60});
     let (status, body) = server.patch(&format!("/api/v1/jobs/{job}"), &mended).await;

@@ -1,4 +1,4 @@
-//! `punctual demo`: examples that live.
+//! `punctual demo`: example jobs on a running server.
 
 use crate::redact::redacted;
 use crate::server::Server;
@@ -25,7 +25,7 @@ async fn the_demo_ends_as_it_says_and_can_be_repeated_and_removed() {
     }
     assert_eq!(status("demo-hopeless").await, JobStatus::Failed);
     let flaky = server.said(&["job", "history", "demo-flaky"]);
-    // A machine that is held up may need one attempt more.
+    // A slow machine may need one attempt more.
     assert!(flaky.matches("TIMED_OUT").count() >= 2, "{flaky}");
     assert_eq!(flaky.matches("SUCCEEDED").count(), 1, "{flaky}");
     assert!(server.said(&["dlq", "list"]).contains("demo-hopeless"));
@@ -34,7 +34,7 @@ async fn the_demo_ends_as_it_says_and_can_be_repeated_and_removed() {
     assert_eq!((&again["removed"], again["items"].as_array().unwrap().len()), (&8.into(), 8));
     assert_eq!(server.said(&["demo", "--clean"]), "removed 8 jobs of the demo\n");
     assert_eq!(server.said(&["demo", "--clean"]), "removed 0 jobs of the demo\n");
-    // What others have called alike is theirs.
+    // Other jobs with the same name are kept.
     assert_eq!(server.client().jobs(&Default::default()).await.unwrap().items.len(), 1);
 }
 

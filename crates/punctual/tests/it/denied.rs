@@ -1,5 +1,5 @@
-//! Databases that answer and refuse: what is missing is told with what to do about it. And passwords that others can see.
-//! The servers here only refuse, so that none has to be set up for it.
+//! Databases that answer and deny access: the error says what is missing and what to do. And passwords that
+//! other users can see. The servers here only deny, so that none has to be set up.
 
 use crate::server::{BINARY, Server};
 use std::io::{Read, Write};
@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the binary in a directory, without the variables of whoever runs the tests; its exit code and what it said on stderr.
+/// Runs the binary in a directory, without the variables of the tests' own process; returns its exit code and
+/// its stderr.
 fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = output_of(dir, arguments);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -25,13 +26,13 @@ fn output_of(dir: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the binary starts")
 }
 
-/// Says the same to everybody who connects, for as long as the test runs; its port.
+/// Sends the same to every client, for as long as the test runs; returns its port.
 fn server(greet: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            // Whoever goes away early has heard enough.
+            // A client may disconnect early.
             let _ = stream.and_then(|mut stream| {
                 greet(&mut stream)?;
                 stream.read_to_end(&mut Vec::new())
@@ -69,7 +70,7 @@ fn mysql_that_says(code: u16, message: &str) -> String {
     format!("mysql://me@127.0.0.1:{port}/d")
 }
 
-/// What is wrong with a database, and what has to be told of it beside its URL; `PASSWORD` is where the password is given.
+/// What a database denies, and the expected text besides its URL; `PASSWORD` is where the password is set.
 fn denials() -> Vec<(String, &'static [&'static str])> {
     const GUIDE: &str = "see \"Rights in the database\" in docs/guides/going-to-production.md";
     let without = "Access denied for user 'me'@'localhost' (using password: NO)";
@@ -95,7 +96,7 @@ fn denials() -> Vec<(String, &'static [&'static str])> {
     ]
 }
 
-/// Beside it there is no word that sends people elsewhere.
+/// The message contains no hint that leads in the wrong direction.
 fn tells(said: &str, expected: &[&str], password: &str) {
     for words in expected {
         let words = if *words == "PASSWORD" { password } else { words };

@@ -1,4 +1,4 @@
-//! Jobs that wait for others.
+//! Jobs that depend on others.
 
 use crate::driven::{HOUR, advance, attempts, explained, reaches, standing_at, start};
 use crate::redact::shown;

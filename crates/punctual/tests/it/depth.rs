@@ -1,4 +1,4 @@
-//! Queues with a limit take in no more than that, and say so.
+//! Queues with a size limit accept no more than that, and report it.
 
 use crate::driven::{HOUR, pass, standing_at, start};
 use crate::redact::shown;
@@ -88,7 +88,8 @@ async fn a_batch_is_taken_as_far_as_there_is_room() {
         "{said}"
     );
 
-    // Nothing is taken: the whole request says so. And a repeat takes what found no room before, nothing twice.
+    // No job is accepted: the whole request is rejected. A repeat accepts those for which there was no room
+    // before, and none twice.
     let nothing = client.submit_batch(&jobs[..1]).await.unwrap_err();
     assert_eq!(nothing.problem().unwrap().status, 429);
     client.set_queue("mail", &SetQueue { max_depth: Some(4), ..SetQueue::default() }).await.unwrap();

@@ -1,4 +1,4 @@
-//! `punctual doctor`: with a server, without one, and before there ever was one.
+//! `punctual doctor`: with a server, without one, and before the first start.
 
 use crate::server::{BINARY, Server, eventually};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What the doctor found in a directory that is named to it, by check, and its exit code.
+/// The doctor's findings for this directory, by check, and its exit code.
 fn examine(dir: &Path, options: &[&str]) -> (Option<i32>, BTreeMap<String, Value>) {
     let output = Command::new(BINARY)
         .args(["doctor", "-o", "json", "--data-dir"])
@@ -42,7 +42,7 @@ fn an_empty_directory_is_no_failure_and_stays_empty() {
     let data = directory.path().join("data");
     std::fs::create_dir(&data).unwrap();
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
-    // What listens on the usual port is this machine's own affair.
+    // Whatever listens on the default port of this machine does not matter here.
     let failed = |found: &BTreeMap<String, Value>| {
         let failed =
             found.iter().filter(|(check, finding)| *check != "server" && finding["level"] == "failed");
@@ -62,7 +62,7 @@ fn an_empty_directory_is_no_failure_and_stays_empty() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_a_failure_with_its_cure() {
-    // Not even root can make files there.
+    // Not even root can create files there.
     let (code, found) = examine(Path::new("/sys/kernel"), &[]);
     assert_eq!((code, &found["data directory"]["level"]), (Some(1), &json!("failed")), "{found:?}");
     let said = found["data directory"]["found"].as_str().unwrap();

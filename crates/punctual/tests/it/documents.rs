@@ -1,5 +1,5 @@
-//! Results and checkpoints that nest deeper than their readers could follow: no outcome is lost because of one, and every
-//! page can still be read.
+//! Results and checkpoints that are nested too deeply for their readers: no outcome is lost because of one,
+//! and every page can still be parsed.
 
 use crate::server::Server;
 use reqwest::StatusCode;

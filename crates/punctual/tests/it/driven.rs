@@ -1,4 +1,4 @@
-//! Servers whose clock is driven, and steps that tests of time have in common.
+//! Servers with a driven clock, and steps that tests of time have in common.
 
 use crate::server::{Server, eventually};
 use punctual_client::{ClockMoved, ExecutionBody, ExecutionStatus, MoveClock, Span};
@@ -16,12 +16,12 @@ pub fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// When the clock of most tests begins.
+/// The start time of the clock in most tests.
 pub fn start() -> Timestamp {
     at("2026-05-01T00:00:00Z")
 }
 
-/// A server whose clock stands at this time.
+/// A server whose clock is at this time.
 pub fn standing_at(start: Timestamp) -> Server {
     Server::start_with(&["--clock", "manual", "--clock-start", &start.to_string()])
 }
@@ -31,12 +31,13 @@ pub fn standing_in(data_dir: &Path, start: Timestamp) -> Server {
     Server::start_in(data_dir, &["--clock", "manual", "--clock-start", &start.to_string()])
 }
 
-/// Up to this time, with as much patience as may be asked for: the machine may be busy.
+/// Up to this time, with the longest allowed settle time: the machine may be busy.
 pub fn up_to(to: Timestamp) -> MoveClock {
     MoveClock { by: None, to: Some(to), settle: Some(Span::from(Duration::from_secs(30))) }
 }
 
-/// Advances, however many requests it takes, until nothing is left that is due, queued for a worker or running.
+/// Advances, with as many requests as necessary, until nothing is left that is due, queued for a worker or
+/// running.
 pub async fn advance(server: &Server, to: Timestamp) -> ClockMoved {
     let client = server.client();
     let mut fired = 0;
@@ -50,7 +51,7 @@ pub async fn advance(server: &Server, to: Timestamp) -> ClockMoved {
     }
 }
 
-/// Advances past what goes on running, and does not wait for it.
+/// Advances without waiting for running executions.
 pub async fn pass(server: &Server, to: Timestamp) -> ClockMoved {
     let at_once = MoveClock { settle: Some(Span::default()), ..up_to(to) };
     let moved = server.client().advance_clock(&at_once).await.unwrap();
@@ -58,7 +59,7 @@ pub async fn pass(server: &Server, to: Timestamp) -> ClockMoved {
     moved
 }
 
-/// Waits until the execution has come this far.
+/// Waits until the execution has this status.
 pub async fn reaches(server: &Server, execution: ExecutionId, status: ExecutionStatus) -> ExecutionBody {
     let client = server.client();
     let mut seen = None;
@@ -85,14 +86,14 @@ pub async fn attempts(server: &Server, job: JobId) -> Vec<(u32, u32, ExecutionSt
     attempts
 }
 
-/// All that a job's explanation says, as one text.
+/// All sentences of a job's explanation, as one text.
 pub async fn explained(server: &Server, job: JobId) -> String {
     let explained = server.client().explain(job).await.unwrap();
     let of_executions = explained.executions.into_iter().flat_map(|execution| execution.sentences);
     explained.sentences.into_iter().chain(of_executions).collect::<Vec<_>>().join("\n")
 }
 
-/// Everything that a refused request must leave as it is.
+/// Everything that a rejected request must leave unchanged.
 pub async fn everything(server: &Server) -> Value {
     let mut all = Vec::new();
     for path in ["/api/v1/jobs?limit=1000", "/api/v1/dead-letters", "/api/v1/queues"] {

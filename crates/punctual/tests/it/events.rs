@@ -1,4 +1,4 @@
-//! Events are heard as they happen, and nothing that finishes is missed.
+//! Events arrive as they happen, and no finished execution is missed.
 
 use crate::driven::reaches;
 use crate::server::{PATIENCE, Server};
@@ -52,7 +52,7 @@ async fn nothing_that_finishes_is_missed_across_kills_of_the_server() {
     for round in 0..4 {
         let mut events = server.client().events(&filter, cursor.as_deref()).await.unwrap();
         unheard.extend(submit_noops(&server, 200).await);
-        // Some are heard of, the rest finish while nobody listens, or after the next start.
+        // Some are received, the rest finish while no client listens, or after the next start.
         for _ in 0..50 {
             let body = next_execution(&mut events).await;
             assert_eq!(body.status, ExecutionStatus::Succeeded);

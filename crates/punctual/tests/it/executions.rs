@@ -1,4 +1,4 @@
-//! Executions of all jobs, listed by how they stand.
+//! Executions of all jobs, listed by status.
 
 use crate::driven::{HOUR, standing_at, start, up_to};
 use crate::server::{Server, eventually};
@@ -72,7 +72,7 @@ async fn every_status_has_its_list() {
     assert_eq!(listed(&server, of_type).await.len(), 3);
 }
 
-/// Open executions of one job, far more than its view shows.
+/// Open executions of one job, far more than its view contains.
 const OPEN: usize = 300;
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn all_open_executions_of_a_job_are_listed_page_by_page() {
         let page = client.executions(job, Some(70), cursor.as_deref()).await.unwrap();
         pages += 1;
         listed.extend(page.items.iter().map(|item| item.execution_id));
-        // One that is not listed yet ends, and is listed all the same.
+        // One that is not listed yet ends, and is still listed.
         let open = OPEN.saturating_sub(listed.len());
         if let Some(number) = u32::try_from(open).ok().filter(|open| *open > 0) {
             client.cancel_execution(job.occurrence(number).attempt(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Each exit code, by what leads to it.
+//! Each exit code, and what causes it.
 
 use crate::server::{BINARY, Server};
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! What has not started in time is not wanted any more.
+//! Executions that have not started in time expire.
 
 use crate::driven::{HOUR, advance, attempts, explained, pass, standing_at, start};
 use crate::server::eventually;

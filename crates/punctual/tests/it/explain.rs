@@ -1,4 +1,4 @@
-//! `punctual job explain`, as people see it.
+//! The output of `punctual job explain`.
 
 use crate::driven::{HOUR, advance, pass, reaches, standing_at, start};
 use crate::redact::shown;

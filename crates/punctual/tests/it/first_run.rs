@@ -1,4 +1,4 @@
-//! The first start: what it says, and what it refuses.
+//! The first start: its output, and what it rejects.
 
 use crate::server::{BINARY, PATIENCE, Server};
 use punctual_client::SubmitJob;
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
-/// A server in a working directory, which says where it is.
+/// A server in a working directory, with its output.
 struct Started {
     child: Child,
-    /// What it said, with the address of the README.
+    /// Its output, with the address replaced by that of the README.
     said: String,
 }
 
@@ -74,7 +74,7 @@ fn what_to_try_works_where_the_server_was_started() {
     try_hello(directory.path(), &started.said);
 }
 
-/// Runs the first command that a server offered.
+/// Runs the first command that a server suggests.
 fn try_hello(dir: &Path, said: &str) {
     let line =
         said.lines().find_map(|line| line.trim_start().strip_prefix("try ")).expect("something to try");
@@ -106,7 +106,7 @@ fn a_token_file_that_holds_none_is_refused_with_what_to_do() {
     }
     std::fs::remove_file(&file).unwrap();
     assert!(Server::start_in(directory.path(), &[]).stop().success());
-    // Nor later on, when the server knows the token that counts.
+    // Nor later, when the server knows the valid token.
     std::fs::write(&file, "hello").unwrap();
     refused();
 }
@@ -141,7 +141,7 @@ async fn a_full_disk_does_not_flood_the_log() {
     server.kill();
     let log = std::fs::read_to_string(log).unwrap();
     let told = log.lines().filter(|line| line.contains("a request failed")).count();
-    // Once for each pause that the test may have taken, on a machine as slow as it likes to be.
+    // Once for each pause that the test may have taken, on a machine of any speed.
     assert!(
         told >= 1 && told <= 1 + usize::try_from(start.elapsed().as_secs() / 30).unwrap(),
         "{told}:\n{log}"

@@ -1,4 +1,4 @@
-//! Logs are followed as they are written, across attempts and restarts of the server.
+//! Following logs while they are written, across attempts and restarts of the server.
 
 use crate::server::{BINARY, PATIENCE, Server, eventually};
 use punctual_client::{FollowedLine, FollowedLogs, LogQuery};
@@ -18,7 +18,7 @@ async fn next(log: &mut FollowedLogs) -> Option<String> {
     }
 }
 
-/// A script that writes a line and goes on when a file is there.
+/// A script that writes a line and continues when a file exists.
 fn stepwise(dir: &Path) -> String {
     let wait = |file: &str| format!("while [ ! -e {} ]; do sleep 0.02; done", dir.join(file).display());
     format!("echo $PUNCTUAL_ATTEMPT.1; {}; echo $PUNCTUAL_ATTEMPT.2; {}", wait("one"), wait("two"))
@@ -124,7 +124,7 @@ async fn the_command_line_follows_across_a_restart_of_the_server() {
     assert_eq!(line().as_deref(), Some("1.1"));
     server.kill();
     let server = Server::start_in(directory.path(), &OPTIONS);
-    // The attempt was lost with the server, and is made again.
+    // The attempt was lost with the server, and is retried.
     assert_eq!(line().as_deref(), Some("2.1"));
     touch(files.path(), "one");
     assert_eq!(line().as_deref(), Some("2.2"));

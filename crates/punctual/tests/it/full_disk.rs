@@ -1,4 +1,4 @@
-//! A disk that is full: what cannot be kept is not acknowledged, and what was acknowledged stays.
+//! A full disk: what cannot be stored is not acknowledged, and what was acknowledged stays.
 
 use crate::server::{BINARY, Server};
 use punctual_client::{ClientError, SubmitJob};
@@ -6,7 +6,7 @@ use punctual_core::ids::JobId;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-/// Kilobytes that any one file may have: the write-ahead log reaches it soon.
+/// The maximum size of any file in kilobytes: the write-ahead log reaches it soon.
 const FILE_KILOBYTES_MAX: u32 = 512;
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_full_disk_answers_503_and_keeps_what_was_acknowledged() {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     server.kill();
 
-    // The disk is still full, and the server starts all the same.
+    // The disk is still full, and the server starts anyway.
     let server = Server::start_through(&["bash", "-c", &script, BINARY], directory.path());
     let client = server.client();
     for id in &acknowledged {
@@ -64,7 +64,7 @@ async fn a_server_that_cannot_write_down_its_address_serves_all_the_same() {
     assert_eq!(std::fs::read_to_string(&address).unwrap().trim(), server.address);
     server.kill();
 
-    // What stands where the draft would be keeps it from being written, as a full disk does.
+    // A directory in place of the temporary file prevents the write, as a full disk does.
     std::fs::create_dir(data.join("server.new")).unwrap();
     let script = format!("exec \"$0\" \"$@\" 2>'{}'", log.display());
     let server = Server::start_through(&["sh", "-c", &script, BINARY], &data);

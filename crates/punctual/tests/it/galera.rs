@@ -1,5 +1,6 @@
-//! Roles in processes of their own on the three nodes of a Galera cluster, each on another node first, while nodes are
-//! killed under load: what was acknowledged runs once, no occurrence is fired twice, and all goes on by itself.
+//! Separate roles on the three nodes of a Galera cluster, each preferring another node, while nodes are
+//! killed under load: what was acknowledged runs once, no occurrence is fired twice, and everything recovers
+//! by itself.
 
 use crate::private::Private;
 use crate::server::{BINARY, answer, eventually};
@@ -18,11 +19,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const NODES: [&str; 3] = ["galera-1", "galera-2", "galera-3"];
-/// Those who submit at the same time.
+/// Concurrent submitters.
 const SUBMITTERS: usize = 3;
-/// Jobs that are acknowledged before something happens.
+/// Jobs that are acknowledged between two events.
 const JOBS_BETWEEN: usize = 20;
-/// Longer than the others wait for a node that says nothing, so that nobody's work is found lost meanwhile.
+/// Longer than the cluster waits for a silent node, so that no work is found lost meanwhile.
 const LEASE: &str = "60s";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +42,7 @@ async fn nodes_that_are_killed_under_load_lose_and_double_nothing() {
     let submitters: Vec<_> =
         (0..SUBMITTERS).map(|_| tokio::spawn(load.clone().submit(cluster.clone(), api.clone()))).collect();
     load.goes_on().await;
-    // The API is on it, and then whoever else.
+    // The API is on it, and other roles may follow.
     nodes.kill("galera-1");
     load.goes_on().await;
     nodes.start_again("galera-1");
@@ -62,7 +63,7 @@ async fn nodes_that_are_killed_under_load_lose_and_double_nothing() {
 struct Cluster {
     /// Hosts with ports.
     hosts: Vec<String>,
-    /// What stands before the hosts.
+    /// The part of the URL before the hosts.
     who: String,
     database: String,
     directory: TempDir,
@@ -80,7 +81,7 @@ impl Cluster {
         Cluster { hosts, who, database, directory: tempfile::tempdir().unwrap() }
     }
 
-    /// Starts a process that tries the nodes in this order, and waits until it says that it is ready.
+    /// Starts a process that tries the nodes in this order, and waits until it reports that it is ready.
     fn start(&self, arguments: &[&str], order: [usize; 3]) -> Process {
         let hosts = order.map(|node| self.hosts[node].as_str()).join(",");
         let mut child = Command::new(BINARY)
@@ -102,7 +103,7 @@ impl Cluster {
     }
 }
 
-/// Killed when dropped.
+/// Killed on drop.
 struct Process {
     child: Child,
     address: String,
@@ -132,7 +133,7 @@ impl Process {
         .await
     }
 
-    /// The job, if it is acknowledged; otherwise the store was away.
+    /// The job, if it is acknowledged; otherwise the store was unavailable.
     async fn submit(&self, cluster: &Cluster, job: Value) -> Option<JobId> {
         let (status, body) = self.request(cluster, Method::POST, "/api/v1/jobs", Some(job)).await;
         if status == StatusCode::SERVICE_UNAVAILABLE {
@@ -149,8 +150,8 @@ impl Process {
     }
 }
 
-/// Jobs that write down which execution they are. Nobody listens to events here: of what was held up while a node was found to
-/// be lost, a listener may miss something.
+/// Jobs that record their execution. There is no listener for events here: it may miss executions that were
+/// delayed while a node was found to be lost.
 struct Load {
     file: PathBuf,
     acknowledged: Mutex<Vec<JobId>>,
@@ -164,7 +165,7 @@ impl Load {
         Load { file, acknowledged: Mutex::default(), is_ending: AtomicBool::new(false) }
     }
 
-    /// Submits one job after the other, whatever becomes of the nodes.
+    /// Submits one job after the other, whatever happens to the nodes.
     async fn submit(self: Arc<Self>, cluster: Arc<Cluster>, api: Arc<Process>) {
         let script = format!("echo $PUNCTUAL_EXECUTION_ID >> '{}'", self.file.display());
         while !self.is_ending.load(Ordering::Relaxed) {
@@ -186,13 +187,13 @@ impl Load {
         .await;
     }
 
-    /// The executions that have run, as they wrote it down.
+    /// The executions that have run, as recorded by the jobs.
     fn runs(&self) -> Vec<ExecutionId> {
         let text = std::fs::read_to_string(&self.file).unwrap();
         text.lines().map(|line| line.parse().expect("an id")).collect()
     }
 
-    /// All that was acknowledged is done, and was done once.
+    /// All acknowledged jobs are done, each once.
     async fn all_ran_once(&self, cluster: &Cluster, api: &Process) {
         let acknowledged = self.acknowledged.lock().unwrap().clone();
         let client = Client::new(&api.address, cluster.token()).expect("a good address");

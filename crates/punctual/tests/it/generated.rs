@@ -1,4 +1,4 @@
-//! What is made from the definition of the command line: completions, manual, reference.
+//! What is generated from the command-line definition: completions, manual, reference.
 
 use crate::server::BINARY;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What bash offers for the last of these words.
+/// The completions that bash offers for the last of these words.
 fn completed(script: &Path, words: &[&str]) -> Vec<String> {
     let (last, before) = words.split_last().unwrap();
     let line = format!(
@@ -61,7 +61,7 @@ fn the_manual_has_a_page_per_command_without_a_flaw() {
     let names: Vec<_> = pages.iter().map(|page| page.file_name().unwrap().to_str().unwrap()).collect();
     assert!(names.contains(&"punctual.1") && names.contains(&"punctual-job-submit.1"), "{names:?}");
     assert!(said(&["man"]).contains("EXIT STATUS"));
-    // Groff comes with every `man`; only a machine without both cannot check its pages.
+    // Groff comes with every `man`; only a machine without both cannot check the pages.
     let has_groff = Command::new("groff").arg("--version").output().is_ok();
     assert!(has_groff || std::env::var_os("CI").is_none(), "groff is needed");
     for page in pages.iter().filter(|_| has_groff) {
@@ -76,6 +76,6 @@ fn the_manual_has_a_page_per_command_without_a_flaw() {
 fn the_reference_page_is_that_of_this_binary() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
     let committed = std::fs::read_to_string(page).unwrap_or_default();
-    // Not compared by `assert_eq`, which would print both.
+    // Not with `assert_eq`, which would print both.
     assert!(committed == said(&["reference"]), "write it anew: punctual reference > docs/reference/cli.md");
 }

@@ -1,5 +1,5 @@
-//! Stopping and starting under load: nothing is lost, no attempt is burnt, what was not started is handed back, what
-//! runs is finished or, past the grace, given up cleanly.
+//! Stopping and starting under load: nothing is lost, no attempt is used up, unstarted executions are
+//! returned, running ones finish or, past the grace period, are stopped cleanly.
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{Client, ExecutionStatus, SubmitJob};
@@ -20,8 +20,8 @@ fn short(name: &str) -> SubmitJob {
         .unwrap()
 }
 
-/// Submits for as long as the server takes jobs. Between two lives of it nobody answers: what was not acknowledged
-/// may be there or not, and is sent again under its own key.
+/// Submits for as long as the server accepts jobs. Between two starts there is no answer: jobs that were not
+/// acknowledged may exist or not, and are sent again under their own keys.
 async fn submit_through_restarts(
     client: impl Fn() -> Option<Client>,
     ended: Arc<AtomicBool>,
@@ -39,13 +39,13 @@ async fn submit_through_restarts(
                 acknowledged.lock().unwrap().push(submitted.job_id);
                 number += 1;
             }
-            // The pace of somebody who tries again, not a wait for anything in particular.
+            // The pace of a client that retries, not a wait for anything in particular.
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
 }
 
-/// With `max_retries: 0` a single burnt attempt would fail its job.
+/// With `max_retries: 0` a single used-up attempt would fail its job.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarts_under_load_lose_nothing_and_burn_no_attempt() {
     let directory = tempfile::tempdir().unwrap();
@@ -86,7 +86,8 @@ async fn restarts_under_load_lose_nothing_and_burn_no_attempt() {
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }
 
-/// Handlers that outlast the grace are stopped, and said to have been: they run again at the next start at once.
+/// Handlers that outlast the grace period are stopped and reported as interrupted: they run again right after
+/// the next start.
 #[tokio::test]
 async fn what_outlasts_the_grace_is_given_up_and_runs_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -135,7 +136,7 @@ async fn a_server_that_stops_says_that_what_it_takes_runs_later() {
     let submitted = client.submit(&short("late")).await.unwrap();
     let told = "runs after the next start, as the server is stopping";
     assert_eq!(submitted.status_reason.as_deref(), Some(told));
-    // A worker that was still waiting for work may have it for a moment, and gives it back.
+    // A worker that was still waiting for work may hold it for a moment, and returns it.
     eventually("the job says so, too", async || {
         client.job(submitted.job_id).await.unwrap().status_reason.as_deref() == Some(told)
     })

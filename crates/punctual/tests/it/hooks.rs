@@ -1,4 +1,5 @@
-//! Scale hooks: who is told that a queue is long, when, by whom, and what becomes of those that fail.
+//! Scale hooks: which hook is notified that a queue is long, when, by which process, and what happens to
+//! hooks that fail.
 
 use crate::cluster::{Cluster, Process};
 use crate::http::web::{Answer, Web};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A file of hooks, and what they have written.
+/// A file of hooks, and their output.
 struct Hooks {
     folder: TempDir,
 }
@@ -29,7 +30,7 @@ impl Hooks {
         self.folder.path().join("hooks.toml")
     }
 
-    /// A command that adds what it is told to a file of the name of its hook.
+    /// A command that appends its input to a file named after its hook.
     fn recording(&self, name: &str) -> String {
         let file = self.folder.path().join(name);
         format!("command = [\"sh\", \"-c\", 'cat >> \"$1\"', \"hook\", \"{}\"]", file.display())
@@ -40,7 +41,7 @@ impl Hooks {
         self
     }
 
-    /// What a recording hook was told, each time that it was.
+    /// The notifications of a recording hook.
     fn told(&self, name: &str) -> Vec<String> {
         let written = std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
         written.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::to_owned).collect()
@@ -67,7 +68,7 @@ fn hook(name: &str, lines: &[&str]) -> String {
     format!("[[hook]]\nname = \"{name}\"\n{}\n", lines.join("\n"))
 }
 
-/// Jobs that nobody has a handler for, so that they stay queued.
+/// Jobs without a handler, so that they stay queued.
 async fn fill(server: &Server, queue: &str, count: usize) {
     let jobs: Vec<Value> = (0..count).map(|_| json!({"name": "report", "queue": queue})).collect();
     let (status, body) = server.post("/api/v1/jobs/batch", &json!({"jobs": jobs}).to_string()).await;
@@ -91,7 +92,7 @@ async fn a_hook_is_told_of_a_queue_that_stays_long_and_not_again_until_it_has_co
     ]);
     let server = hooks.server();
     fill(&server, "images", 5).await;
-    // Whoever may be told every second shows that there was time to tell the others.
+    // A hook that may be notified every second shows that there was time to notify the others.
     eventually("the one that cools down quickly is told again", async || hooks.told("often").len() >= 4)
         .await;
     assert_eq!(hooks.told("seldom").len(), 1);
@@ -204,7 +205,7 @@ async fn a_command_that_fails_or_hangs_is_logged_and_told_again() {
     }
 }
 
-/// What a start with these hooks says that must fail.
+/// The output of a start with these hooks, which must fail.
 fn refused(hooks: &Hooks, file: &Path) -> String {
     let output = Command::new(BINARY)
         .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "off", "--scaling-hooks-file"])
@@ -227,7 +228,7 @@ fn a_file_of_hooks_with_a_mistake_refuses_the_start_and_names_it() {
     assert!(said.contains("/nonexistent/hooks.toml: the file of scale hooks cannot be read"), "{said}");
 }
 
-/// Whoever reads a pipe waits until somebody writes to it.
+/// Reading a pipe blocks until there is a writer.
 #[test]
 fn a_pipe_instead_of_a_file_of_hooks_refuses_the_start_at_once() {
     let hooks = Hooks::new();
@@ -241,7 +242,7 @@ fn set_mode(file: &Path, mode: u32) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// All that a server with these hooks logs until it is ready.
+/// The log of a server with these hooks until it is ready.
 fn log_of_start(hooks: &Hooks) -> String {
     let mut server = Command::new(BINARY)
         .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "info", "--scaling-hooks-file"])
@@ -280,7 +281,7 @@ fn the_start_says_how_many_hooks_there_are_and_who_else_could_write_or_read_them
     }
 }
 
-/// The processes that have told a hook, by their ids.
+/// The pids of the processes that have notified a hook.
 fn tellers(hooks: &Hooks) -> BTreeSet<u32> {
     hooks.told("tellers").iter().map(|line| line.trim().parse().expect("the id of a process")).collect()
 }

@@ -1,4 +1,4 @@
-//! Keys: one job by its name, one unfinished job at a time, one answer per request.
+//! Keys: one job per idempotency key, one unfinished job per unique key, one response per request key.
 
 use crate::driven::{DAY, HOUR, advance, everything, standing_at, standing_in, start};
 use crate::redact::shown;
@@ -132,7 +132,7 @@ async fn batches_triggers_and_refusals_are_repeated_as_they_were_answered() {
     assert_eq!(runs["items"].as_array().unwrap().len(), 1);
 }
 
-/// The statuses of many equal requests at once, and the jobs that they answered with.
+/// The statuses of many equal concurrent requests, and the jobs in their responses.
 async fn at_once(requests: Vec<RequestBuilder>) -> (Vec<StatusCode>, HashSet<String>) {
     let asked: Vec<_> = requests.into_iter().map(|request| tokio::spawn(answer(request))).collect();
     let (mut statuses, mut jobs) = (vec![], HashSet::new());

@@ -1,4 +1,4 @@
-//! `kill -9` under load, again and again: what was acknowledged is kept and runs, and nothing fires twice.
+//! Repeated `kill -9` under load: what was acknowledged is kept and runs, and nothing fires twice.
 
 use crate::server::{BINARY, PATIENCE, Server, eventually};
 use punctual_client::{BatchItem, Client, ExecutionBody, ExecutionStatus, JobBody, JobFilter, SubmitJob};
@@ -24,7 +24,7 @@ pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// SplitMix64: the moments of all kills follow from one printed seed.
+/// SplitMix64: the times of all kills follow from one printed seed.
 pub struct Chance(pub u64);
 
 impl Chance {
@@ -53,7 +53,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Everything at once, until the server is gone.
+    /// All kinds of load at once, until the server is gone.
     pub fn begin(self) -> [JoinHandle<()>; 4] {
         [
             tokio::spawn(self.clone().one_by_one()),
@@ -65,7 +65,7 @@ impl Load {
 
     fn job(&self, kind: &str) -> SubmitJob {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
-        // Losing a claimed attempt to a kill is charged: a job may meet every kill of the test.
+        // Losing a claimed attempt to a kill is charged: a job may be hit by every kill of the test.
         SubmitJob {
             max_retries: Some(1_000),
             ..SubmitJob::named(format!("{kind}-{number}")).with_type("noop")
@@ -91,7 +91,7 @@ impl Load {
         }
     }
 
-    /// A few jobs of each round: they go on firing over the kills of the next rounds.
+    /// A few jobs of each round: they keep firing through the kills of the next rounds.
     async fn intervals(self) {
         for _ in 0..5 {
             let job = SubmitJob {
@@ -128,7 +128,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_fires_twice_through_kills() {
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }
 
-/// One life of the server: load from its first moment to its last.
+/// One run of the server: load from start to kill.
 async fn round(
     directory: &Path,
     life: Duration,
@@ -230,7 +230,7 @@ fn audit_occurrences(job: &JobBody, executions: &[ExecutionBody], occurrences: u
     assert_eq!(succeeded.len(), occurrences as usize, "job {} ({})", job.job_id, job.name);
 }
 
-/// The occurrences are numbered without gap, and each nominal time was fired or skipped, once.
+/// The occurrences are numbered without gaps, and each nominal time was fired or skipped, once.
 async fn audit_interval(client: &Client, job: &JobBody, executions: &[ExecutionBody]) {
     audit_occurrences(job, executions, RUNS);
     let times: HashMap<u32, i64> = executions

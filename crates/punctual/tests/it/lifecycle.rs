@@ -19,8 +19,8 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A job whose script has begun and takes so many seconds. That an execution is RUNNING says only that a worker has it:
-/// one that stops before the handler has begun gives it back.
+/// A job whose script has begun and takes this many seconds. RUNNING only means that a worker holds the
+/// execution: a worker that stops before the handler has begun returns it.
 async fn begun(client: &Client, directory: &Path, seconds: &str) -> JobId {
     let mark = directory.join("begun");
     let script = format!("touch {}; sleep {seconds}", mark.display());

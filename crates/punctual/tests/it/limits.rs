@@ -1,4 +1,5 @@
-//! What is too large, too deep, too long or too slow: refused by name, and without the server growing.
+//! Requests that are too large, too deep, too long or too slow: rejected with the reason, and without memory
+//! growth.
 
 use crate::raw::{HERE, Raw, head};
 use crate::server::{Server, answer};
@@ -15,7 +16,7 @@ fn said(body: &Value) -> String {
     format!("{} {}", body["title"], body["detail"])
 }
 
-/// A job whose payload is so many arrays inside of each other.
+/// A job whose payload is this many nested arrays.
 fn nested(depth: usize) -> Vec<u8> {
     format!(r#"{{"name":"deep","job_type":"noop","payload":{}{}}}"#, "[".repeat(depth), "]".repeat(depth))
         .into_bytes()
@@ -29,7 +30,7 @@ async fn a_body_that_is_too_large_is_refused_with_the_limit() {
     assert!(said(&body).contains("1048576"), "{body}");
     let (status, _) = send(&server, Method::POST, "/api/v1/jobs/batch", vec![b' '; 8 * MIB + 1]).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    // One that does not say how long it is, is found out on the way.
+    // A body without a length is detected while it arrives.
     let mut raw = Raw::open(&server.address, HERE).await;
     let chunked = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert!(raw.send((head(&server, "POST", "/api/v1/jobs") + chunked).as_bytes()).await);
@@ -37,7 +38,7 @@ async fn a_body_that_is_too_large_is_refused_with_the_limit() {
     for _ in 0..17 {
         assert!(raw.send(&chunk).await);
     }
-    // The rest is still read, so that the answer is seen.
+    // The rest is still read, so that the client gets the response.
     assert!(raw.send(b"0\r\n\r\n").await);
     assert_eq!(raw.status().await, Some(413));
 }
@@ -100,13 +101,13 @@ async fn headers_that_are_too_many_or_too_long_are_refused() {
         assert!(raw.send(format!("{get}{headers}\r\n").as_bytes()).await);
         assert_eq!(raw.status().await, Some(431));
     }
-    // A head without an end is refused at its limit, not when all of it has arrived.
+    // A head without an end is rejected at its limit, not when all of it has arrived.
     let mut raw = Raw::open(&server.address, HERE).await;
     assert!(raw.send(format!("{get}x-endless: {}", "y".repeat(40_000)).as_bytes()).await);
     assert_eq!(raw.status().await, Some(431));
 }
 
-/// Kilobytes of memory that the server has, and has had at most.
+/// The server's current and peak memory, in kilobytes.
 fn memory(server: &Server) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
     let field = |name: &str| {
@@ -116,8 +117,8 @@ fn memory(server: &Server) -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
-/// What is refused leaves nothing behind: a hundred times eight megabytes pass through, and the most that the server
-/// ever has is what it may hold at once.
+/// Rejected bodies leave nothing behind: a hundred times eight megabytes pass through, and the server's peak
+/// memory is what it may hold at once.
 #[tokio::test]
 async fn refused_bodies_do_not_make_the_server_grow() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Load on an API whose database is not always there: jobs that write down that they ran, and somebody who listens to all
-//! that finishes.
+//! Load on an API whose database is not always available: jobs that record their runs, and a listener for
+//! everything that finishes.
 
 use crate::server::{answer, eventually};
 use punctual_client::{Client, Event, EventFilter, ExecutionStatus};
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Those who submit at the same time.
+/// Concurrent submitters.
 const SUBMITTERS: usize = 3;
-/// Jobs that are acknowledged before something happens.
+/// Jobs that are acknowledged between two events.
 const JOBS_BETWEEN: usize = 20;
 
-/// Where an API is, and who asks.
+/// The address and the token of an API.
 #[derive(Clone)]
 pub struct Api {
     pub address: String,
@@ -44,7 +44,8 @@ impl Api {
         answer(self.request(Method::GET, "/readyz")).await
     }
 
-    /// Readiness says that the database is away, whoever reads or writes is asked to come again, and the process lives.
+    /// Readiness reports that the database is unavailable, reads and writes are asked to retry, and the
+    /// process stays alive.
     pub async fn puts_everybody_off(&self) {
         eventually("it is not ready", async || self.ready().await.0 == StatusCode::SERVICE_UNAVAILABLE).await;
         let (_, body) = self.ready().await;
@@ -61,7 +62,7 @@ impl Api {
     }
 }
 
-/// Submissions that go on until they are told to end.
+/// Submissions that continue until they are stopped.
 pub struct Load {
     api: Api,
     file: PathBuf,
@@ -71,7 +72,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins with the load, and to listen. Jobs write to a file in this directory.
+    /// Starts the load and the listener. Jobs write to a file in this directory.
     pub async fn begin(api: Api, directory: &Path) -> (Arc<Self>, Vec<tokio::task::JoinHandle<()>>) {
         let file = directory.join("runs");
         std::fs::write(&file, "").expect("a file for the jobs");
@@ -106,7 +107,7 @@ impl Load {
         }
     }
 
-    /// Listens to what succeeds, and goes on where it was whenever the stream breaks off.
+    /// Listens for successes, and resumes from its position whenever the stream breaks.
     async fn listen(self: Arc<Self>, filter: EventFilter, mut events: punctual_client::Events) {
         let mut cursor = None;
         loop {
@@ -128,7 +129,7 @@ impl Load {
         }
     }
 
-    /// Waits until more jobs are acknowledged, more have run, and more were heard of.
+    /// Waits until more jobs are acknowledged, more have run, and more events have arrived.
     pub async fn goes_on(&self) {
         let acknowledged = || self.acknowledged.lock().unwrap().len();
         let heard = || self.heard.lock().unwrap().len();
@@ -141,7 +142,7 @@ impl Load {
         .await;
     }
 
-    /// Ends the load. All that was acknowledged is done then, once each, and was heard of, once each.
+    /// Ends the load. All acknowledged jobs have then run once, with one event each.
     pub async fn ends_well(&self, submitters: Vec<tokio::task::JoinHandle<()>>) {
         self.is_ending.store(true, Ordering::Relaxed);
         for submitter in submitters {
@@ -167,7 +168,7 @@ impl Load {
         each_once(self.heard.lock().unwrap().iter().copied(), &acknowledged, "was heard of");
     }
 
-    /// The executions that have run, as they wrote it down.
+    /// The executions that have run, as recorded by the jobs.
     fn runs(&self) -> Vec<String> {
         std::fs::read_to_string(&self.file).expect("the file").lines().map(str::to_owned).collect()
     }
@@ -177,7 +178,7 @@ fn jobs<'a>(executions: impl Iterator<Item = &'a ExecutionId>) -> BTreeSet<JobId
     executions.map(|execution| execution.occurrence.job).collect()
 }
 
-/// Each of these jobs occurs once, and no other one more often.
+/// Each of these jobs occurs once, and no other one more than once.
 fn each_once(executions: impl Iterator<Item = ExecutionId>, acknowledged: &[JobId], what: &str) {
     let mut counts: BTreeMap<JobId, u32> = BTreeMap::new();
     let mut distinct = BTreeSet::new();

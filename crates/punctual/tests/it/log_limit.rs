@@ -1,4 +1,4 @@
-//! All log lines together take up no more than they may: chatty jobs lose their oldest lines, and nothing else.
+//! The log quota: chatty jobs lose their oldest lines, and nothing else.
 
 use crate::server::Server;
 use reqwest::Method;
@@ -18,7 +18,7 @@ async fn chatty_jobs_lose_their_oldest_lines_and_the_file_stays_small() {
     let used = std::fs::metadata(server.data_dir().join("logs.db")).unwrap().len();
     assert!(used <= 6 * MIB, "{used} bytes after {JOBS} jobs of 2 MiB");
 
-    // The first job has nothing left but the line that says so; the last one has all of its lines.
+    // The first job has only the line that says so; the last one has all its lines.
     let said = |number: usize| server.said(&["job", "logs", &format!("chatty-{number}")]);
     let first = said(0);
     assert!(first.contains("logs.total_size_max") && !first.contains("xxx"), "{first}");

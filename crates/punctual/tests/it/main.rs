@@ -1,4 +1,4 @@
-//! The binary from outside: its HTTP API, its command line, and what is left after it was killed.
+//! Tests of the binary from outside: its HTTP API, its command line, and its state after it was killed.
 //!
 //! Every case starts the real binary on a fresh data directory and a free port.
 

@@ -1,4 +1,4 @@
-//! What Prometheus sees of a real server, checked by its own tool; and the alerts that come with it.
+//! The metrics of a real server, checked by Prometheus' own tool; and the alerts that come with it.
 
 use crate::server::{Server, eventually};
 use punctual_client::SubmitJob;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const NEEDS_PROMTOOL: &str = "this test needs promtool, which comes with Prometheus";
 
-/// Fails unless promtool finds nothing to say about these metrics.
+/// Fails if promtool reports anything about these metrics.
 fn check_metrics(text: &str) {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -34,7 +34,7 @@ async fn metrics(server: &Server) -> String {
     response.text().await.expect("a body")
 }
 
-/// The value of one line, named by all that comes before it.
+/// The value of a line, given the part before it.
 fn value(text: &str, series: &str) -> Option<f64> {
     let line =
         text.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;

@@ -1,4 +1,4 @@
-//! Moving house through the binary: from the embedded store to PostgreSQL, where jobs then run.
+//! Data migration through the binary: from the embedded store to PostgreSQL, where jobs then run.
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{DeadLetterFilter, ExecutionStatus};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::process::{Command, Output};
 
-/// Names the server: a URL of a user who may create databases.
+/// Environment variable with the server: a URL of a user who may create databases.
 const SERVER: &str = "PUNCTUAL_TEST_POSTGRES";
 
-/// Runs a test with the URL of an empty database, which is dropped whatever happens.
+/// Runs a test with the URL of an empty database, which is dropped in any case.
 async fn with_database(test: impl AsyncFnOnce(&str)) {
     let server = std::env::var(SERVER).unwrap_or_else(|_| {
         panic!("{SERVER} is not set: run `cargo xtask test`, which starts a PostgreSQL server for the tests")
@@ -81,7 +81,7 @@ async fn a_store_moves_to_postgres_and_its_jobs_run_there() {
         let told: Value = serde_json::from_slice(&again.stdout).unwrap();
         assert_eq!(told["beginning"], "went_on");
 
-        // The same data directory has the token; its embedded store is left as it was.
+        // The same data directory has the token; its embedded store is unchanged.
         let server = Server::start_in(&data, &["--store", url]);
         let client = server.client();
         assert_eq!(client.job(done).await.unwrap().status, JobStatus::Completed);

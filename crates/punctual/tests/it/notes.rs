@@ -1,4 +1,4 @@
-//! Progress and checkpoints from end to end: commands, the protocol, the Rust SDK, and what people see of them.
+//! Progress and checkpoints from end to end: commands, the protocol, the Rust SDK, and their display.
 
 use crate::server::{Server, eventually};
 use punctual_client::worker::{Context, HandlerError, Worker};
@@ -38,7 +38,7 @@ fn shell(script: &str, max_retries: u32) -> Value {
     json!({"name": "one", "job_type": "shell", "payload": {"script": script}, "max_retries": max_retries, "retry": retry})
 }
 
-/// Runs a script once; how it ended.
+/// Runs a script once; returns its execution.
 async fn run(server: &Server, script: &str) -> ExecutionBody {
     let client = server.client();
     let job = server.submit(shell(script, 0)).await;
@@ -47,7 +47,7 @@ async fn run(server: &Server, script: &str) -> ExecutionBody {
     client.execution(listed.execution_id).await.unwrap()
 }
 
-/// What the log of an execution says in this stream.
+/// The lines of an execution's log in this stream.
 async fn said(server: &Server, of: &ExecutionBody, stream: LogStreamBody) -> Vec<String> {
     let page = server.client().execution_logs(of.execution_id, Some(1_000), None).await.unwrap();
     page.items.into_iter().filter(|line| line.stream == stream).map(|line| line.message).collect()
@@ -183,7 +183,7 @@ async fn open(server: &Server) -> i64 {
     say(server, "sessions", opening).await.1["session"].as_i64().expect("a number")
 }
 
-/// The one assignment of the next poll.
+/// The only assignment of the next poll.
 async fn take(server: &Server, session: i64, turn: u64) -> Value {
     let poll = json!({"session": session, "turn": turn, "job_types": ["raw"], "wait_secs": 30});
     let (status, body) = say(server, "poll", poll).await;
@@ -191,7 +191,7 @@ async fn take(server: &Server, session: i64, turn: u64) -> Value {
     body["assignments"][0].clone()
 }
 
-/// A note about this assignment, and the answer to it.
+/// Sends a note about this assignment and returns the answer.
 async fn note(server: &Server, session: i64, of: &Value, more: Value) -> String {
     let mut note = json!({"execution_id": of["execution_id"], "epoch": of["epoch"]});
     note.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,4 +1,4 @@
-//! The document that describes the API, as the server serves it, and the page that shows it.
+//! The OpenAPI document as the server serves it, and the page that shows it.
 
 use crate::server::Server;
 use reqwest::{Method, StatusCode};
@@ -27,7 +27,7 @@ async fn the_served_document_is_the_committed_one_and_needs_no_token() {
     assert_eq!(document["openapi"], "3.1.0");
 }
 
-/// The server itself says with a 405 which methods a path has.
+/// The server's own 405 responses list the methods of a path.
 #[tokio::test]
 async fn every_path_has_the_methods_that_the_document_says_and_no_others() {
     let server = Server::start();

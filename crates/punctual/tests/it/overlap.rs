@@ -1,4 +1,4 @@
-//! What a run does that is due while the last one is still open.
+//! Overlap policies: what happens to a run that is due while the previous one is still open.
 
 use crate::driven::{MINUTE, advance, attempts, explained, pass, reaches, standing_at, start};
 use crate::server::Server;
@@ -8,7 +8,7 @@ use punctual_core::ids::JobId;
 use punctual_core::schedule::SkipReason;
 use serde_json::{Value, json};
 
-/// A job of every minute that takes an hour, or until it is stopped.
+/// A job for every minute that takes an hour, or until it is stopped.
 async fn slow(server: &Server, more: Value) -> JobId {
     let mut job = json!({
         "name": "slow", "job_type": "sleep", "payload": {"ms": 3_600_000}, "timeout_secs": 3_600,
@@ -18,7 +18,7 @@ async fn slow(server: &Server, more: Value) -> JobId {
     server.submit(job).await
 }
 
-/// Lets this many minutes pass, each only after what is due in it has begun.
+/// Advances this many minutes, each only after everything due in it has begun.
 async fn minutes(server: &Server, count: u32) {
     for minute in 1..=count {
         pass(server, start().plus(minute * MINUTE)).await;

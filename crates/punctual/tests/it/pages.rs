@@ -1,4 +1,5 @@
-//! Answers are bounded by bytes: a page of large jobs is short and leads on, and those who do not read cost little.
+//! Responses are bounded in bytes: a page of large jobs is short and has a cursor, and clients that do not
+//! read cost little memory.
 
 use crate::raw::{HERE, Raw, head};
 use crate::server::{Server, eventually};
@@ -32,14 +33,14 @@ async fn submit_large_jobs(server: &Server) -> BTreeSet<JobId> {
     ids
 }
 
-/// The most memory that the server has ever had.
+/// The server's peak memory.
 fn peak_memory_kib(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a line");
     line.split_whitespace().nth(1).expect("a number").parse().expect("kilobytes")
 }
 
-/// How many requests for lists of jobs the server has answered, as far as writing to the connection goes.
+/// How many requests for lists of jobs the server has answered, up to writing to the connection.
 async fn lists_asked_for(server: &Server) -> usize {
     let response = server.request(reqwest::Method::GET, "/metrics").send().await.expect("metrics");
     let text = response.text().await.expect("text");

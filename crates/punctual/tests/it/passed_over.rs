@@ -1,4 +1,4 @@
-//! Work that was locked at the moment at which a claim looked for it.
+//! Work that was locked at the moment of a claim.
 
 use crate::cluster::Cluster;
 use crate::server::{PATIENCE, eventually};
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_postgres::NoTls;
 
-/// So long that what comes earlier did not wait for it.
+/// So long that anything earlier did not wait for it.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// Others can be heard, and say nothing.
+/// Wake-ups that work but never arrive.
 #[derive(Default)]
 struct Silence {
     asked: AtomicUsize,
@@ -38,7 +38,7 @@ impl Wakes for Silence {
     }
 }
 
-/// An engine on the store that looks for work by itself only where it has reason to, and hears others.
+/// An engine on the store that scans for work only where it has reason to, and receives wake-ups.
 async fn engine(store: &Arc<PostgresStore>) -> Arc<Engine> {
     let config = EngineConfig {
         dispatch_interval_hearing: NEVER,

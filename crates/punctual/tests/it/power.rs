@@ -1,8 +1,8 @@
-//! Faults below the real database files: power that fails under load, and a disk whose syncs fail.
+//! Faults below the real database files: power failures under load, and a disk whose syncs fail.
 //!
-//! A small library between SQLite and the C library writes down every write and sync. When the server is killed,
-//! what no sync had covered yet is torn as a loss of power may tear it: kept, lost or filled with rubbish, by the
-//! sector. Everything that was acknowledged must have been covered.
+//! A small library between SQLite and the C library records every write and sync. When the server is killed,
+//! every write that was not synced is torn as a power failure may tear it: kept, lost or filled with garbage,
+//! by sector. Everything that was acknowledged must have been synced.
 
 use crate::kill::{Acknowledged, Chance, Load, audit, setting};
 use crate::server::{BINARY, Server, answer, eventually};
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// A data directory on a disk that is watched.
+/// A data directory on a disk that is recorded.
 struct Disk {
     directory: TempDir,
 }
@@ -47,7 +47,7 @@ impl Disk {
         self.directory.path().join("disk.log")
     }
 
-    /// The file whose presence lets syncs fail.
+    /// The file whose presence makes syncs fail.
     fn fails(&self) -> PathBuf {
         self.directory.path().join("fails")
     }
@@ -62,7 +62,7 @@ impl Disk {
         Server::start_through(&launcher, &self.data_dir())
     }
 
-    /// What the loss of power makes of the files: anything that no sync has covered may be as before, new or neither.
+    /// The effect of a power failure on the files: everything that was not synced may be old, new or neither.
     /// Returns how many bytes were torn.
     fn tear(&self, chance: &mut Chance) -> u64 {
         let log = std::fs::read_to_string(self.log()).unwrap();
@@ -79,11 +79,11 @@ impl Disk {
     }
 }
 
-/// The parts of each file that were written and that no finished sync covers, by offset and length. A line that was
-/// cut off by the kill belongs to a write that had not begun.
+/// The parts of each file that were written and that no finished sync covers, by offset and length. A line
+/// that was cut off by the kill belongs to a write that had not begun.
 fn unsynced(log: &str) -> BTreeMap<PathBuf, Vec<(u64, u64)>> {
     let mut written: BTreeMap<PathBuf, Vec<(u64, u64)>> = BTreeMap::new();
-    // How many of a file's writes came before a sync that is under way.
+    // How many of a file's writes came before a sync that is in progress.
     let mut syncing: HashMap<(PathBuf, u64), usize> = HashMap::new();
     let whole = log.rfind('\n').map_or("", |end| &log[..end]);
     for line in whole.lines() {
@@ -169,8 +169,8 @@ async fn nothing_acknowledged_is_lost_when_power_fails() {
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }
 
-/// A disk that reports that it could not keep what it was given: nothing is acknowledged until it can, nothing that
-/// was is missing, and the server goes on by itself.
+/// A disk that reports failed writes: nothing is acknowledged until it works again, nothing that was
+/// acknowledged is missing, and the server recovers by itself.
 #[tokio::test]
 async fn a_disk_whose_syncs_fail_is_not_believed() {
     let disk = Disk::new();

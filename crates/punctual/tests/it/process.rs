@@ -1,4 +1,4 @@
-//! Commands: how they are started, what is told of them, and that nothing of them is ever left behind.
+//! Commands: how they are started, what is reported about them, and that no process is ever left behind.
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{Client, ExecutionBody, ExecutionStatus, LogLineBody, LogStreamBody};
@@ -18,7 +18,7 @@ pub async fn submit(client: &Client, job: Value) -> JobId {
     client.submit_json(&to_raw_value(&job).unwrap()).await.unwrap().job_id
 }
 
-/// Runs a job with this handler and payload, without retries, and returns how it ended.
+/// Runs a job with this handler and payload, without retries, and returns its execution.
 async fn run(client: &Client, job_type: &str, payload: Value) -> ExecutionBody {
     let job = json!({"name": "one", "job_type": job_type, "payload": payload, "max_retries": 0});
     let id = submit(client, job).await;
@@ -70,12 +70,12 @@ pub fn processes_with(marker: &str) -> Vec<String> {
     marked.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// A marker that no other test and no other run of this one has.
+/// A marker that is unique to this run of this test.
 pub fn marker(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-/// Commands that resist: two ways out of the session, and no ear for SIGTERM.
+/// Commands that resist: two ways out of the session, and SIGTERM ignored.
 const RESISTING: &str = r#"
     trap '' TERM
     setsid sh -c 'sleep 1000 & sleep 1001' &
@@ -194,7 +194,7 @@ async fn a_last_line_of_json_is_the_result() {
     assert_eq!((execution.status, execution.result.is_none()), (ExecutionStatus::Succeeded, true));
     let notes = written(&client, &execution, LogStreamBody::Log).await;
     assert!(notes[0].contains("too long to be the result"), "{notes:?}");
-    // Nested deeper than readers of the page could follow.
+    // Nested too deeply for readers of the page.
     let many = |sign: char| format!("head -c 30000 /dev/zero | tr '\\0' '{sign}'");
     let execution = shell(&client, &format!("{}; {}", many('['), many(']'))).await;
     assert_eq!((execution.status, execution.result.is_none()), (ExecutionStatus::Succeeded, true));
@@ -254,7 +254,7 @@ async fn limits_are_kept_and_told_by_name() {
     let limits = json!({"memory": "32M"});
     let script = "x=$(head -c 300000000 /dev/zero | tr '\\0' x); echo ${#x}";
     let memory = run(&client, "shell", json!({"script": script, "limits": limits})).await;
-    // By cgroup or by resource limit, whichever the machine offers: it does not get the memory.
+    // By cgroup or by resource limit, whichever the machine supports: it does not get the memory.
     assert!(!failure(&memory).is_empty());
     assert_ne!(written(&client, &memory, LogStreamBody::Stdout).await, ["300000000"]);
 }
@@ -269,7 +269,7 @@ async fn a_timeout_ends_everything_that_the_command_started() {
     let id = submit(&client, job).await;
     eventually("the whole tree runs", async || processes_with(&marker).len() >= 6).await;
     client.wait(id).await.unwrap();
-    // Not eventually: an attempt has not ended before its processes have.
+    // Not eventually: an attempt does not end before its processes have.
     assert_eq!(processes_with(&marker), [""; 0]);
     let execution = last_execution(&client, id).await;
     assert_eq!(execution.status, ExecutionStatus::TimedOut);

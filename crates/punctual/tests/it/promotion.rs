@@ -1,5 +1,5 @@
-//! The primary of a PostgreSQL database dies under load and its standby takes over: everything goes on by itself, nothing
-//! that was acknowledged is lost, and nothing runs twice.
+//! The primary of a PostgreSQL database dies under load and its standby takes over: everything recovers by
+//! itself, nothing that was acknowledged is lost, and nothing runs twice.
 
 use crate::load::{Api, Load};
 use crate::private::Private;
@@ -12,14 +12,14 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A process on the database. Killed when dropped.
+/// A process on the database. Killed on drop.
 struct Process {
     child: Child,
     address: String,
 }
 
 impl Process {
-    /// Starts a process and waits until it says that it is ready.
+    /// Starts a process and waits until it reports that it is ready.
     fn start(url: &str, directory: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(BINARY)
             .args(arguments)
@@ -55,7 +55,7 @@ async fn a_standby_that_takes_over_under_load_loses_and_doubles_nothing() {
     let start = |arguments: &[&str]| Process::start(&url, directory.path(), arguments);
     let server = start(&["api", "--listen", "127.0.0.1:0"]);
     let scheduler = start(&["scheduler", "--health-listen", "127.0.0.1:0"]);
-    // A lease that outlasts the change, so that what runs meanwhile is not taken for lost and run again.
+    // A lease that outlasts the failover, so that running executions are not considered lost and retried.
     let worker = start(&["worker", "--lease", "60s", "--allow", "shell"]);
     let token = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
     let api = Api { address: server.address.clone(), token };
@@ -86,7 +86,7 @@ async fn a_standby_that_takes_over_under_load_loses_and_doubles_nothing() {
     assert_eq!(stopped, (Some(0), Some(0), Some(0)), "they are the processes that were started");
 }
 
-/// When the executions of a job were due, each attempt for itself.
+/// When the executions of a job were due, for each attempt.
 async fn nominal_times(api: &Api, job: &serde_json::Value) -> Vec<String> {
     let job = job.as_str().expect("an id");
     let path = format!("/api/v1/jobs/{job}/executions?limit=1000");

@@ -1,4 +1,5 @@
-//! Limits of queues and keys: no more run at once than they say, and everybody can see why something waits.
+//! Limits of queues and keys: no more executions run at once than allowed, and the reason for waiting is
+//! visible.
 
 use crate::server::{Server, answer, eventually};
 use punctual_client::{ExecutionStatus, SetQueue, SubmitJob};
@@ -18,7 +19,7 @@ fn sleeper(name: &str, key: Option<&str>) -> SubmitJob {
     }
 }
 
-/// When the one run of each job began and ended, in the order of their beginnings.
+/// When the only run of each job began and ended, by start time.
 async fn runs(server: &Server, jobs: &[JobId]) -> Vec<(Timestamp, Timestamp)> {
     let mut runs = Vec::new();
     for job in jobs {
@@ -29,7 +30,7 @@ async fn runs(server: &Server, jobs: &[JobId]) -> Vec<(Timestamp, Timestamp)> {
     runs
 }
 
-/// How many of these ran at the same time, at most.
+/// The maximum number of these that ran at the same time.
 fn most_at_once(runs: &[(Timestamp, Timestamp)]) -> usize {
     let at_once = |(began, _): &(Timestamp, Timestamp)| {
         runs.iter().filter(|(other, ended)| other <= began && ended > began).count()
@@ -56,7 +57,7 @@ async fn no_more_run_at_once_than_a_queue_allows() {
     assert_eq!((mail.in_line, mail.waiting, mail.running), (0, 0, 0));
 }
 
-/// A limit is set while nobody takes what is queued.
+/// A limit is set while no worker claims the queued executions.
 #[tokio::test]
 async fn a_limit_reaches_a_backlog() {
     let server = Server::start();
@@ -79,7 +80,7 @@ async fn a_limit_reaches_a_backlog() {
     assert_eq!((runs.len(), most_at_once(&runs)), (200, 1));
 }
 
-/// More keys than one look finds lines, all of which have room at once, and nobody is told of them.
+/// More keys than one scan finds wait lists, all of which get room at once, without a wake-up.
 #[tokio::test]
 async fn every_line_moves_however_many_there_are() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Queues that are paused keep everything waiting.
+//! Paused queues hold everything.
 
 use crate::driven::{HOUR, attempts, explained, pass, reaches, standing_at, start};
 use crate::redact::shown;

@@ -1,13 +1,13 @@
-//! Connections without a client that would do everything right: tests write the bytes themselves.
+//! Raw connections: tests write the bytes themselves, without a correct client.
 
 use crate::server::Server;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The address that connections come from unless they are to seem someone else's.
+/// The default source address of connections.
 pub const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Another one: all of 127.0.0.0/8 is this machine.
+/// Another source address: all of 127.0.0.0/8 is this machine.
 pub const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub struct Raw(pub TcpStream);
@@ -20,12 +20,12 @@ impl Raw {
         Raw(socket.connect(address).await.expect("a connection"))
     }
 
-    /// Whether the server still takes what is sent.
+    /// Whether the server still accepts data.
     pub async fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).await.is_ok()
     }
 
-    /// Asks for something small, and leaves the connection open.
+    /// Makes a small request, and leaves the connection open.
     pub async fn is_answered(&mut self) -> bool {
         let mut text = String::new();
         let mut part = [0; 1024];
@@ -39,7 +39,7 @@ impl Raw {
         true
     }
 
-    /// What comes until the server closes.
+    /// Everything that arrives until the server closes.
     pub async fn rest(mut self) -> String {
         let mut bytes = Vec::new();
         // A reset is an end as well.
@@ -47,7 +47,7 @@ impl Raw {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The status of the first answer that comes; none if the server closes without one.
+    /// The status of the first response; `None` if the server closes without one.
     pub async fn status(mut self) -> Option<u16> {
         let mut bytes = Vec::new();
         let mut part = [0; 1024];
@@ -61,7 +61,7 @@ impl Raw {
     }
 }
 
-/// The head of a request with the admin token, up to where its own headers follow.
+/// The head of a request with the admin token, without the end, so that headers can follow.
 pub fn head(server: &Server, method: &str, path: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n",

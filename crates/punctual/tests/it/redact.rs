@@ -1,10 +1,10 @@
-//! Makes output comparable: what differs from run to run is replaced by its kind.
+//! Makes output comparable: whatever differs between runs is replaced by its kind.
 
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::time::Timestamp;
 use std::process::Output;
 
-/// Standard output and error and the exit code, comparable.
+/// Standard output, standard error and the exit code, in comparable form.
 pub fn shown(output: &Output) -> String {
     let text = |bytes: &[u8]| redacted(&String::from_utf8_lossy(bytes));
     let mut shown = format!("exit {}\n{}", output.status.code().unwrap_or(-1), text(&output.stdout));
@@ -14,7 +14,7 @@ pub fn shown(output: &Output) -> String {
     shown
 }
 
-/// Ids, times, durations and addresses by name; columns one or two spaces apart.
+/// Ids, times, durations and addresses replaced by names; columns one or two spaces apart.
 pub fn redacted(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let mut words = Vec::new();
@@ -29,7 +29,7 @@ pub fn redacted(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A run of no work takes next to nothing; on a busy machine some milliseconds, rarely seconds.
+/// A run without work takes almost no time; on a busy machine some milliseconds, rarely seconds.
 fn is_short(column: &str) -> bool {
     column == "<1ms"
         || column

@@ -1,5 +1,5 @@
-//! A PostgreSQL standby beside the primary: what is read from it, what never is, and what becomes of lists when it stands
-//! still or is gone. And a standby where the primary should be.
+//! A PostgreSQL standby next to the primary: what is read from it, what never is, and what happens to lists
+//! when it stops or fails. And a standby in place of the primary.
 
 use crate::private::Private;
 use crate::server::{BINARY, Server, eventually};
@@ -23,11 +23,12 @@ async fn is_listed(server: &Server, job: JobId) -> bool {
     items.iter().any(|item| item["job_id"] == json!(job.to_string()))
 }
 
-/// Lets the standby stand still as soon as it is read from, and waits for a list that is behind for it. The job that it lacks.
+/// Stops replay on the standby as soon as it is read from, and waits for a list that is therefore outdated.
+/// Returns the job that is missing in it.
 async fn falls_behind(database: &mut Private, server: &Server) -> JobId {
     let before = server.submit(json!({"name": "noop"})).await;
     let since = database.sql("replica-standby", "SELECT clock_timestamp()");
-    // Whoever only asks how far it has come does not read a list.
+    // A query of the replication position is not a read of a list.
     let is_read = format!(
         "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'punctual' AND state_change > '{since}' \
          AND query NOT LIKE '%replay_lsn%'"
@@ -61,7 +62,7 @@ async fn lists_are_read_from_the_standby_and_nothing_is_decided_by_it() {
         let update = update.json(&json!({"priority": 7})).send().await.unwrap();
         assert_eq!(update.status(), expected);
     }
-    // Fired, claimed, reported and shown, although the standby has never heard of it.
+    // Fired, claimed, reported and shown, although the standby does not have it.
     let fired = server.submit(json!({"name": "noop", "delay": "100ms"})).await;
     eventually("it has run", async || {
         server.client().job(fired).await.is_ok_and(|job| job.status == JobStatus::Completed)
@@ -72,7 +73,7 @@ async fn lists_are_read_from_the_standby_and_nothing_is_decided_by_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_that_is_far_behind_or_away_is_made_up_for_by_the_primary() {
     let (mut database, directory) = (Private::start("replica"), tempfile::tempdir().unwrap());
-    // Commits do not wait for the standby, because it will be away.
+    // Commits do not wait for the standby, because it will be stopped.
     database.sql("replica-primary", "ALTER DATABASE punctual SET synchronous_commit = local");
     let server = server(&database, &directory);
     let lacking = falls_behind(&mut database, &server).await;
@@ -118,7 +119,7 @@ async fn a_standby_in_the_place_of_the_primary_is_told_with_what_to_do() {
     let attributed = format!("{standby}?target_session_attrs=standby");
     let (_, text) = said(&attributed, &["migrate", "status"]);
     assert!(text.contains("target_session_attrs must be read-write or left out"), "{text}");
-    // Wherever it stands among several, the primary is found.
+    // The primary is found at any position among several hosts.
     let host = |url: &str| url.split(['@', '/']).nth(3).unwrap().to_owned();
     let both = standby.replace(&host(standby), &format!("{},{}", host(standby), host(primary)));
     let (code, text) = said(&both, &["migrate", "status", "-o", "json"]);

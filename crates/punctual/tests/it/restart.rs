@@ -1,4 +1,4 @@
-//! What people did to jobs outlives the server, however it ended.
+//! Changes to jobs outlive the server, however it ended.
 
 use crate::driven::{HOUR, advance, attempts, reaches, standing_in, start};
 use punctual_client::ExecutionStatus::{Cancelled, Running, Succeeded, TimedOut, Waiting};
@@ -81,7 +81,7 @@ async fn runs_that_wait_for_an_open_one_go_on_after_a_kill() {
     let (_, body) = server.patch(&format!("/api/v1/jobs/{job}"), &json!({"payload": {"ms": 0}})).await;
     assert_eq!(body["version"], 2, "{body}");
     server.kill();
-    // The attempt that was killed is lost and runs again, with the payload that the job has by now.
+    // The killed attempt is lost and runs again, with the job's current payload.
     let server = standing_in(directory.path(), start().plus(HOUR));
     reaches(&server, job.occurrence(1).attempt(2), Succeeded).await;
     reaches(&server, job.occurrence(2).attempt(1), Succeeded).await;

@@ -1,4 +1,4 @@
-//! Which store a process works on, and the roles that can run by themselves.
+//! The store of a process, and the roles that can run separately.
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::WorkerState;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The binary in a directory, without the variables of whoever runs the tests.
+/// The binary in a directory, without the variables of the tests' own process.
 fn punctual(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(arguments).current_dir(dir);
@@ -27,11 +27,11 @@ fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A process of some role. Killed when dropped.
+/// A process of some role. Killed on drop.
 struct Role(Child);
 
 impl Role {
-    /// Starts it and waits for its first line, which it says when it is ready.
+    /// Starts it and waits for its first line, which it prints when it is ready.
     fn start(mut command: Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut line = String::new();
@@ -179,7 +179,7 @@ async fn a_worker_asks_the_server_beside_it_and_finishes_what_runs_when_it_stops
         .await;
     let (_, page) = server.get(&format!("/api/v1/jobs/{job}/executions")).await;
     assert_eq!((&page["items"][0]["worker_id"], &page["items"][0]["result"]), (&json!("helping"), &json!(7)));
-    // A worker that stops gives back what it has been assigned and not started.
+    // A worker that stops returns executions that it has not started.
     let started = server.data_dir().join("started");
     let script = format!("touch {}; sleep 1; echo 8", started.display());
     let slow = server.submit(json!({"name": "shell", "payload": {"script": script}})).await;

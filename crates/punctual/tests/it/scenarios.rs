@@ -1,5 +1,5 @@
-//! Five stories that every scheduler is asked about, told by real processes: many submit at once, an executor dies,
-//! the scheduler restarts, retries run out, a queue stalls.
+//! Five scenarios that every scheduler must handle, with real processes: many submit at once, an executor
+//! dies, the scheduler restarts, retries run out, a queue stalls.
 
 use crate::server::{Server, answer, eventually};
 use punctual_client::{Client, DeadLetterFilter, ExecutionBody, ExecutionStatus, JobFilter, SubmitJob};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const COMMANDS: [&str; 2] = ["--allow", "process,shell"];
 
-/// A file that jobs add a line to for each run: what happened, told by nobody but the jobs.
+/// A file to which jobs append a line for each run: an independent record of what happened.
 struct Record(PathBuf);
 
 impl Record {
@@ -21,7 +21,7 @@ impl Record {
         Record(dir.join("record"))
     }
 
-    /// A script that writes down its job's id.
+    /// A script that records its job's id.
     fn script(&self) -> String {
         format!("echo \"$PUNCTUAL_JOB_ID\" >> '{}'", self.0.display())
     }
@@ -80,7 +80,7 @@ async fn a_thousand_concurrent_submissions_make_a_thousand_jobs() {
     assert_eq!(ids, acknowledged);
 }
 
-/// Clients that time out and ask again send the same job several times, often at the same moment.
+/// Clients that time out and retry send the same job several times, often at the same moment.
 #[tokio::test]
 async fn the_same_job_sent_by_many_at_once_is_one_job() {
     let directory = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ async fn the_same_job_sent_by_many_at_once_is_one_job() {
     assert_eq!(record.runs(), expected);
 }
 
-/// The whole process dies, and with it scheduler and worker: the worst case of one that crashes while it executes.
+/// The whole process dies, and with it scheduler and worker: the worst case of an executor crash.
 #[tokio::test]
 async fn what_a_crashed_executor_was_doing_is_attempted_again_or_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ async fn what_a_crashed_executor_was_doing_is_attempted_again_or_fails() {
     assert_eq!(letters.iter().map(|letter| letter.job_id).collect::<Vec<_>>(), [once]);
 }
 
-/// Jobs fall due while the server stops and starts again; each is queued and run once.
+/// Jobs become due while the server stops and starts again; each is queued and run once.
 #[tokio::test]
 async fn a_scheduler_that_restarts_while_jobs_fall_due_queues_none_twice() {
     const JOBS: u64 = 120;
@@ -196,8 +196,8 @@ async fn a_job_whose_retries_are_used_up_fails_and_is_a_dead_letter() {
     assert!(error.contains('3') && error.contains("no luck"), "{error}");
 }
 
-/// Nobody takes work from one queue. Schedules go on firing into it, other queues and the API do not notice, and
-/// once somebody takes it again, nothing is missing.
+/// No worker claims from one queue. Schedules keep firing into it, other queues and the API are not affected,
+/// and once a worker claims again, nothing is missing.
 #[tokio::test]
 async fn a_stalled_queue_leaves_the_scheduler_healthy_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Several schedulers on one PostgreSQL database share out all jobs: some are killed, some stand still for longer than anybody
-//! waits for them, some are stopped, and no occurrence is missed or fired twice.
+//! Several schedulers on one PostgreSQL database divide all jobs: some are killed, some are paused beyond
+//! their TTL, some are stopped, and no occurrence is missed or fired twice.
 
 use crate::cluster::{Cluster, Process};
 use crate::server::eventually;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How long schedulers may be silent here: short, so that changes of hands come soon.
+/// The TTL of schedulers here: short, so that takeovers happen soon.
 const TTL: &str = "1s";
 /// How many leaders the test of leaders kills; the full number takes some minutes.
 const LEADER_CHANGES: &str = "PUNCTUAL_TEST_LEADER_CHANGES";
@@ -23,7 +23,7 @@ impl Cluster {
     }
 }
 
-/// The processes that fire, with how many segments each looks after.
+/// The processes that fire, with the number of their segments.
 async fn schedulers(api: &Process, cluster: &Cluster) -> Vec<Value> {
     let (status, page) = api.request(cluster, Method::GET, "/api/v1/nodes", None).await;
     assert_eq!(status, StatusCode::OK, "{page}");
@@ -31,7 +31,7 @@ async fn schedulers(api: &Process, cluster: &Cluster) -> Vec<Value> {
     nodes.into_iter().filter(|node| node["roles"] == json!(["scheduler"])).collect()
 }
 
-/// Waits until so many schedulers share all segments evenly, and one of them leads.
+/// Waits until this many schedulers share all segments evenly, and one of them leads.
 pub async fn shared_by(count: usize, api: &Process, cluster: &Cluster) {
     eventually(&format!("{count} schedulers share all segments"), async || {
         let nodes = schedulers(api, cluster).await;
@@ -60,8 +60,8 @@ async fn one_in_each_segment(api: &Process, cluster: &Cluster) -> Vec<JobId> {
     jobs.into_values().collect()
 }
 
-/// The times that a job was fired for, and the runs of each. More than one attempt of one occurrence is no second fire: the
-/// worker may have been too slow to keep its lease.
+/// The times that a job was fired for, and the runs of each. Several attempts of one occurrence are not a
+/// second fire: the worker may have been too slow to keep its lease.
 async fn fired(api: &Process, cluster: &Cluster, job: JobId) -> BTreeMap<Timestamp, Vec<Value>> {
     let mut fired: BTreeMap<Timestamp, Vec<Value>> = BTreeMap::new();
     let first = format!("/api/v1/jobs/{job}/executions?limit=1000");
@@ -108,7 +108,7 @@ pub async fn go_on(api: &Process, cluster: &Cluster, jobs: &[JobId]) {
     }
 }
 
-/// Each time of each job from its first to its last was fired once; all of these times.
+/// Each time of each job from its first to its last was fired once; returns all of these times.
 pub async fn none_is_missed_or_doubled(
     api: &Process,
     cluster: &Cluster,
@@ -130,7 +130,7 @@ pub async fn none_is_missed_or_doubled(
     all
 }
 
-/// The database and all processes are on this machine, so that there is one clock.
+/// The database and all processes are on this machine, so there is one clock.
 fn now() -> Timestamp {
     Timestamp::from_micros(i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap())
 }
@@ -163,7 +163,7 @@ async fn a_job_in_every_segment_goes_on_while_schedulers_die_stall_and_leave() {
         go_on(&api, cluster, &jobs).await;
 
         assert_eq!(third.stop(), Some(0));
-        // It has handed over before it ended: nothing waits for anybody to be given up.
+        // It has handed over before it ended: no TTL has to expire.
         let nodes = schedulers(&api, cluster).await;
         assert_eq!((nodes.len(), &nodes[0]["segments"]), (1, &json!(64)), "{nodes:?}");
         go_on(&api, cluster, &jobs).await;
@@ -181,7 +181,7 @@ async fn leaders_die_one_after_the_other_and_no_fire_in_between_is_lost_or_doubl
         let (api, _worker) = (cluster.api(), cluster.worker("one"));
         let mut alive = vec![cluster.short_lived_scheduler(), cluster.short_lived_scheduler()];
         shared_by(2, &api, cluster).await;
-        // Due several times while nobody leads.
+        // Due several times while there is no leader.
         let job = json!({
             "name": "noop", "schedule_type": "RECURRING", "interval": "200ms", "overlap_policy": "ALLOW",
         });
@@ -249,7 +249,7 @@ async fn every_process_of_a_cluster_is_shown_with_what_it_does() {
             let node = nodes.iter().find(|node| node["pid"] == process.child.id()).expect("it is listed");
             assert_eq!((&node["roles"], &node["warnings"]), (&json!([role]), &json!([])));
         }
-        // What one process has done is told by all of them together.
+        // All processes together report what one of them has done.
         let job = api.submit(cluster, json!({"name": "noop", "delay": "2500ms"})).await;
         api.completes(cluster, job).await;
         eventually("what the scheduler fired is counted", async || {

@@ -1,4 +1,4 @@
-//! A running `punctual serve`, and how to ask it.
+//! A running `punctual serve`, and requests to it.
 
 use punctual_client::Client;
 use punctual_core::ids::JobId;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
 
-/// How long anything that must come may take to come. Generous: the machine may be busy.
+/// How long an expected event may take. Generous, because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Checks again and again until the condition holds; fails with `what` if it never does.
+/// Polls until the condition holds; fails with `what` if it never does.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
@@ -24,13 +24,13 @@ pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A server on a data directory. Killed when dropped.
+/// A server on a data directory. Killed on drop.
 pub struct Server {
     child: Child,
     pub address: String,
     pub token: String,
     data_dir: PathBuf,
-    /// Absent when the directory belongs to someone else.
+    /// `None` when the caller owns the directory.
     _temporary: Option<TempDir>,
 }
 
@@ -94,12 +94,12 @@ impl Server {
         &self.data_dir
     }
 
-    /// Asks for a path, with the admin token.
+    /// A request with the admin token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.anonymous(method, path).bearer_auth(&self.token)
     }
 
-    /// Asks for a path, without a token.
+    /// A request without a token.
     pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
         reqwest::Client::new().request(method, format!("http://{}{path}", self.address))
     }
@@ -117,14 +117,14 @@ impl Server {
         answer(self.request(Method::PATCH, path).json(body)).await
     }
 
-    /// Submits a job that must be taken.
+    /// Submits a job that must be accepted.
     pub async fn submit(&self, job: Value) -> JobId {
         let (status, body) = self.post("/api/v1/jobs", &job.to_string()).await;
         assert_eq!(status, StatusCode::CREATED, "{body}");
         body["job_id"].as_str().expect("an id").parse().expect("the id of a job")
     }
 
-    /// What a command prints that must succeed.
+    /// The output of a command that must succeed.
     pub fn said(&self, arguments: &[&str]) -> String {
         let output = self.cli(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -141,7 +141,7 @@ impl Server {
             .expect("the binary starts")
     }
 
-    /// Ends the process as SIGKILL does: without warning.
+    /// Kills the process with SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().expect("the server still runs");
         self.child.wait().expect("the server is gone");

@@ -1,4 +1,4 @@
-//! Slips of people, and what they are told: what was probably meant, and what to do.
+//! Typical mistakes of users, and the messages about them: what was probably meant, and what to do.
 
 use crate::redact::shown;
 use crate::server::{BINARY, Server, eventually};
@@ -41,7 +41,7 @@ async fn a_job_can_be_named_by_the_beginning_of_its_id() {
         server.submit(json!({"name": "a", "delay": "1d"})).await.to_string(),
         server.submit(json!({"name": "b", "delay": "1d"})).await.to_string(),
     ];
-    // The end of an id is random, so the first letters that differ come somewhere.
+    // The end of an id is random, so the first differing character can be anywhere.
     let same = ids[0].bytes().zip(ids[1].bytes()).take_while(|(a, b)| a == b).count();
     for (id, name) in ids.iter().zip(["a", "b"]) {
         let job = server.said(&["job", "show", &id[..same + 1].to_uppercase(), "-o", "json"]);

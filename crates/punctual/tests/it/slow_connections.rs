@@ -1,4 +1,4 @@
-//! Clients that take their time, by the thousand: they end, and nobody else notices.
+//! Slow clients, by the thousand: they are closed, and other clients are not affected.
 
 use crate::raw::{ELSEWHERE, HERE, Raw, head};
 use crate::server::{PATIENCE, Server, eventually};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What a slow client does for as long as it is let.
+/// What a slow client does until it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slow {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     Silent,
     /// Sends a head that never ends, byte by byte.
     Head,
@@ -23,7 +23,7 @@ enum Slow {
 
 /// How long a slow client pauses between two bytes.
 const PACE: Duration = Duration::from_millis(500);
-/// Longer than the server lets any of them go on.
+/// Longer than the server lets any of them continue.
 const ALL_ENDED_MAX: Duration = Duration::from_secs(180);
 
 impl Slow {
@@ -41,7 +41,7 @@ impl Slow {
         raw
     }
 
-    /// Goes on until the server has had enough, and says how it was told.
+    /// Continues until the server closes, and returns the status it got.
     async fn go_on(self, raw: Raw) -> (Slow, Option<u16>) {
         let (mut reader, mut writer) = raw.0.into_split();
         let dribble = async {
@@ -82,7 +82,7 @@ fn memory_kb(server: &Server) -> usize {
     line.split_whitespace().nth(1).expect("a number").parse().expect("kilobytes")
 }
 
-/// A client that behaves: on connections of its own, and on one that it keeps.
+/// A well-behaved client: on new connections, and on one that it keeps.
 async fn behave(server: &Server, from: IpAddr, rounds: usize) {
     let kept = reqwest::Client::builder().local_address(from).build().expect("a client");
     let url = format!("http://{}/api/v1/jobs", server.address);
@@ -132,13 +132,14 @@ async fn one_address_with_too_many_connections_displaces_its_own() {
         let kind = [Slow::Head, Slow::Body, Slow::Silent][number % 3];
         slow.spawn(kind.go_on(kind.begin(&server).await));
     }
-    // Neither the one that was there before nor newcomers from elsewhere have to wait.
+    // Neither the existing connection nor new ones from elsewhere have to wait.
     assert!(kept.is_answered().await);
     behave(&server, ELSEWHERE.into(), 50).await;
     let displaced = async {
         for _ in 0..500 - 64 {
             let (_, status) = slow.join_next().await.expect("one of them").expect("it does not break");
-            // One whose request came just then is told; the others have sent nothing to be answered.
+            // A client whose request arrived just then gets a response; the others have sent nothing to be
+            // answered.
             assert!(matches!(status, None | Some(429)), "{status:?}");
         }
     };
@@ -159,7 +160,7 @@ async fn when_all_connections_are_at_work_a_further_one_is_told_to_come_back() {
         let mut parked = Raw::open(&server.address, HERE).await;
         let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", poll.len());
         parked.send((head(&server, "POST", "/api/v1/worker/poll") + &headers + &poll).as_bytes()).await;
-        // If the server has not read the poll yet, that one gives way, and is tried again.
+        // If the server has not read the poll yet, its connection is displaced, and it is retried.
         let mut further = Raw::open(&server.address, ELSEWHERE).await;
         further.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
         let told = further.rest().await;

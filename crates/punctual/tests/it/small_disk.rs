@@ -1,5 +1,5 @@
-//! A real file system of 64 MB that gets full: reads go on, what cannot be kept is refused, and when there is room
-//! again all goes on by itself.
+//! A real file system of 64 MB that becomes full: reads continue, what cannot be stored is rejected, and when
+//! there is room again everything recovers by itself.
 
 use crate::server::{Server, eventually};
 use punctual_client::{ClientError, JobFilter, SubmitJob};
@@ -12,7 +12,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
-/// What lies on the disk from the beginning and makes room when it is taken away.
+/// A file on the disk from the beginning; deleting it makes room.
 const BALLAST_BYTES: usize = 16 * 1024 * 1024;
 
 /// A file system in a file. Only root may mount one.
@@ -39,7 +39,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A server that was just killed may still be letting go of its files.
+        // A server that was just killed may still be closing its files.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! A command on a terminal of its own, by way of `script`: what is drawn, and keys for it.
+//! A command on its own terminal, by means of `script`: its output, and keys for it.
 
 use crate::server::{BINARY, PATIENCE};
 use std::io::{Read, Write};
@@ -6,15 +6,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// A running command that has a terminal of 100 columns and 30 rows. Killed when dropped.
+/// A running command with a terminal of 100 columns and 30 rows. Killed on drop.
 pub struct Terminal {
     child: Child,
     output: mpsc::Receiver<Vec<u8>>,
-    /// All that was drawn so far.
+    /// Everything that was drawn so far.
     pub drawn: String,
-    /// Up to where `waits_for` has looked.
+    /// The position up to which `waits_for` has searched.
     looked: usize,
-    /// Of the command itself, not of what gave it its terminal.
+    /// The pid of the command itself, not of the program that provides its terminal.
     pub pid: i32,
 }
 
@@ -75,7 +75,7 @@ impl Terminal {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the command still runs");
     }
 
-    /// Waits until the command has ended; `drawn` has all of it then.
+    /// Waits until the command has ended; `drawn` is complete then.
     pub fn ended(&mut self) -> ExitStatus {
         while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
             self.drawn += &String::from_utf8_lossy(&bytes);

@@ -5,7 +5,7 @@ use crate::terminal::Terminal;
 use serde_json::json;
 use std::process::Command;
 
-/// What gives the screen back that was there before.
+/// The sequence that restores the previous screen.
 const LEAVES_SCREEN: &str = "\u{1b}[?1049l";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Changing jobs: only what is named, and only the version that was meant.
+//! Changing jobs: only the named fields, and only the expected version.
 
 use crate::driven::{HOUR, advance, everything, standing_at, start};
 use crate::redact::shown;
@@ -152,7 +152,7 @@ fn a_new_command_or_script_takes_the_place_of_the_old() {
     assert_eq!(payload(&server), json!(["process", {"command": ["echo", "-n", "three"], "env": {"A": "1"}}]));
 }
 
-/// Of two jobs that wait for one key, the first gets another one and the second none: both go on.
+/// Of two jobs that wait for one key, the first gets another key and the second none: both continue.
 #[tokio::test]
 async fn a_concurrency_key_is_changed_and_taken_away_from_the_command_line() {
     let server = Server::start();

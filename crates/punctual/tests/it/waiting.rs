@@ -1,4 +1,4 @@
-//! What whoever waits for a job sees.
+//! The output while waiting for a job.
 
 use crate::server::{BINARY, Server};
 use crate::terminal::Terminal;
@@ -35,7 +35,7 @@ async fn a_retry_is_waited_for_and_nothing_but_its_result_is_on_stdout() {
     assert!(String::from_utf8_lossy(&done.stderr).starts_with("retries with execution "));
 }
 
-/// Has a command wait for something in a paused queue, across a restart of the server to another port.
+/// A command waits for something in a paused queue, across a restart of the server on another port.
 async fn across_a_restart(line: &[&str], begun: &str) {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start_in(directory.path(), &[]);

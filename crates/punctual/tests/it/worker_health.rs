@@ -1,4 +1,5 @@
-//! Workers say how they are, refuse work that their machine could not carry, and have more slots while more waits.
+//! Workers report their condition, refuse work that their machine could not carry, and get more slots while
+//! more work waits.
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{ConditionBody, ExecutionStatus};
@@ -6,7 +7,7 @@ use punctual_core::job::JobStatus;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
-/// `punctual worker` for a server. Killed when dropped.
+/// `punctual worker` for a server. Killed on drop.
 struct Remote(Child);
 
 impl Remote {
@@ -28,7 +29,7 @@ impl Drop for Remote {
     }
 }
 
-/// What a worker says of itself, as soon as it is this.
+/// A worker's condition, as soon as it matches.
 async fn told(server: &Server, worker: &str, is_it: impl Fn(&ConditionBody) -> bool) -> ConditionBody {
     let mut told = None;
     eventually("the worker says so", async || {

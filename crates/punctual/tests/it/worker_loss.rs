@@ -1,5 +1,5 @@
-//! Workers that are slow, stopped or killed beside others on one PostgreSQL database: what they hold runs elsewhere, and a
-//! job that ends its workers is given up.
+//! Workers that are slow, stopped or killed next to others on one PostgreSQL database: their executions run
+//! elsewhere, and a job that kills its workers fails permanently.
 
 use crate::cluster::{Cluster, Process};
 use crate::server::{PATIENCE, Server, eventually};
@@ -9,10 +9,11 @@ use reqwest::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Executions that a worker fetches ahead of a slot: so many that some are sure to be held.
+/// Executions that a worker prefetches: so many that some are certainly held.
 const AHEAD: usize = 20;
 
-/// A worker with a single slot that has learned that runs are short, so that it fetches more than it has a slot for.
+/// A worker with a single slot that has learned that runs are short, so that it prefetches more than it has a
+/// slot for.
 async fn eager_worker(cluster: &Cluster, api: &Process) -> Process {
     let options = ["--slots", "1", "--prefetch", "64", "--lease", "1s"];
     let worker = cluster.start(&[&["worker", "--worker-name", "slow"][..], &options].concat());
@@ -23,8 +24,8 @@ async fn eager_worker(cluster: &Cluster, api: &Process) -> Process {
     worker
 }
 
-/// Gives the only worker a job that takes long, and then many short ones, for which its poll waits already. The long
-/// one, and the others.
+/// Gives the only worker a job that takes long, and then many short ones, for which its poll is already
+/// waiting. Returns the long one, and the others.
 async fn hold_up(cluster: &Cluster, api: &Process) -> (JobId, Vec<JobId>) {
     let long = json!({"name": "sleep", "payload": {"ms": 600_000}, "timeout_secs": 900});
     let long = api.submit(cluster, long).await;
@@ -101,7 +102,7 @@ async fn a_job_that_kills_its_workers_is_given_up_before_it_has_killed_them_all(
         let (api, _scheduler) = (cluster.api(), cluster.scheduler());
         let mut workers: Vec<Process> =
             ["one", "two", "three", "four"].iter().map(|name| cluster.worker(name)).collect();
-        // A command runs under a guard, whose parent is the worker.
+        // A command runs under a shim, whose parent is the worker.
         let script = "kill -9 $(awk '/^PPid:/ {print $2}' /proc/$PPID/status); sleep 600";
         let job = json!({"name": "shell", "payload": {"script": script}, "max_retries": 2, "timeout_secs": 900});
         let job = api.submit(cluster, job).await;
@@ -132,7 +133,7 @@ async fn a_job_that_kills_its_workers_is_given_up_before_it_has_killed_them_all(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_knows_at_its_start_that_the_worker_it_was_is_gone() {
     let directory = tempfile::tempdir().unwrap();
-    // Nobody would wait for the end of this lease.
+    // The test does not wait for the end of this lease.
     let options = ["--lease", "10m"];
     let server = Server::start_in(directory.path(), &options);
     let job = server.submit(json!({"name": "sleep", "payload": {"ms": 600_000}, "timeout_secs": 900})).await;

@@ -1,4 +1,4 @@
-//! Workers are looked at, held, and sent home.
+//! Workers are listed, paused and drained.
 
 use crate::driven::reaches;
 use crate::server::{PATIENCE, Server, eventually};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// A worker in this process that handles `greet` until it is sent home.
+/// A worker in this process that handles `greet` until it is drained.
 fn start_worker(server: &Server, name: &str) -> tokio::task::JoinHandle<()> {
     let worker = Worker::builder(server.client())
         .name(name)

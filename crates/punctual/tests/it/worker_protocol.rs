@@ -1,4 +1,4 @@
-//! Workers in other processes and languages: the protocol as it is spoken, the Python example, and the Rust SDK.
+//! Workers in other processes and languages: the protocol on the wire, the Python example, and the Rust SDK.
 
 use crate::server::{Server, answer, eventually};
 use punctual_client::worker::{Context, HandlerError, Worker, WorkerError};
@@ -38,14 +38,14 @@ async fn submit(server: &Server) -> JobId {
     server.submit(json!({"name": "raw", "payload": {"n": 1}})).await
 }
 
-/// A poll that does not wait; `more` adds to it.
+/// A poll that does not wait; `more` adds fields.
 async fn poll(server: &Server, session: i64, turn: u64, more: Value) -> (StatusCode, Value) {
     let mut body = json!({"session": session, "turn": turn, "job_types": ["raw"], "wait_secs": 0});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     say(server, "poll", body).await
 }
 
-/// The one execution that a poll must bring.
+/// The only execution that a poll must return.
 fn only(polled: (StatusCode, Value)) -> Value {
     let (status, body) = polled;
     assert_eq!(status, StatusCode::OK, "{body}");
@@ -107,7 +107,7 @@ async fn the_most_urgent_of_a_batch_comes_first_whether_a_worker_waits_for_it_or
         |n: usize| json!({"name": "raw", "priority": if n == 10 { 10 } else { 5 }, "payload": {"n": n}});
     let batch = json!({"jobs": (0..21).map(job).collect::<Vec<_>>()}).to_string();
     let submit = async || {
-        // By the time that this one is kept, the poll most likely waits; if not, a claim goes by rank, too.
+        // When this one is stored, the poll most likely waits; if not, a claim goes by rank, too.
         server.submit(json!({"name": "of another type"})).await;
         let (status, body) = server.post("/api/v1/jobs/batch", &batch).await;
         assert_eq!(status, StatusCode::CREATED, "{body}");
@@ -356,7 +356,7 @@ async fn a_server_that_stops_sends_waiting_workers_away() {
     let body = json!({"session": session, "turn": 1, "job_types": ["raw"], "wait_secs": 30});
     let park = || server.request(Method::POST, "/api/v1/worker/poll").json(&body).send();
     let (mut one, mut other) = (pin!(park()), pin!(park()));
-    // Of two polls the later one takes the place of the earlier one: then it is parked.
+    // Of two polls the later one replaces the earlier one: then it waits.
     let (replaced, parked) = tokio::select! {
         replaced = &mut one => (replaced, other),
         replaced = &mut other => (replaced, one),
@@ -370,7 +370,7 @@ async fn a_server_that_stops_sends_waiting_workers_away() {
     assert!(server.ended().success());
 }
 
-/// A worker in another process. Killed when dropped.
+/// A worker in another process. Killed on drop.
 struct PythonWorker(Child);
 
 impl PythonWorker {
@@ -389,7 +389,7 @@ impl PythonWorker {
         PythonWorker(child)
     }
 
-    /// One whose handlers wait for what a test does.
+    /// A worker whose handlers wait for the test.
     fn waiting(server: &Server, name: &str, lease_secs: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/workers/waiting.py");
         PythonWorker::start(server, &script, name, lease_secs)

@@ -1,5 +1,5 @@
-//! What a commit tells those who act on it: where work appeared, what is due, what ended unstarted. All that the
-//! model knows to have happened is told, and nothing that has not.
+//! Commit effects: where work appeared, what is due, what ended unstarted. They must contain everything that
+//! happened in the model, and nothing else.
 
 use super::{Auditor, OccurrenceState, Verdict, rule};
 use punctual_core::gates::Gate;
@@ -9,22 +9,22 @@ use punctual_core::limiter::Line;
 use punctual_core::ports::{Begun, DueKind, Lane};
 use std::collections::BTreeSet;
 
-/// What one item of a verb has brought about.
+/// The expected effects of one item of a verb.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
-    /// Executions that can be claimed.
+    /// Executions that became claimable.
     queued: BTreeSet<OccurrenceId>,
-    /// Occurrences that time will change.
+    /// Occurrences with a new time at which they change.
     waiting: BTreeSet<OccurrenceId>,
-    /// Schedules that are due anew.
+    /// Schedules with a new due time.
     scheduled: BTreeSet<JobId>,
     ended: BTreeSet<(ExecutionId, Status)>,
-    /// Lines in which something has come to wait.
+    /// Wait lists that something has joined.
     joined: BTreeSet<Line>,
 }
 
 impl Auditor {
-    /// The occurrence stands differently now: it is claimable, or time will change it.
+    /// The occurrence has changed: it is claimable, or has a new time at which it changes.
     pub(super) fn placed(&mut self, id: OccurrenceId) {
         let Some(occurrence) = self.jobs.get_mut(&id.job).and_then(|job| job.occurrences.get_mut(&id.number))
         else {
@@ -73,7 +73,8 @@ impl Auditor {
         self.fresh.joined.insert(line);
     }
 
-    /// One gate opens; behind the last one it is ready, at the place of the time when it could have started.
+    /// Opens one gate. After the last one the occurrence is ready, ranked by the time at which it could have
+    /// started.
     pub(super) fn open_gate(&mut self, id: OccurrenceId, gate: Gate) -> Verdict {
         let at = self.at;
         let (occurrence, spec) = self.occurrence_mut(id)?;
@@ -91,7 +92,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// The answer to one item says what came of it. Work may have been leased to the offer that came along.
+    /// Compares the commit effects of one item with the model. Work may have been leased to the slot
+    /// reservation that was passed along.
     pub(super) fn announced(&mut self, begun: &Begun) -> Verdict {
         let fresh = std::mem::take(&mut self.fresh);
         for (offer, assignment) in &begun.assigned {
@@ -148,7 +150,7 @@ impl Auditor {
                     let (at, what) = self.schedule_due(job)?;
                     (at.filter(|_| what == Some(due.what)), job)
                 }
-                // One commit may let it wait and end it, too.
+                // One commit may both make it wait and end it.
                 DueKind::Live { occurrence: id, attempt } if ended.contains(&id.attempt(attempt)) => continue,
                 DueKind::Live { occurrence: id, attempt } => {
                     let occurrence = self.occurrence(id)?;

@@ -1,5 +1,5 @@
-//! Work is handed out and comes back: one lease at a time, epochs that rise, one accepted outcome per attempt,
-//! retries that are owed, and no more of them than were asked for.
+//! Leases and outcomes: one lease at a time, rising epochs, one accepted outcome per attempt, every retry
+//! that is owed, and no more retries than requested.
 
 use super::firing::answers_each;
 use super::runs::RunEnd;
@@ -19,7 +19,7 @@ use punctual_core::schedule::SkipReason;
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 
-/// Times that a claim looks again because something that it found had expired.
+/// How often a claim repeats its scan because executions that it found had expired.
 const EXPIRED_ROUNDS_MAX: usize = 8;
 
 /// How an attempt ended.
@@ -112,11 +112,11 @@ impl Auditor {
         Ok(())
     }
 
-    /// What a claim found to have expired ends; how many they were.
+    /// Ends the executions that a claim found expired; returns how many.
     fn expired_at_claim(&mut self, claim: &Claim, begun: &Begun) -> Result<usize, Violation> {
         for (execution, status) in &begun.ended {
             let id = execution.occurrence;
-            // What else ended may have been skipped because of this.
+            // Other executions may have been skipped because of these.
             if *status != Status::Expired {
                 continue;
             }
@@ -138,7 +138,7 @@ impl Auditor {
         Ok(begun.ended.len())
     }
 
-    /// Work is handed out in the order of its rank: each before the next, and all before what stays behind.
+    /// Work is handed out by rank: each execution before the next, and all before those that remain.
     fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> Verdict {
         let place = |id: OccurrenceId| self.occurrence(id).map(|one| (id.attempt(one.attempt), one.place));
         let mut handed_out = vec![];
@@ -227,7 +227,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Nothing keeps the execution from starting.
+    /// No gate or pause prevents the execution from starting.
     fn may_start(&self, execution: ExecutionId, session: SessionId) -> Verdict {
         let id = execution.occurrence;
         let (job, occurrence) = (self.job(id.job)?, self.occurrence(id)?);
@@ -331,7 +331,7 @@ impl Auditor {
             Ending::Succeeded => run_end == Some(RunEnd::Succeeded),
             Ending::Failed => run_end == Some(RunEnd::Failed),
             Ending::TimedOut => run_end == Some(RunEnd::Dropped),
-            // A worker that is drained stops what takes too long.
+            // A draining worker stops handlers that take too long.
             Ending::Lost => run_end == Some(RunEnd::Dropped) && cut_short,
             // It was stopped, or had not been started.
             Ending::Cancelled => is_asked_to_stop && (run.is_none() || run_end == Some(RunEnd::Dropped)),
@@ -386,8 +386,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// A leased execution goes back to its queue, or ends if it was asked to; it must not have run under this
-    /// lease.
+    /// Returns a leased execution to its queue, or ends it if a stop was requested; it must not have run
+    /// under this lease.
     pub(super) fn unstart(&mut self, id: OccurrenceId) -> Verdict {
         let at = self.at;
         let is_paused = self.job(id.job)?.mark == JobMark::Paused;
@@ -482,8 +482,8 @@ impl Auditor {
         Ok(is_holder && occurrence.attempt == lease.execution.attempt && occurrence.epoch == lease.epoch)
     }
 
-    /// Ends the current run; whether another attempt follows. When a retry starts is learned from the answer, and
-    /// must lie where the policy puts it.
+    /// Ends the current run; returns whether another attempt follows. The start of a retry is taken from the
+    /// commit effects and must be within the bounds of the policy.
     fn settle(&mut self, id: OccurrenceId, end: &End, begun: &Begun) -> Result<bool, Violation> {
         let at = self.at;
         let is_paused = self.job(id.job)?.mark == JobMark::Paused;
@@ -517,7 +517,7 @@ impl Auditor {
             _ => (at.shifted(base_us), at.shifted(base_us + base_us / 10)),
         };
         let expires_by = |time: Timestamp| occurrence.expires_at.is_some_and(|expiry| expiry <= time);
-        // How far the jitter of the backoff reaches decides whether the retry would come too late.
+        // The jitter of the backoff decides whether the retry would be too late.
         let is_retried = may_retry
             && !expires_by(earliest)
             && (!expires_by(latest) || (status != Status::Lost && retry_at.is_some()));
@@ -558,8 +558,8 @@ impl Auditor {
         Ok(true)
     }
 
-    /// Ends an open occurrence. A job of one run of which nothing is left gets this mark. Who waits for the end is
-    /// for `follow` to tell.
+    /// Closes an open occurrence. If nothing is left of a one-time job, the job gets this stored status.
+    /// `follow` notifies those who wait for the end.
     pub(super) fn close(&mut self, id: OccurrenceId, ended: Ended, mark: Option<JobMark>) -> Verdict {
         self.queued.remove(&id);
         self.running.remove(&id);
@@ -618,13 +618,13 @@ fn status_of(ending: Ending) -> Status {
     }
 }
 
-/// When the answer says that an attempt is due.
+/// The due time of an attempt according to the commit effects.
 fn told_retry(begun: &Begun, next: ExecutionId) -> Option<Timestamp> {
     let what = DueKind::Live { occurrence: next.occurrence, attempt: next.attempt };
     begun.due.iter().find(|due| due.what == what).map(|due| due.at)
 }
 
-/// Whether the job has asked not to retry this.
+/// Whether the job's policy excludes this failure from retries.
 fn is_final(spec: &JobSpec, status: Status, error: Option<&str>) -> bool {
     spec.settings.fail_on.iter().any(|text| match status {
         Status::TimedOut if text == "TIMED_OUT" => true,
@@ -633,7 +633,7 @@ fn is_final(spec: &JobSpec, status: Status, error: Option<&str>) -> bool {
     })
 }
 
-/// The time limit of an attempt before which so many were charged.
+/// The timeout of an attempt after this many charged attempts.
 fn timeout_ns(settings: &Settings, charged: u32) -> u128 {
     let first = u128::from(settings.timeout_ms) * 1_000_000;
     (0..charged).fold(first, |timeout, _| timeout * u128::from(settings.timeout_growth_pct) / 100)
@@ -644,7 +644,7 @@ fn serves(claim: &Claim, lane: &Lane) -> bool {
         && claim.job_types.iter().any(|job_type| job_type == lane.job_type())
 }
 
-/// The wait before the n-th retry without its jitter.
+/// The delay before the n-th retry, without jitter.
 fn backoff_ms(policy: &RetryPolicy, retry: u32) -> u64 {
     match policy {
         RetryPolicy::Fixed { delay_ms } => *delay_ms,

@@ -1,5 +1,5 @@
-//! Which instants a recurring schedule names, found by trying one after the other: plain arithmetic for
-//! intervals, and for the cron patterns of the workload a matcher of seconds and minutes of its own.
+//! The nominal times of a recurring schedule, found by brute force: plain arithmetic for intervals, and an
+//! independent matcher of seconds and minutes for the cron patterns of the workload.
 
 use crate::calendar::{CLOCK_CHANGES, ClockChange};
 use punctual_core::recurrence::Rule;
@@ -21,7 +21,7 @@ enum Hands {
     Local(Local),
 }
 
-/// What a pattern names on the clocks of a zone.
+/// A pattern in local time.
 #[derive(Debug)]
 struct Local {
     seconds: BTreeSet<i64>,
@@ -31,7 +31,7 @@ struct Local {
     zone: Zone,
 }
 
-/// How far the clocks of a zone are from UTC, in seconds.
+/// The offset of a zone from UTC, in seconds.
 #[derive(Debug)]
 enum Zone {
     Fixed(i64),
@@ -62,7 +62,7 @@ impl Clockwork {
         Clockwork { hands, end_at: spec.end_at }
     }
 
-    /// Whether the zone has changed its clocks by then.
+    /// Whether the zone's offset has changed by then.
     pub(super) fn has_changed(&self, nominal: Timestamp) -> bool {
         matches!(&self.hands, Hands::Local(Local { zone: Zone::Changing(change), .. }) if change.at <= nominal)
     }
@@ -82,7 +82,7 @@ impl Clockwork {
                 let mut instant = after.as_micros().div_euclid(SECOND_US) + 1;
                 while !local.names(instant) {
                     instant += 1;
-                    // A pattern of one hour has an end, or the next one would be days away.
+                    // A pattern with a fixed hour has an end; otherwise the next match would be days away.
                     if self.end_at.is_some_and(|end| instant * SECOND_US > end.as_micros()) {
                         return None;
                     }
@@ -95,7 +95,7 @@ impl Clockwork {
 }
 
 impl Clockwork {
-    /// The nominal time before one, if there is one within two days.
+    /// The nominal time before this one, if there is one within two days.
     pub(super) fn last_before(&self, nominal: Timestamp) -> Option<Timestamp> {
         match &self.hands {
             Hands::Steps { every_us, anchor } => {
@@ -112,8 +112,9 @@ impl Clockwork {
 }
 
 impl Local {
-    /// Whether it names an instant, in seconds. A pattern of every hour simply matches what clocks show; one of a
-    /// single hour runs at the end of a gap for all that fell into it, and once in an hour that comes twice.
+    /// Whether an instant, in seconds, is a nominal time. A pattern for every hour simply matches local time.
+    /// A pattern for one hour runs at the end of a gap for everything that fell into it, and once in an hour
+    /// that occurs twice.
     fn names(&self, instant: i64) -> bool {
         let shown = instant + self.zone.offset(instant);
         let (Some(_), Zone::Changing(change)) = (self.hour, &self.zone) else { return self.matches(shown) };
@@ -134,11 +135,11 @@ impl Local {
 }
 
 impl Zone {
-    /// The zone around the time at which the schedule ends.
+    /// The zone around the end of the schedule.
     fn named(name: &str, end_at: Option<Timestamp>) -> Self {
         match name {
             "UTC" => Zone::Fixed(0),
-            // Never changes its clocks: five and a half hours.
+            // Without daylight saving: five and a half hours.
             "Asia/Kolkata" => Zone::Fixed(19_800),
             _ => {
                 let end_us =
@@ -159,7 +160,7 @@ impl Zone {
     }
 }
 
-/// The values of a field of sixty: `*`, `*/n`, `a-b/n` or a list.
+/// The values of a field from 0 to 59: `*`, `*/n`, `a-b/n` or a list.
 fn values(field: &str) -> BTreeSet<i64> {
     let number = |text: &str| text.parse::<i64>().expect("a number of the workload");
     let (range, step) = field.split_once('/').map_or((field, 1), |(range, step)| (range, number(step)));

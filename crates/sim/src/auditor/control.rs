@@ -1,5 +1,5 @@
-//! What people do to jobs, executions and queues: each verb changes what it should, once, or is refused for a
-//! reason that holds.
+//! Control verbs on jobs, executions and queues: each verb has its effect exactly once, or is refused for a
+//! valid reason.
 
 use super::firing::{answers_each, state_behind};
 use super::{
@@ -14,7 +14,7 @@ use punctual_core::ports::{Begun, CancelOutcome, Control, ControlOutcome, Contro
 use punctual_core::schedule::{OverlapPolicy, SkipReason};
 use punctual_core::time::Timestamp;
 
-/// What a verb comes to, besides what the commit tells.
+/// The effect of a verb, besides the commit effects.
 #[derive(Debug, Default)]
 pub(super) struct Effect {
     pub added: Option<ExecutionId>,
@@ -66,7 +66,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// The answer to a verb says what it came to.
+    /// Compares the answer to a verb with its effect in the model.
     pub(super) fn acted(
         &mut self,
         id: JobId,
@@ -182,7 +182,7 @@ impl Auditor {
         Ok(Ok(Effect::default()))
     }
 
-    /// What a deleted job leaves to others at once.
+    /// The immediate effects of deleting a job: it waits for no other job, and its dead letters are gone.
     pub(super) fn forget(&mut self, id: JobId) -> Verdict {
         let job = self.job_mut(id)?;
         job.waits_for.clear();
@@ -254,7 +254,7 @@ impl Auditor {
         Ok(Ok(Effect { added: Some(id.occurrence(number).attempt(1)), skipped: 0 }))
     }
 
-    /// Adds an occurrence; a job that was finished is active again.
+    /// Adds an occurrence; a finished job becomes active again.
     pub(super) fn add(
         &mut self,
         id: JobId,
@@ -281,7 +281,8 @@ impl Auditor {
         }
     }
 
-    /// A pause or a resume leaves the occurrence where it waits; whoever watches its time need not hear of it.
+    /// A pause or a resume does not change the due time of the occurrence, so it is not part of the commit
+    /// effects.
     fn placed_quietly(&mut self, id: punctual_core::ids::OccurrenceId) {
         self.queued.remove(&id);
     }
@@ -357,7 +358,7 @@ impl Auditor {
         self.announced(begun)
     }
 
-    /// A client was told that its verb was carried out.
+    /// A client was told that its verb took effect.
     pub fn acknowledged_verb(&mut self, id: JobId, verb: &Verb, controlled: &Controlled) -> Verdict {
         let job = self.job(id)?;
         if let Verb::Update(update) = verb {
@@ -395,7 +396,7 @@ impl Auditor {
         self.jobs.iter().flat_map(open).collect()
     }
 
-    /// The jobs that are paused and would stay so.
+    /// Paused jobs, which would stay paused.
     pub fn paused_jobs(&self) -> Vec<JobId> {
         let paused = self.jobs.iter().filter(|(_, job)| job.status() == JobStatus::Paused);
         paused.map(|(id, _)| *id).collect()
@@ -403,7 +404,7 @@ impl Auditor {
 }
 
 impl JobModel {
-    /// A job that had this status has something to do again.
+    /// A job with this status has something to do again.
     pub(super) fn revive(&mut self, status: JobStatus) {
         if matches!(status, JobStatus::Failed | JobStatus::Completed) {
             self.mark = JobMark::Active;
@@ -435,7 +436,8 @@ impl JobModel {
         }
     }
 
-    /// The schedule goes on after a pause: what fell due meanwhile is skipped, but for a single run. How many.
+    /// Resumes the schedule after a pause: times that fell due meanwhile are skipped, except for a one-time
+    /// schedule. Returns how many.
     fn release(&mut self, id: JobId, at: Timestamp) -> Result<u64, Violation> {
         let Some(schedule) = &mut self.schedule else { return Ok(0) };
         let life = self.lives.last_mut().expect("a schedule has a life");

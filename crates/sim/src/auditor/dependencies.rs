@@ -13,7 +13,7 @@ use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// How the jobs that a new one depends on stand.
+/// The state of the jobs that a new one depends on.
 #[derive(Debug)]
 pub(super) enum Parents {
     Unfinished(BTreeSet<JobId>),
@@ -39,8 +39,8 @@ impl Auditor {
         if failed { Parents::Failed } else { Parents::Unfinished(unfinished) }
     }
 
-    /// Something of a job has ended: the next of its occurrences may start, and its children are told of a success,
-    /// or that none will come.
+    /// Something of a job has ended: its next occurrence may start, and its children learn of a success, or
+    /// that none will come.
     pub(super) fn follow(&mut self, id: JobId, succeeded: bool) -> Verdict {
         self.next_in_line(id)?;
         if !succeeded && !self.job(id)?.is_finished() {
@@ -79,7 +79,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A child of a job that did not succeed does not run.
+    /// Skips the child of a job that did not succeed.
     pub(super) fn skip_child(&mut self, id: JobId) -> Verdict {
         let (at, now) = (self.at, self.now);
         let job = self.job_mut(id)?;
@@ -108,7 +108,8 @@ impl Auditor {
         self.follow(id, false)
     }
 
-    /// The loop that looks for dependents that were not told: in a run there are never that many.
+    /// The loop that resolves dependents which were not notified in the same transaction: a run never has
+    /// that many.
     pub fn resolved(&mut self, now: Timestamp, resolved: &Resolved) -> Verdict {
         self.not_ahead(now)?;
         rule!(
@@ -119,7 +120,7 @@ impl Auditor {
         self.announced(&resolved.begun)
     }
 
-    /// An execution is being leased: what it depends on has succeeded.
+    /// Checked when an execution is leased: everything that it depends on has succeeded.
     pub(super) fn parents_have_succeeded(&self, id: JobId, origin: Origin) -> Verdict {
         let job = self.job(id)?;
         if origin == Origin::Trigger || job.spec().settings.depends_on.is_empty() {
@@ -140,7 +141,7 @@ fn has_succeeded(job: &JobModel) -> bool {
 }
 
 impl JobModel {
-    /// The next occurrence of a schedule that will not come to fire it.
+    /// The next occurrence of a schedule that will not fire it itself.
     fn unfired(&self, nominal: Timestamp, at: Timestamp, now: Timestamp) -> Occurrence {
         Occurrence {
             origin: Origin::Schedule,
@@ -165,7 +166,7 @@ impl JobModel {
         }
     }
 
-    /// Nothing more is to come by the schedule that counts.
+    /// Ends the current schedule: nothing more will be fired by it.
     pub(super) fn end_life(&mut self, is_cut_short: bool) {
         let Some(schedule) = self.schedule.take() else { return };
         if let Some(life) = self.lives.last_mut() {

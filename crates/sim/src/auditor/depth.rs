@@ -1,5 +1,5 @@
-//! Queues with a limit: a submit that would join one at once is refused if it is full and only then. Nothing else is
-//! ever refused for that: the other models demand that it happens.
+//! Queues with a size limit: a submit that would enter a full queue at once is rejected, and only then.
+//! Nothing else is ever rejected for that reason: the other models require it to happen.
 
 use super::{Auditor, Verdict, Violation, rule};
 use punctual_core::job::JobSpec;
@@ -29,12 +29,12 @@ impl Auditor {
         Ok(())
     }
 
-    /// What is set for queues, of those for which anything is.
+    /// The settings of all queues that have any.
     pub fn queue_settings(&self) -> Vec<(String, QueueSettings)> {
         self.queue_settings.iter().map(|(queue, settings)| (queue.clone(), settings.clone())).collect()
     }
 
-    /// Why a new job is not kept, if the queue that it would join now is full.
+    /// Why a new job is rejected, if the queue that it would enter now is full.
     pub(super) fn depth_refusal(&mut self, spec: &JobSpec) -> Result<Option<SubmitOutcome>, Violation> {
         let settings = self.queue_settings.get(&spec.queue);
         let Some(max_depth) = settings.and_then(|settings| settings.max_depth) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The end of a run: all that the store shows to people, compared with the model.
+//! The end of a run: compares all reads of the store with the model.
 
 use super::{Auditor, Fate, JobModel, Life, Verdict, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 use punctual_engine::CounterSnapshot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that the reads of the store show.
+/// Everything that the store's reads return.
 #[derive(Debug)]
 pub struct Contents {
     pub jobs: Vec<JobContents>,
@@ -27,7 +27,7 @@ pub struct JobContents {
     pub view: JobView,
     pub history: Vec<Finished>,
     pub skipped: Vec<SkipRange>,
-    /// What is noted of its occurrences, and their checkpoints.
+    /// The notes of its occurrences, and their checkpoints.
     pub notes: Vec<(Noted, Option<Checkpoint>)>,
 }
 
@@ -71,8 +71,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// Engines count what was recorded: none of them, nor all of them together, counts an outcome that is not in history.
-    /// They may count fewer, because a crash or a lost answer takes counts away.
+    /// Engines count recorded outcomes: neither one engine nor all together may count an outcome that is not
+    /// in history. They may count fewer, because a crash or a lost response loses counts.
     pub fn compare_counters(&self, counted: &[CounterSnapshot]) -> Verdict {
         let finished = self.jobs.values().flat_map(|job| job.occurrences.values());
         let finished: Vec<Status> =
@@ -192,7 +192,7 @@ fn compare_skips(
         }
     }
     let counted: u64 = ranges.iter().map(|range| range.count).sum();
-    // Old ranges go as a whole.
+    // Old ranges are deleted as a whole.
     let is_whole = expected.keys().all(|(nominal, _)| kept_since.is_none_or(|since| *nominal >= since));
     let all = expected.values().sum::<usize>() as u64;
     rule!(
@@ -201,7 +201,7 @@ fn compare_skips(
         "job {id}: expected {expected:?}, got {ranges:?}, kept since {kept_since:?}"
     );
     let (true, [life]) = (is_whole, &model.lives[..]) else {
-        // Ranges of one schedule may lengthen those of the one before it, and what is old may be gone.
+        // Ranges of one schedule may extend those of the previous one, and old ones may have been deleted.
         let kept = expected.keys().filter(|(nominal, _)| kept_since.is_none_or(|since| *nominal >= since));
         for (nominal, reason) in kept {
             let covers = |range: &&SkipRange| {
@@ -235,7 +235,7 @@ fn compare_skips(
     Ok(())
 }
 
-/// The nominal times are those of the schedule, from the first to the last, without a gap.
+/// The nominal times are those of the schedule, from the first to the last, without gaps.
 fn accounts_for_all(id: JobId, life: &Life) -> Verdict {
     let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
         rule!(
@@ -246,7 +246,7 @@ fn accounts_for_all(id: JobId, life: &Life) -> Verdict {
         );
         return Ok(());
     };
-    // What was to be replayed when the last run was used up stays undone.
+    // Times still to be replayed when the last run was used up stay undone.
     let times: BTreeSet<Timestamp> = life.fates.keys().chain(&life.undone).copied().collect();
     let mut due = Some(life.first);
     for nominal in &times {

@@ -1,5 +1,5 @@
-//! Jobs begin and schedules fire: every nominal time is fired or skipped once, for a reason that holds, and
-//! never before its time.
+//! Jobs begin and schedules fire: every nominal time is fired or skipped exactly once, for a valid reason,
+//! and never early.
 
 use super::clockwork::Clockwork;
 use super::dependencies::Parents;
@@ -17,22 +17,23 @@ use punctual_core::schedule::{MisfirePolicy, OverlapPolicy, Recurring, Schedule,
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Outages whose missed times wait behind those of another.
+/// Outages whose missed times may wait for the replay of another.
 const REPLAYS_WAITING_MAX: usize = 16;
-/// How far a replay that was held up makes up for that, in microseconds.
+/// How much of a delay a replay makes up for, in microseconds.
 const REPLAY_CATCH_UP_US: i64 = 1_000_000;
-/// How long a replay waits for room before it is tried again, in microseconds.
+/// How long a replay waits for room before it retries, in microseconds.
 const REPLAY_RECHECK_US: i64 = 30_000_000;
-/// Nominal times that one fire takes at most, besides those that it skips as missed.
+/// Maximum nominal times in one fire, besides those that it skips as missed.
 const FIRES_PER_CALL_MAX: usize = 100;
 
-/// What one fire of a schedule must come to.
+/// The expected result of one fire.
 struct Expected {
     fates: Vec<(Timestamp, Fate)>,
     opened: Vec<Opened>,
-    /// Those that were open give way.
+    /// The open occurrences are replaced.
     replaces: bool,
-    /// How many were opened that gave way to a later one before they started: their owner pays for them.
+    /// How many occurrences were opened and then replaced by a later one before they started: they still
+    /// count towards their owner's share.
     gave_way: usize,
     cursors: Cursors,
     is_over: bool,
@@ -356,7 +357,7 @@ pub(super) fn state_behind(gates: Gates) -> OccurrenceState {
 }
 
 impl JobModel {
-    /// A schedule begins to count from `since`, unless it names nothing after that.
+    /// Starts a schedule at `since`, unless it has no nominal times after that.
     pub(super) fn begin_life(&mut self, since: Timestamp, version: u32, fired: u32, now: Timestamp) {
         let schedule = self.spec().settings.schedule.clone();
         let clockwork = match &schedule {
@@ -416,7 +417,7 @@ impl Cursors {
     }
 }
 
-/// One fire of a recurring schedule, retold.
+/// The model's computation of one fire of a recurring schedule.
 struct Walk<'a> {
     id: JobId,
     schedule: &'a Schedule,

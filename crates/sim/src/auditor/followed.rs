@@ -1,17 +1,17 @@
-//! Whoever follows history is told of every execution that ends, once and in the order of the places; what retention
-//! took away before it was told leaves a gap that can be noticed.
+//! A follower of history gets every execution that ends, exactly once and in order of position. Executions
+//! that retention deleted before they were delivered leave a detectable gap.
 
 use super::{Auditor, Verdict, Violation, rule};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan};
 use std::collections::BTreeSet;
 
-/// Where the one who follows stands, and what is still to be told.
+/// The follower's position, and what is still to be delivered.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     cursor: u64,
     untold: BTreeSet<ExecutionId>,
-    /// What the page on its way shows to be missing for good.
+    /// Executions that the page in flight shows to be missing for good.
     missed: BTreeSet<ExecutionId>,
 }
 
@@ -25,12 +25,12 @@ impl Auditor {
         self.followed.missed.retain(|execution| execution.occurrence.job != job);
     }
 
-    /// The place after which the follower goes on.
+    /// The position after which the follower continues.
     pub fn follows_after(&self) -> u64 {
         self.followed.cursor
     }
 
-    /// A page was read after the follower's place; whether it reaches the follower is not known yet.
+    /// A page was read after the follower's position; it is not known yet whether it reaches the follower.
     pub fn read_finished(&mut self, limit: usize, page: &FinishedPage, span: HistorySpan) -> Verdict {
         let after = self.followed.cursor;
         let mut place = after;
@@ -54,7 +54,7 @@ impl Auditor {
         self.followed.missed.clear();
         for execution in self.followed.untold.clone() {
             let occurrence = execution.occurrence;
-            // What belonged to a deleted job is told until that is purged.
+            // Executions of a deleted job are delivered until the job is purged.
             if self.job(occurrence.job)?.is_purged {
                 self.followed.untold.remove(&execution);
             } else if self.is_retained(execution)? {

@@ -1,5 +1,5 @@
-//! Housekeeping: finished jobs go when they have been kept long enough, deleted ones when nothing of them is live,
-//! and nothing else goes.
+//! Maintenance: finished jobs are deleted after their retention time, deleted jobs are purged when nothing of
+//! them is live, and nothing else is removed.
 
 use super::{Auditor, JobModel, Verdict, rule};
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -9,7 +9,7 @@ use punctual_core::time::Timestamp;
 use std::time::Duration;
 
 impl Auditor {
-    /// How long history is to be kept.
+    /// Sets the retention time of history.
     pub fn history_is_kept_for(&mut self, kept: Duration) {
         self.history_kept = kept;
     }
@@ -51,12 +51,12 @@ impl Auditor {
         Ok(())
     }
 
-    /// A job that was purged is submitted again under its id: nothing is left to know it by, so it is new.
+    /// A purged job is submitted again under its id: nothing of the old one is left, so it is new.
     pub(super) fn purged_before(&mut self, id: JobId) {
         self.jobs.remove(&id);
         self.history_forgot(id);
         self.notes.retain(|occurrence, _| occurrence.job != id);
-        // What still runs on a node that does not know better keeps its lease in mind.
+        // Runs that continue on a node which has not learned of the purge keep their lease in the model.
         let (active, is_of) = (&self.active, |occurrence: &OccurrenceId| occurrence.job == id);
         let is_past = |occurrence: &OccurrenceId| {
             is_of(occurrence) && active.get(occurrence).is_none_or(|runs| runs.is_empty())

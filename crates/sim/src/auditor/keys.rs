@@ -1,5 +1,4 @@
-//! The keys that users give to jobs: an idempotency key names one job that is kept, a unique key one that is
-//! unfinished.
+//! Job keys: an idempotency key identifies one stored job, a unique key one unfinished job.
 
 use super::{Auditor, JobModel, Verdict, Violation, rule};
 use punctual_core::control::Refusal;
@@ -9,7 +8,7 @@ use punctual_core::ports::SubmitOutcome;
 use std::collections::BTreeMap;
 
 impl Auditor {
-    /// Why a new job is not kept, if a key speaks against it.
+    /// Why a new job is rejected, if its keys are taken.
     pub(super) fn key_refusal(&mut self, spec: &JobSpec) -> Option<SubmitOutcome> {
         let settings = &spec.settings;
         if settings.idempotency_key.is_some() {
@@ -26,7 +25,7 @@ impl Auditor {
         Some(SubmitOutcome::KeyTaken(holder))
     }
 
-    /// Why a finished job cannot become unfinished again, if its unique key is taken by now.
+    /// Why a finished job cannot become unfinished again, if its unique key has been taken.
     pub(super) fn revival_refusal(&mut self, id: JobId) -> Result<Option<Refusal>, Violation> {
         let job = self.job(id)?;
         if !job.is_finished() {
@@ -53,7 +52,7 @@ impl Auditor {
         self.jobs.iter().filter(|(_, job)| job.mark != JobMark::Deleted).map(|(id, job)| (*id, job))
     }
 
-    /// No two unfinished jobs have one unique key, and no two jobs one idempotency key.
+    /// No two unfinished jobs share a unique key, and no two jobs share an idempotency key.
     pub fn keys_are_held_once(&mut self) -> Verdict {
         let mut holders = BTreeMap::new();
         for (id, job) in self.kept_jobs() {

@@ -1,5 +1,6 @@
-//! Limits of queues and of keys within them: what becomes ready goes on if there is room and nobody waits, or waits in
-//! line; a line moves by rank and only as far as there is room; and where there is room, nobody waits for long.
+//! Limits of queues and of keys within them. A ready execution passes if there is room and none waits;
+//! otherwise it joins the wait list. A wait list moves by rank and only as far as there is room. Where there
+//! is room, nothing waits for long.
 
 use super::firing::state_behind;
 use super::placing::Placing;
@@ -13,8 +14,8 @@ use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long somebody may wait in a line with room, in calm weather: until all lines are looked for, and a few trips to the
-/// store.
+/// How long an execution may stay on a wait list that has room, without faults: until all wait lists are
+/// scanned, plus a few round trips to the store.
 const MOVES_WITHIN: Duration = Duration::from_secs(3);
 
 /// A limit of a queue, or of one key within it.
@@ -29,37 +30,37 @@ impl Limiter {
         Limiter { queue: queue.to_owned(), key: None }
     }
 
-    /// As the store calls its line.
+    /// The store's name for its wait list.
     pub fn line(&self) -> Line {
         let key = self.key.as_ref().map(|key| LimiterId::of_key(&self.queue, key));
         Line { queue: self.queue.clone(), key }
     }
 }
 
-/// What is known of limits, besides who waits.
+/// What is known of limits, besides the wait lists.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Every limiter that anybody has come to, by the name of its line.
+    /// Every limiter that was ever used, by the name of its wait list.
     pub known: BTreeMap<Line, Limiter>,
-    /// The queues in which places are taken again.
+    /// The queues with a re-admission in progress.
     pub placing: BTreeMap<String, Placing>,
     paces: BTreeMap<Limiter, Pace>,
-    /// The lines in which somebody waits although there is room, and since when that is seen.
+    /// The wait lists on which something waits although there is room, and since when that has been observed.
     pub stuck_since: BTreeMap<Limiter, Timestamp>,
 }
 
-/// The starts of a limiter whose starts are paced.
+/// The starts of a limiter with a rate.
 #[derive(Debug)]
 struct Pace {
-    /// The time that the latest start was counted for.
+    /// The slot time of the latest start.
     slot: Timestamp,
-    /// The rate by which starts were paced last.
+    /// The last rate that was applied.
     rate: Rate,
-    /// When they were, since that rate holds.
+    /// The starts since that rate applies.
     starts: Vec<Timestamp>,
 }
 
-/// Microseconds between two starts, and how far missed ones are made up for: a tenth of them.
+/// Microseconds between two starts, and how much of a delay is made up for: a tenth of the period.
 fn step_and_slack_us(rate: Rate) -> (i64, i64) {
     let step_ns = rate.per_ms as i64 * 1_000_000 / i64::from(rate.count);
     (step_ns / 1_000, step_ns * i64::from(rate.count / 10) / 1_000)
@@ -93,7 +94,8 @@ impl Auditor {
         })
     }
 
-    /// What counts against a limit: all that is queued or runs, and with a key what waits for its queue by now.
+    /// What counts against a limit: everything queued or running, and for a key also what waits for its
+    /// queue.
     pub(super) fn in_use(&self, limiter: &Limiter) -> Result<u64, Violation> {
         let mut in_use = 0;
         if limiter.key.is_none() {
@@ -110,7 +112,7 @@ impl Auditor {
         Ok(in_use)
     }
 
-    /// Those who wait in a line, the first one first.
+    /// The occurrences on a wait list, in order.
     fn line(&self, limiter: &Limiter) -> Vec<OccurrenceId> {
         let waits = |(_, one): &(OccurrenceId, &Occurrence)| one.line.as_ref() == Some(limiter);
         let mut line: Vec<_> =
@@ -119,13 +121,13 @@ impl Auditor {
         line.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Whether nothing goes through the limits of a queue: while it is paused, it spends nothing of them, and while places
-    /// are taken again, it is not known who goes first.
+    /// Whether nothing passes the limits of a queue: a paused queue uses none of them, and during a
+    /// re-admission the order is not known yet.
     fn holds_its_lines(&self, queue: &str) -> bool {
         self.paused_queues.contains(queue) || self.lines.placing.contains_key(queue)
     }
 
-    /// How many more may go on at a time.
+    /// How many more may pass now.
     fn room(&self, limiter: &Limiter, at: Timestamp) -> Result<u64, Violation> {
         if self.holds_its_lines(&limiter.queue) {
             return Ok(0);
@@ -143,14 +145,15 @@ impl Auditor {
         Ok(room)
     }
 
-    /// The earliest time that the next start can be counted for.
+    /// The earliest slot time of the next start.
     fn next_slot(&self, limiter: &Limiter, rate: Rate, at: Timestamp) -> Timestamp {
         let (step_us, slack_us) = step_and_slack_us(rate);
         let pace = self.lines.paces.get(limiter);
         pace.map_or(at, |pace| pace.slot.shifted(step_us).max(at.shifted(-slack_us)))
     }
 
-    /// One more goes on: in no span are they more than the rate says and a tenth, by the times of those who let them.
+    /// Records a start: in no period may there be more starts than the rate and a tenth, by the times of the
+    /// nodes that admitted them.
     fn starts(&mut self, limiter: &Limiter) -> Verdict {
         let Some(rate) = self.limit_of(limiter).rate else { return Ok(()) };
         let at = self.at;
@@ -174,7 +177,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Whether one goes on without waiting.
+    /// Whether an execution passes without waiting.
     fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, Violation> {
         self.lines.known.entry(limiter.line()).or_insert_with(|| limiter.clone());
         let is_free = self.line(limiter).is_empty() && self.room(limiter, self.at)? > 0;
@@ -187,8 +190,8 @@ impl Auditor {
         Ok(is_free)
     }
 
-    /// Nothing else keeps an occurrence any more: it goes through the limits of its queue, or waits in their lines. It counts
-    /// for neither while that is decided.
+    /// No other gate is closed: the occurrence passes the limits of its queue, or joins their wait lists. It
+    /// counts against neither while that is decided.
     pub(super) fn becomes_ready(&mut self, id: OccurrenceId) -> Verdict {
         let key = self.key_of(id.job)?;
         let (occurrence, _) = self.occurrence_mut(id)?;
@@ -202,14 +205,16 @@ impl Auditor {
         self.stands(id, line, passed)
     }
 
-    /// The line of its queue in which one has to wait that has passed the limit of its key, if any.
+    /// The limiter of its queue on whose wait list an occurrence must wait after it has passed the limit of
+    /// its key, if any.
     fn behind_queue(&mut self, id: OccurrenceId) -> Result<Option<Limiter>, Violation> {
         let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
         let is_limited = self.limit_of(&of_queue) != Limit::default();
         Ok(if is_limited && !self.goes_through(&of_queue)? { Some(of_queue) } else { None })
     }
 
-    /// It waits in a line, or in none any more, and has passed the limit of its key if that is named.
+    /// Puts the occurrence on a wait list, or on none, and records that it has passed the limit of its key if
+    /// there is one.
     fn stands(&mut self, id: OccurrenceId, line: Option<Limiter>, passed: Option<Limiter>) -> Verdict {
         let (occurrence, _) = self.occurrence_mut(id)?;
         let gates = if line.is_some() { Gates::only(Gate::Concurrency) } else { Gates::NONE };
@@ -229,7 +234,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// What has passed a limit is within what that allows at this moment.
+    /// An occurrence that passed a limit must be within that limit now.
     fn within_limit(&mut self, id: OccurrenceId, limiter: &Limiter) -> Verdict {
         let Some(most) = self.limit_of(limiter).concurrency else { return Ok(()) };
         let in_use = self.in_use(limiter)?;
@@ -242,7 +247,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// What of a job has not started takes its place anew when the job comes to another queue or key.
+    /// Unstarted executions of a job go through the limits again when the job moves to another queue or key.
     pub(super) fn takes_place_again(&mut self, job: JobId) -> Verdict {
         let key = self.key_of(job)?;
         let of_queue = Limiter::of_queue(&self.job(job)?.spec().queue);
@@ -274,12 +279,12 @@ impl Auditor {
         Ok(())
     }
 
-    /// Lines have moved: each as far as there was room, and by rank.
+    /// Wait lists have moved: each as far as there was room, and by rank.
     pub fn admitted(&mut self, now: Timestamp, lines: &[Line], count: usize, admitted: &Admitted) -> Verdict {
         self.not_ahead(now)?;
         let (mut waiting, mut more, mut is_look_due) = (vec![], vec![], false);
         for line in lines {
-            // Who was about to join it may have gone elsewhere in the same commit.
+            // The execution that was about to join it may have moved elsewhere in the same commit.
             let Some(limiter) = self.lines.known.get(line).cloned() else { continue };
             let placing = self.lines.placing.get(&limiter.queue).filter(|_| limiter.key.is_none());
             if let Some(placing) = placing.copied() {
@@ -312,7 +317,7 @@ impl Auditor {
         self.announced(&admitted.begun)
     }
 
-    /// Those who go on next.
+    /// The next executions to be admitted.
     fn heads(&self, limiter: &Limiter, count: usize) -> Result<Vec<OccurrenceId>, Violation> {
         let room = usize::try_from(self.room(limiter, self.at)?).unwrap_or(usize::MAX);
         let line = self.line(limiter);
@@ -352,14 +357,14 @@ impl Auditor {
         Ok((!is_full).then(|| pace.slot.shifted(step_and_slack_us(rate).0)))
     }
 
-    /// The limiters that anybody has come to, with who waits and what counts.
+    /// All limiters that were ever used, with their waiting and counted executions.
     pub fn limiters(&self) -> Result<Vec<(Limiter, u64, u64)>, Violation> {
         let of =
             |limiter: &Limiter| Ok((limiter.clone(), self.line(limiter).len() as u64, self.in_use(limiter)?));
         self.lines.known.values().map(of).collect()
     }
 
-    /// The counts that the store keeps are those of the model.
+    /// The store's counters match the model.
     pub fn counted(&self, of: &[(Limiter, u64, u64)], kept: &[LimiterUse]) -> Verdict {
         for ((limiter, waiting, in_use), kept) in of.iter().zip(kept) {
             rule!(
@@ -371,7 +376,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// What a page of all lines must contain.
+    /// Checks a page of all wait lists.
     pub fn read_lines(
         &mut self,
         after: Option<LimiterId>,
@@ -398,7 +403,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// In calm weather nobody waits for long in a line that has room.
+    /// Without faults, nothing stays for long on a wait list that has room.
     pub fn no_stuck_lines(&mut self) -> Verdict {
         let now = self.now;
         let waited_in: BTreeSet<Limiter> = self.all_open().filter_map(|(_, one)| one.line.clone()).collect();

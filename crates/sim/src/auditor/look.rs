@@ -1,4 +1,4 @@
-//! Time passes: gates open and what is not wanted any more expires, when it is time and not before.
+//! Time passes: gates open and executions expire, on time and not before.
 
 use super::attempts::Ended;
 use super::firing::answers_each;
@@ -12,7 +12,8 @@ use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long something may stay due after the last fault: until those who died are given up and their segments are dealt.
+/// How long something may stay overdue after the last fault: until dead nodes are evicted and their segments
+/// reassigned.
 const OVERDUE_MAX: Duration = Duration::from_secs(60);
 
 impl Auditor {
@@ -78,7 +79,7 @@ impl Auditor {
         }
     }
 
-    /// Its expiry has passed before it started.
+    /// It expires before it has started.
     pub(super) fn expire(&mut self, id: OccurrenceId) -> Result<(), Violation> {
         let at = self.at;
         let occurrence = self.occurrence(id)?;
@@ -91,7 +92,7 @@ impl Auditor {
         self.wake_replay(id.job)
     }
 
-    /// What a read of due times must contain: all there is up to `until`, unless the limit cut it off.
+    /// Checks a read of due times: everything up to `until`, unless the limit cut it off.
     pub fn read_due(&mut self, segments: SegmentSet, until: Timestamp, limit: usize, due: &[Due]) -> Verdict {
         let got: BTreeSet<(Timestamp, DueKind)> = due.iter().map(|due| (due.at, due.what)).collect();
         rule!(got.len() == due.len(), "what is due is read once", "{due:?}");
@@ -106,7 +107,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// In calm weather nothing stays due: somebody looks after every segment.
+    /// Without faults nothing stays overdue: every segment has an owner.
     pub fn nothing_is_overdue(&mut self) -> Verdict {
         let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
         let patient_since = self.now.minus(OVERDUE_MAX);

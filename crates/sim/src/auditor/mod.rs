@@ -1,8 +1,8 @@
-//! The auditor: a small model of its own of what must be true, told of every store call as it was applied, of
-//! every physical run, and of every answer that a client got. The first rule that is broken stops the run.
+//! The auditor: an independent model of what must be true. It observes every store call as applied, every
+//! physical run, and every response to a client. The first broken rule stops the run.
 //!
-//! It recomputes by plain arithmetic and must not ask the rules in core what they would do: a mistake there
-//! has to show here.
+//! It recomputes everything by plain arithmetic and must not call the rules in core: a mistake there has to
+//! show here.
 
 mod announced;
 mod attempts;
@@ -70,90 +70,90 @@ macro_rules! rule {
 }
 use rule;
 
-/// How long nodes may take after the last fault to be up and to have read what is due. A call that was made before
-/// may stall for 12 seconds on its way and for 12 more on its way back, and its loop waits for it.
+/// How long nodes may take after the last fault to be up and to have read what is due. An earlier call may
+/// stall for 12 seconds on its way and for 12 more on its way back, and its loop waits for it.
 const SETTLING: Duration = Duration::from_secs(30);
-/// How late something may happen in calm weather: a few trips to the store and back, one after the other.
+/// The maximum lateness without faults: a few sequential round trips to the store.
 const LATENESS_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub struct Auditor {
     jobs: BTreeMap<JobId, JobModel>,
     sessions: BTreeMap<SessionId, SessionModel>,
-    /// Every lease ever granted and who got it.
+    /// Every lease ever granted, and its session.
     grants: BTreeMap<(ExecutionId, Epoch), SessionId>,
-    /// What is claimable now.
+    /// Claimable occurrences.
     queued: BTreeSet<OccurrenceId>,
-    /// What is leased now.
+    /// Leased occurrences.
     running: BTreeSet<OccurrenceId>,
     nodes: BTreeMap<usize, runs::NodeModel>,
     runs: BTreeMap<(ExecutionId, Epoch), runs::Run>,
     /// Runs that have not ended, by occurrence.
     active: BTreeMap<OccurrenceId, BTreeSet<(ExecutionId, Epoch)>>,
-    /// Counts the verbs applied: grants of one turn belong to one of them.
+    /// Counts the verbs applied: all grants of one poll sequence number belong to one verb.
     call: u64,
-    /// The true time of the verb or event in hand.
+    /// The true time of the current verb or event.
     now: Timestamp,
-    /// The time by which the verb in hand goes.
+    /// The time that the current verb uses.
     at: Timestamp,
-    /// What the verb in hand has brought about.
+    /// The effects of the current verb.
     fresh: announced::Fresh,
     paused_queues: BTreeSet<String>,
     /// When queues were last resumed.
     resumed_queues: BTreeMap<String, Timestamp>,
-    /// What is set for queues, of those for which anything is.
+    /// The settings of all queues that have any.
     queue_settings: BTreeMap<String, QueueSettings>,
     lines: lines::Lines,
     shares: shares::Shares,
-    /// The queues that were found full, with how much they held and might hold.
+    /// The queues that were found full, with their depth and their limit.
     refusals: BTreeSet<(String, u64, u64)>,
     requests: BTreeMap<RequestKey, requests::RequestModel>,
-    /// Since when nothing fails any more.
+    /// Since when there have been no faults.
     calm_since: Option<Timestamp>,
-    /// Nothing ever fails.
+    /// The whole run is without faults.
     is_peaceful: bool,
-    /// By session the poll that is not answered.
+    /// The unanswered poll of each session.
     asking: BTreeMap<SessionId, orders::Asking>,
     followed: followed::Followed,
     /// Skipped ranges that ended before this time may have been deleted.
     skips_kept_since: Option<Timestamp>,
     history_kept: Duration,
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
-    /// Leases of which the worker has not heard, with the time at which they were granted.
+    /// Leases that the worker does not know yet, with the time of the grant.
     untold: BTreeMap<LeaseRef, Timestamp>,
-    /// Leases that workers have heard of and neither started nor given back, with the time at which they did.
+    /// Leases that workers know and have neither started nor returned, with the time at which they arrived.
     held: BTreeMap<LeaseRef, Timestamp>,
-    /// What workers have given back.
+    /// Leases that workers have returned.
     returned: BTreeMap<LeaseRef, polls::Return>,
-    /// What is noted of open and dead occurrences.
+    /// The notes of open and dead occurrences.
     notes: BTreeMap<OccurrenceId, notes::NotesModel>,
     /// The last checkpoint that was accepted under each lease.
     saved: BTreeMap<(ExecutionId, Epoch), Checkpoint>,
-    /// The checkpoints that leases came with.
+    /// The checkpoints delivered with leases.
     handed_over: BTreeMap<(ExecutionId, Epoch), Checkpoint>,
     coverage: Coverage,
 }
 
-/// How often the interesting things happened.
+/// How often each interesting event happened.
 pub type Coverage = BTreeMap<&'static str, u64>;
 
 #[derive(Debug)]
 struct JobModel {
-    /// Every description that it has had; the last one counts.
+    /// All its descriptions; the last one is current.
     versions: Vec<JobSpec>,
-    /// The time of the verb that stored it, last described it anew, or ended it or its schedule.
+    /// The time of the verb that stored it, last updated it, or ended it or its schedule.
     changed_by_hand_at: Timestamp,
     mark: JobMark,
-    /// The last occurrence number given.
+    /// The last occurrence number assigned.
     numbered: u32,
     /// How often its latest schedule has fired.
     runs: u32,
-    /// What is to come of it.
+    /// Its remaining fires.
     schedule: Option<ScheduleModel>,
-    /// The schedules that it has had; the last one counts.
+    /// All its schedules; the last one is current.
     lives: Vec<Life>,
     occurrences: BTreeMap<u32, Occurrence>,
-    /// The numbers of those that have not ended.
+    /// The numbers of its open occurrences.
     open: BTreeSet<u32>,
     /// Unfinished jobs that it depends on.
     waits_for: BTreeSet<JobId>,
@@ -171,20 +171,20 @@ struct ScheduleModel {
     fired: u32,
     /// Other jobs may depend on how it ends.
     is_awaited: bool,
-    /// The true time of the last change of it.
+    /// The true time of its last change.
     changed_at: Timestamp,
 }
 
-/// One schedule of a job, from the verb that brought it to its end or to the verb that took it away.
+/// One schedule of a job, from the verb that set it to its end or to the verb that replaced it.
 #[derive(Debug)]
 struct Life {
     schedule: Schedule,
     clockwork: Option<Clockwork>,
     /// Its first nominal time.
     first: Timestamp,
-    /// What became of each nominal time that is past.
+    /// The outcome of each past nominal time.
     fates: BTreeMap<Timestamp, Fate>,
-    /// Missed times that were still to run when it ended.
+    /// Missed times that were still to be replayed when it ended.
     undone: Vec<Timestamp>,
     /// A verb ended it, or the end of a job that it depends on.
     is_cut_short: bool,
@@ -192,14 +192,14 @@ struct Life {
     fired: u32,
 }
 
-/// What of a schedule is neither fired nor skipped yet.
+/// The part of a schedule that is neither fired nor skipped yet.
 #[derive(Debug, Clone)]
 struct Cursors {
     /// The next nominal time, from which all later ones follow.
     regular: Option<Timestamp>,
-    /// Missed ones that will run all the same: a list for each outage.
+    /// Missed times that will be replayed: a list for each outage.
     replay: Vec<Vec<Timestamp>>,
-    /// When the first of those runs, or is tried again while it waits for room.
+    /// When the first of those runs, or is retried while it waits for room.
     replay_due: Timestamp,
     /// The first of those is due and waits for room.
     waits: bool,
@@ -224,21 +224,21 @@ struct Occurrence {
     epoch: Epoch,
     state: OccurrenceState,
     place: Place,
-    /// The limit of its key, if its queue limited keys when it became ready.
+    /// The limiter of its key, if its queue limited keys when it became ready.
     limiter: Option<Limiter>,
-    /// In whose line it waits.
+    /// The limiter on whose wait list it is.
     line: Option<Limiter>,
-    /// The version of the job that it was fired by or last ran by.
+    /// The version of the job that it was fired with or last ran with.
     job_version: u32,
-    /// May run beside others of its job.
+    /// May run concurrently with others of its job.
     is_beside: bool,
-    /// It was missed, and is made up for.
+    /// It was missed and is replayed.
     is_replayed: bool,
     /// Triggered while its job was paused.
     is_exempt: bool,
     /// Other jobs may depend on how it ends.
     is_awaited: bool,
-    /// The true time of the last change of it.
+    /// The true time of its last change.
     changed_at: Timestamp,
     finished: Vec<FinishedAttempt>,
 }
@@ -259,7 +259,7 @@ struct FinishedAttempt {
     reason: Option<SkipReason>,
     job_version: u32,
     completed_at: Timestamp,
-    /// Retention took it.
+    /// Deleted by retention.
     is_forgotten: bool,
 }
 
@@ -267,14 +267,14 @@ struct FinishedAttempt {
 struct SessionModel {
     opening: SessionOpening,
     state: SessionState,
-    /// What people have ordered it to be, and the true time of that.
+    /// The mode that operators have set, and the true time of that.
     mode: SessionMode,
     mode_since: Timestamp,
     beat: u64,
-    /// The true time at which the counter last moved.
+    /// The true time at which the counter last changed.
     beaten_at: Timestamp,
     turn: u64,
-    /// The verb in which the last turn was used.
+    /// The verb in which the last poll sequence number was used.
     turn_call: u64,
 }
 
@@ -301,19 +301,19 @@ impl Auditor {
         &self.coverage
     }
 
-    /// A client was told that its job is kept.
+    /// A client was told that its job is stored.
     pub fn acknowledged(&mut self, job: JobId) -> Verdict {
         rule!(self.jobs.contains_key(&job), "an acknowledged job exists", "job {job} was never stored");
         self.count("submits acknowledged");
         Ok(())
     }
 
-    /// Whether all that was ever submitted has come to its end.
+    /// Whether every job ever submitted has finished.
     pub fn is_drained(&self) -> bool {
         self.jobs.values().all(|job| job.is_finished() && (job.mark != JobMark::Deleted || job.is_purged))
     }
 
-    /// What is still to be done, for a message.
+    /// The remaining work, for a message.
     pub fn left_over(&self) -> String {
         let mut text = String::new();
         for (id, job) in &self.jobs {
@@ -337,18 +337,18 @@ impl Auditor {
         text
     }
 
-    /// From now on nothing fails, so everything is on time as soon as the nodes have settled.
+    /// From now on nothing fails, so everything is on time once the nodes have settled.
     pub fn calm_begins(&mut self) {
         self.calm_since.get_or_insert(self.now);
     }
 
-    /// Nothing fails in all of the run.
+    /// The whole run is without faults.
     pub fn peace_begins(&mut self) {
         self.is_peaceful = true;
         self.calm_begins();
     }
 
-    /// At the end of a run without any fault.
+    /// Checked at the end of a run without faults.
     pub fn nothing_was_lost(&self) -> Verdict {
         for what in [
             "executions lost",
@@ -363,7 +363,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Something that fell due happens now: without faults that is at once.
+    /// Something due happens now: without faults it must not be late.
     fn on_time(&mut self, what: &str, due: Timestamp) -> Verdict {
         let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
         if due > settled {
@@ -374,7 +374,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A verb begins. Nodes go by the store's clock and never ahead of it, or something could fire early.
+    /// A verb begins. Nodes use the store's clock and are never ahead of it, or something could fire early.
     fn not_ahead(&mut self, now: Timestamp) -> Verdict {
         self.at = now;
         rule!(
@@ -444,7 +444,7 @@ impl JobModel {
         !matches!(self.spec().settings.schedule, Schedule::Recurring(_))
     }
 
-    /// Whether nothing of it is open or still to come.
+    /// Whether none of it is open or still to come.
     fn is_finished(&self) -> bool {
         self.schedule.is_none() && self.open.is_empty()
     }
@@ -487,7 +487,7 @@ impl JobModel {
     }
 }
 
-/// When the occurrence at a nominal time may start: later than that by what the job's jitter makes of it.
+/// When the occurrence at a nominal time may start: delayed by the job's jitter.
 fn start_of(id: JobId, schedule: &Schedule, nominal: Timestamp) -> Timestamp {
     let Schedule::Recurring(recurring) = schedule else { return nominal };
     let bytes = u128::from_be_bytes(*id.as_bytes());
@@ -512,7 +512,7 @@ impl Occurrence {
         !self.is_running() && !self.is_closed() && self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// When time changes something about it.
+    /// The next time at which it changes.
     fn look_at(&self) -> Option<Timestamp> {
         let opens_at = self.is_behind(Gate::Time).then_some(self.available_at);
         let expires_at = self.expires_at.filter(|_| !self.is_running() && !self.is_closed());

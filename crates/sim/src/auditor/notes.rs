@@ -1,5 +1,6 @@
-//! What handlers note: only under a live lease, each note once and in order; an attempt begins with the last checkpoint
-//! that was accepted of its occurrence; and nothing is left of what has ended, but for dead letters.
+//! Notes of handlers: accepted only under a live lease, each note once and in order. An attempt begins with
+//! the last accepted checkpoint of its occurrence. Nothing is left of ended occurrences, except for dead
+//! letters.
 
 use super::firing::answers_each;
 use super::{Auditor, Verdict, Violation, rule};
@@ -8,7 +9,7 @@ use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted, Progress};
 use punctual_core::ports::{Assignment, LeaseRef};
 use punctual_core::time::Timestamp;
 
-/// What is noted of an occurrence.
+/// The notes of an occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NotesModel {
     last: (Epoch, u64),
@@ -17,12 +18,12 @@ pub(super) struct NotesModel {
     checkpoint: Option<Checkpoint>,
 }
 
-/// What a handler was told of its checkpoint.
+/// The answer that a handler got about its checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {
-    /// It is kept.
+    /// It is stored.
     Kept,
-    /// Nobody knows, or it is refused.
+    /// The outcome is unknown, or it was rejected.
     Doubtful,
 }
 
@@ -115,7 +116,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A handler has heard what became of its checkpoint.
+    /// A handler got the answer about its checkpoint.
     pub fn checkpoint_answered(
         &mut self,
         execution: ExecutionId,
@@ -137,12 +138,12 @@ impl Auditor {
         Ok(())
     }
 
-    /// An occurrence has ended without a dead letter, or its dead letter is gone.
+    /// An occurrence has ended without a dead letter, or its dead letter was removed.
     pub(super) fn forget_notes(&mut self, id: OccurrenceId) {
         self.notes.remove(&id);
     }
 
-    /// Notes are left of dead occurrences, and of nothing else.
+    /// Only dead occurrences have notes left.
     pub(super) fn compare_notes(&self, found: &[(Noted, Option<Checkpoint>)]) -> Verdict {
         let mut expected: Vec<(Noted, Option<Checkpoint>)> = Vec::new();
         for (id, model) in &self.notes {

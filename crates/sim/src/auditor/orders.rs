@@ -1,5 +1,5 @@
-//! What people order sessions to do: one that is paused or drains is given nothing, one that drains is told so and
-//! leaves, and work that a waiting poll may have is not left lying.
+//! Session modes: a paused or draining session gets no work, a draining one learns of it and leaves, and no
+//! work stays queued while a waiting poll may have it.
 
 use super::{Auditor, SETTLING, SessionModel, SessionState, Verdict, rule};
 use punctual_core::ids::SessionId;
@@ -8,13 +8,14 @@ use punctual_core::session::{SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// How long nodes may take after the last fault until every poll lies where it can be answered: the longest wait of a
-/// poll that nobody answers, and a new one after it.
+/// How long nodes may take after the last fault until every poll can be answered: the longest wait of an
+/// unanswered poll, and a new one after it.
 const POLLS_SETTLE: Duration = Duration::from_secs(60);
-/// How long work may lie beside a poll that may have it, in calm weather: the longest time between two looks at all
-/// polls, and a few trips to the store.
+/// How long work may stay queued next to a poll that may have it, without faults: the longest time between
+/// two scans of all polls, plus a few round trips to the store.
 const IDLE_MAX: Duration = Duration::from_millis(2_000);
-/// How long a session that is to drain may take in calm weather: until it hears of it, its longest grace, and the end.
+/// How long a session may take to drain without faults: until it learns of it, its longest grace period, and
+/// the close.
 const DRAINED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A poll that has not been answered.
@@ -63,7 +64,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// What a session that is paused or drains is answered: nothing.
+    /// A paused or draining session gets nothing.
     pub(super) fn claimed_nothing(&mut self, claim: &Claim, outcome: &ClaimOutcome) -> Verdict {
         let is_nothing = match outcome {
             ClaimOutcome::Claimed { assignments, begun } => {
@@ -81,12 +82,12 @@ impl Auditor {
         Ok(())
     }
 
-    /// Sessions that are there, for people to order about.
+    /// Live sessions, for operators to change their mode.
     pub fn sessions_there(&self) -> Vec<SessionId> {
         self.there().map(|(id, _)| id).collect()
     }
 
-    /// Sessions that would stay paused.
+    /// Paused sessions, which would stay paused.
     pub fn paused_sessions(&self) -> Vec<SessionId> {
         self.there().filter(|(_, session)| session.mode == SessionMode::Paused).map(|(id, _)| id).collect()
     }
@@ -99,14 +100,14 @@ impl Auditor {
         self.asking.insert(poll.session, Asking { poll: poll.clone(), since: self.now });
     }
 
-    /// A poll was answered, or its worker has given it up.
+    /// A poll was answered, or its worker has abandoned it.
     pub fn poll_is_over(&mut self, poll: &Poll) {
         if self.asking.get(&poll.session).is_some_and(|asking| asking.poll.turn == poll.turn) {
             self.asking.remove(&poll.session);
         }
     }
 
-    /// In calm weather a session that is to drain leaves, and no work lies beside a poll that may have it.
+    /// Without faults, a draining session leaves, and no work stays queued next to a poll that may have it.
     pub fn no_idle_hands(&mut self) -> Verdict {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         for (id, session) in self.there().filter(|(_, session)| session.mode == SessionMode::Draining) {

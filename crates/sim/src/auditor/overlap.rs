@@ -1,4 +1,4 @@
-//! Occurrences of one job beside and behind each other: who may open, who gives way, and whose turn comes when one
+//! Overlapping occurrences of one job: which may open, which are replaced, and which one starts when another
 //! has ended.
 
 use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Verdict, rule};
@@ -13,12 +13,12 @@ use punctual_core::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Opened {
     pub nominal: Timestamp,
-    /// Behind those that are open.
+    /// It waits for those that are open.
     pub is_behind: bool,
     pub is_replayed: bool,
 }
 
-/// The open occurrences of a job as a fire finds them, with what it opens itself.
+/// The open occurrences of a job at a fire, including those that the fire opens.
 #[derive(Debug)]
 pub(super) struct Crowd {
     policy: OverlapPolicy,
@@ -28,15 +28,15 @@ pub(super) struct Crowd {
     behind: usize,
     replayed: usize,
     replayed_behind: usize,
-    /// The latest scheduled time among the regular ones that the schedule opened.
+    /// The latest scheduled time among the regular occurrences that the schedule opened.
     latest: Option<Timestamp>,
-    /// One that is not replayed runs.
+    /// An occurrence that is not a replay is running.
     is_running: bool,
     pub opened: Vec<Opened>,
     pub fates: Vec<(Timestamp, Fate)>,
-    /// Those that were open give way.
+    /// The open occurrences are replaced.
     pub replaces: bool,
-    /// How many of those that this fire opened have given way to a later one.
+    /// How many occurrences of this fire were replaced by a later one.
     pub gave_way: usize,
 }
 
@@ -65,7 +65,8 @@ impl Crowd {
         }
     }
 
-    /// What a recurring schedule does at a regular nominal time: it is skipped only if it would be without the replayed ones.
+    /// The decision at a regular nominal time of a recurring schedule: it is skipped only if it would be
+    /// skipped without the replayed ones.
     pub fn decide(&mut self, nominal: Timestamp) {
         let others = self.open - self.replayed;
         let others_behind = self.behind - self.replayed_behind;
@@ -84,7 +85,7 @@ impl Crowd {
         }
     }
 
-    /// Whether a missed one may open, with a place to spare for a regular one.
+    /// Whether a missed occurrence may open, leaving room for a regular one.
     fn has_room(&self) -> bool {
         let is_below_max = self.open + 1 < self.max_open;
         self.open == 0
@@ -95,7 +96,7 @@ impl Crowd {
             }
     }
 
-    /// Opens a missed one if there is room for it; whether there was.
+    /// Opens a missed occurrence if there is room; returns whether there was.
     pub fn replay(&mut self, nominal: Timestamp) -> bool {
         let has_room = self.has_room();
         if has_room {
@@ -112,7 +113,7 @@ impl Crowd {
         has_room
     }
 
-    /// What a schedule of one run does: it is never skipped.
+    /// The decision of a one-time schedule: it is never skipped.
     pub fn decide_once(&mut self, nominal: Timestamp) {
         let is_behind = match self.policy {
             OverlapPolicy::Allow => false,
@@ -158,7 +159,7 @@ impl Crowd {
 }
 
 impl Auditor {
-    /// All that is open of a job gives way: what has not started ends, what runs is asked to stop.
+    /// Stops all open occurrences of a job: unstarted ones end, running ones are asked to stop.
     pub(super) fn stop_open(&mut self, job: JobId) -> Verdict {
         for number in self.job(job)?.open.clone() {
             self.stop(job.occurrence(number), None)?;
@@ -166,7 +167,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// All regular ones that are open of a job give way.
+    /// Stops all open regular occurrences of a job.
     pub(super) fn stop_regular(&mut self, job: JobId) -> Verdict {
         for number in self.job(job)?.open.clone() {
             if !self.job(job)?.occurrences[&number].is_replayed {
@@ -176,7 +177,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Something of the job has ended: a replay that waits for room is due, if there is some.
+    /// Something of the job has ended: a replay that waits for room is due, if there is room.
     pub(super) fn wake_replay(&mut self, id: JobId) -> Verdict {
         let at = self.at;
         let job = self.job_mut(id)?;
@@ -194,8 +195,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// The end of one occurrence opens the way for the first that waits behind, if none else is in its way. Those that are
-    /// replayed let the others go first.
+    /// The end of one occurrence lets the first waiting one start, if nothing else blocks it. Replayed ones
+    /// start after the others.
     pub(super) fn next_in_line(&mut self, id: JobId) -> Verdict {
         let job = self.job(id)?;
         let is_in_line = |number: &u32| job.occurrences[number].is_behind(Gate::Overlap);
@@ -209,7 +210,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// An execution is being leased: no other of its job runs, unless one of the two may run beside others.
+    /// Checked when an execution is leased: no other of its job runs, unless one of the two may run
+    /// concurrently.
     pub(super) fn runs_alone(&self, id: OccurrenceId) -> Verdict {
         let job = self.job(id.job)?;
         for number in job.open.iter().filter(|number| **number != id.number) {
@@ -224,7 +226,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// One occurrence is stopped; the job is marked by its end if that is said.
+    /// Stops one occurrence; its end sets the job's stored status if one is given.
     pub(super) fn stop(
         &mut self,
         id: OccurrenceId,

@@ -1,5 +1,5 @@
-//! Limits that become tighter: what is queued goes back in line, the last in rank first and a step at a time, and keeps its
-//! rank. Until that is done, no line of the queue moves.
+//! Re-admission after limits become tighter: queued executions return to the wait list, last in rank first
+//! and a step at a time, and keep their rank. Until it is complete, no wait list of the queue moves.
 
 use super::lines::Limiter;
 use super::{Auditor, OccurrenceState, Violation};
@@ -8,14 +8,14 @@ use punctual_core::ids::OccurrenceId;
 use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::limits::PLACED_PER_STEP_MAX;
 
-/// What is to be done in a queue, and how far that has come.
+/// The re-admission of a queue, and its progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Placing {
-    /// Those with a key go back before the limit of their key.
+    /// Executions with a key return to the wait list of their key.
     keys: bool,
-    /// All others go back, and not only as many as are too many at once.
+    /// All others return as well, not only those that exceed the limit.
     all: bool,
-    /// Everybody from here on has been looked at.
+    /// Everything from here on has been processed.
     reached: Option<(i64, OccurrenceId)>,
 }
 
@@ -29,7 +29,7 @@ fn is_slower(rate: Option<Rate>, had: Option<Rate>) -> bool {
 }
 
 impl Auditor {
-    /// The limits of a queue are no longer those that they were.
+    /// The limits of a queue have changed.
     pub(super) fn limits_set(
         &mut self,
         queue: &str,
@@ -58,7 +58,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// One step of a queue; whether it was the last one.
+    /// One step of a queue's re-admission; returns whether it was the last one.
     pub(super) fn place_again(
         &mut self,
         of_queue: &Limiter,
@@ -94,7 +94,8 @@ impl Auditor {
         Ok(is_done)
     }
 
-    /// One that was given back unstarted keeps its place, unless limits have become tighter since it got that.
+    /// An execution that was returned unstarted stays admitted, unless the limits have become tighter since
+    /// it was admitted.
     pub(super) fn keeps_place(&mut self, id: OccurrenceId) -> Result<(), Violation> {
         let key = self.key_of(id.job)?;
         let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
@@ -115,7 +116,7 @@ impl Auditor {
         Ok(self.in_use(limiter)? > most)
     }
 
-    /// The last of those who are queued and have not been looked at.
+    /// The last queued executions that have not been processed.
     fn last_queued(
         &self,
         queue: &str,

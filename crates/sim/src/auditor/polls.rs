@@ -1,5 +1,5 @@
-//! What workers ask for, what they are told, and what they give back: never more than asked for, never what another was
-//! given, and nothing of what was given back is run or lost.
+//! Polls and returns of workers: a worker never gets more than it asked for, never what another worker holds,
+//! and nothing that was returned is run or lost.
 
 use super::{Auditor, SETTLING, Verdict, rule};
 use punctual_core::ids::{Epoch, SessionId};
@@ -8,32 +8,32 @@ use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// How long it may take until a worker finds out that it was given more than it heard of: the longest wait
-/// for an answer, and a resync after it.
+/// How long it may take until a worker learns that it holds leases it does not know of: the longest wait for
+/// a response, and a resync after it.
 const ORPHANS_FOUND: Duration = Duration::from_secs(30);
 
-/// How long a worker may hold what it has no slot for, in calm weather: twice the time after which it gives that back, and
-/// a trip.
+/// How long a worker may hold executions without a slot, without faults: twice the time after which it
+/// returns them, plus a round trip.
 const HELD_MAX: Duration = Duration::from_millis(1_500);
 
-/// The polls of one turn. A worker may ask again in a turn that brought nothing.
+/// The polls of one poll sequence number. A worker may reuse a number that brought nothing.
 #[derive(Debug, Default)]
 pub struct PollModel {
     capacity: usize,
     granted: usize,
 }
 
-/// A lease that a worker has let go of, unstarted.
+/// A lease that a worker has returned unstarted.
 #[derive(Debug)]
 pub struct Return {
     session: SessionId,
     since: Timestamp,
-    /// The store has taken it back, or given it to another.
+    /// The store has taken it back, or leased it to another session.
     is_over: bool,
 }
 
 impl Auditor {
-    /// A worker gives back what it has not started, because it drains or has held it for too long.
+    /// A worker returns unstarted executions, because it drains or has held them for too long.
     pub fn gives_back(&mut self, node: usize, session: SessionId, leases: &[LeaseRef]) -> Verdict {
         let since = self.now;
         for lease in leases {
@@ -55,7 +55,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// In calm weather no worker holds for long what it has no slot for: it goes back, and others may have it.
+    /// Without faults, no worker holds executions without a slot for long: they are returned, and other
+    /// workers may have them.
     pub fn no_hoarding(&mut self) -> Verdict {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         let settled = if self.is_peaceful { calm_since } else { calm_since.plus(SETTLING) };
@@ -75,7 +76,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Work is leased that another worker has given back.
+    /// Work that another worker has returned is leased.
     pub(super) fn may_be_taken_over(&mut self, session: SessionId, lease: LeaseRef) {
         let first = LeaseRef { epoch: Epoch(0), ..lease };
         let given_back = self.returned.range(first..lease).next_back();
@@ -84,7 +85,7 @@ impl Auditor {
         }
     }
 
-    /// What was given back is not started under that lease.
+    /// A returned execution is not started under that lease.
     pub(super) fn is_not_given_back(&self, lease: LeaseRef) -> Verdict {
         let returned = self.returned.get(&lease);
         rule!(
@@ -95,7 +96,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// In calm weather what was given back is free again, whatever became of the message.
+    /// Without faults, returned executions become claimable again, whatever happened to the message.
     fn nothing_is_stranded(&mut self, found_by: Timestamp) -> Verdict {
         let open = self.returned.iter().filter(|(_, one)| !one.is_over);
         let open: Vec<_> = open.map(|(lease, one)| (*lease, one.session, one.since)).collect();
@@ -120,7 +121,7 @@ impl Auditor {
         model.capacity = model.capacity.max(poll.capacity);
     }
 
-    /// A worker is told what it was given.
+    /// A worker learns what it was granted.
     pub fn told(&mut self, poll: &Poll, assignments: &[Assignment]) -> Verdict {
         for assignment in assignments {
             let lease = (assignment.execution, assignment.epoch);
@@ -137,7 +138,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// In calm weather no lease stays unknown to the worker that it was granted to.
+    /// Without faults, no lease stays unknown to the worker that it was granted to.
     pub fn no_orphans(&mut self) -> Verdict {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         let found_by = calm_since.plus(SETTLING).plus(ORPHANS_FOUND);

@@ -1,5 +1,5 @@
-//! Dead letters: an occurrence that failed for good leaves one, a redrive takes it for one more attempt, a discard
-//! takes it for nothing.
+//! Dead letters: an occurrence that failed permanently leaves one, a redrive turns it into one more attempt,
+//! a discard deletes it.
 
 use super::control::{Asked, Effect};
 use super::firing::{answers_each, state_behind};
@@ -117,7 +117,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// The dead letters there are.
+    /// All dead letters.
     pub fn letters(&self) -> Vec<OccurrenceId> {
         let letters = |(id, job): (&JobId, &super::JobModel)| {
             job.letters().map(|number| id.occurrence(number)).collect::<Vec<_>>()

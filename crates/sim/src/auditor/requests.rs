@@ -1,4 +1,4 @@
-//! Requests that carry a key: what was begun under it is gone on with, and what was answered is answered the same.
+//! Requests with a key: a request begun under a key is continued, and a stored response is repeated.
 
 use super::{Auditor, Verdict, rule};
 use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer};

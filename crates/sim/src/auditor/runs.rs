@@ -1,7 +1,7 @@
 //! Physical runs of handlers: none without a lease, none after it, no two of one occurrence at once.
 //!
-//! A node that is stopped and resumed cannot know in the same instant that its lease is gone: its runs are
-//! excused while it is paused and for a moment after, and must have ended by then.
+//! A node that is stopped and resumed cannot know at once that its lease is gone: its runs are excused while
+//! it is paused and for a moment after, and must have ended by then.
 
 use super::{Auditor, Verdict, rule};
 use punctual_core::ids::{Epoch, ExecutionId, SessionId};
@@ -33,12 +33,12 @@ pub struct Run {
 pub struct NodeModel {
     paused: bool,
     resumed_at: Option<Timestamp>,
-    /// Its worker was asked to finish; it may have been started anew since.
+    /// Its worker was asked to drain; it may have been restarted since.
     drained: bool,
 }
 
 impl Auditor {
-    /// A worker has decided to start a handler: at this moment it must know that its lease is good.
+    /// A worker has decided to start a handler: at this moment its lease must be valid.
     pub fn run_decided(&mut self, node: usize, slots: usize, assignment: &Assignment) -> Verdict {
         let here = self.active.values().flatten().filter(|lease| self.runs[lease].node == node).count();
         rule!(
@@ -93,7 +93,7 @@ impl Auditor {
         }
         let job = self.job(id.job)?;
         if job.versions.iter().all(|spec| spec.settings.max_retries == 0) {
-            // A redrive is another attempt that someone has asked for.
+            // A redrive is another attempt, requested by a client.
             let first = self.occurrence(id)?.first_of_drive;
             let earlier =
                 self.runs.range((id.attempt(first), Epoch(0))..=(id.attempt(u32::MAX), Epoch(u32::MAX)));
@@ -152,7 +152,8 @@ impl Auditor {
         (model.paused, model.resumed_at) = (false, Some(now));
     }
 
-    /// Some time after a node was resumed: what it lost meanwhile must not run there any more.
+    /// Checked some time after a node was resumed: executions that it lost meanwhile must not run there any
+    /// more.
     pub fn no_zombies_on(&mut self, node: usize) -> Verdict {
         if self.is_excused(node) {
             return Ok(());
@@ -171,7 +172,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A session is being lost: its worker must have stopped its handlers before.
+    /// A session is being lost: its worker must already have stopped its handlers.
     pub(super) fn nothing_runs_under(&self, session: SessionId) -> Verdict {
         for lease in self.active.values().flatten() {
             let run = &self.runs[lease];

@@ -1,4 +1,5 @@
-//! Sessions: lost only after their counter stood still for the whole lease, and with nothing of theirs running.
+//! Sessions: lost only after their counter has not changed for the whole lease, and with none of their
+//! executions running.
 
 use super::firing::answers_each;
 use super::{Auditor, OccurrenceState, SessionModel, SessionState, Verdict, rule};
@@ -71,7 +72,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A beat is answered with all that the session holds and should stop, and nothing else.
+    /// A heartbeat response lists exactly the executions that the session holds and should stop.
     fn told_to_stop(&mut self, session: SessionId, cancel: &[LeaseRef]) -> Verdict {
         let mut expected = BTreeSet::new();
         for id in self.leased_to(session) {
@@ -199,7 +200,7 @@ impl Auditor {
         self.running.iter().copied().filter(is_holder).collect()
     }
 
-    /// What a read of all sessions must contain.
+    /// Checks a read of all sessions.
     pub fn read_sessions(&mut self, rows: &[SessionRow]) -> Verdict {
         let mut got: Vec<_> = rows.iter().map(|row| (row.pulse.session, row.pulse.beat, row.mode)).collect();
         got.sort_by_key(|(id, ..)| *id);

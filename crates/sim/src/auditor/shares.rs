@@ -1,5 +1,5 @@
-//! Who goes first: the rank of an execution, retold. What an owner has submitted to a queue before costs its next
-//! execution there a little, and less if the queue gives it more weight.
+//! Fair shares: recomputes the rank of an execution. Earlier submissions of an owner to a queue delay its
+//! next execution there a little, and less if the queue gives the owner more weight.
 
 use super::{Auditor, Verdict, rule};
 use punctual_core::ids::ExecutionId;
@@ -8,16 +8,16 @@ use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How far ahead one step of priority moves an execution, in microseconds.
+/// How far one step of priority moves an execution ahead, in microseconds.
 const STEP_US: i64 = 10_000_000;
-/// What one execution costs its owner, in microseconds.
+/// The delay that one execution adds for its owner, in microseconds.
 const QUANTUM_US: i64 = 2_000;
-/// The most that an owner's share moves an execution back, in microseconds.
+/// The maximum delay by an owner's share, in microseconds.
 const LAG_US_MAX: i64 = 60_000_000;
-/// What becomes ready later than this after an execution never goes before it.
+/// An execution that becomes ready later than this after another one never overtakes it.
 const PASSED_OVER_MAX: Duration = Duration::from_secs(150);
 
-/// Where an execution stands among others.
+/// The position of an execution among others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// Lower goes first.
@@ -32,14 +32,14 @@ impl Place {
     }
 }
 
-/// By queue and owner, up to which time the work reaches that was submitted.
+/// By queue and owner: the time up to which the submitted work reaches.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     reach_us: BTreeMap<(String, String), i64>,
 }
 
 impl Auditor {
-    /// The place of what fires now, behind what its owner has in the queue.
+    /// The position of an execution that fires now, after its owner's other executions in the queue.
     pub(super) fn place_by_share(&mut self, spec: &JobSpec) -> Place {
         let now_us = self.at.as_micros();
         let weights = self.limits_of(&spec.queue).map(|limits| &limits.weights);
@@ -55,13 +55,13 @@ impl Auditor {
         Place { rank_us: place.rank_us + lag_us, ..place }
     }
 
-    /// The store's process has begun anew: shares are held in its memory.
+    /// The store's process was restarted: shares are only in its memory.
     pub fn shares_are_forgotten(&mut self) {
         self.shares = Shares::default();
     }
 }
 
-/// One execution goes and another one, which might have gone instead, stays.
+/// One execution is claimed and another one, which could have been claimed instead, is not.
 pub(super) fn goes_before(goes: (ExecutionId, Place), stays: (ExecutionId, Place)) -> Verdict {
     let ((first, place), (second, behind)) = (goes, stays);
     rule!(

@@ -1,5 +1,5 @@
-//! A job is described anew: what has started goes on as it was, all else follows, and a changed schedule counts
-//! from then on.
+//! Updates of a job: running executions continue unchanged, everything else follows the new description, and
+//! a changed schedule applies from then on.
 
 use super::control::{Asked, Effect};
 use super::{Auditor, JobModel, OccurrenceState, Place, Violation};
@@ -74,7 +74,7 @@ impl Auditor {
         Ok(Ok(Effect::default()))
     }
 
-    /// An open occurrence under a new description.
+    /// Applies a new description to an open occurrence.
     fn describe(&mut self, id: JobId, number: u32, old: &JobSpec) -> Result<(), Violation> {
         let id = id.occurrence(number);
         let job = self.job(id.job)?;
@@ -82,7 +82,7 @@ impl Auditor {
         let is_untouched = one.origin == Origin::Schedule && one.charged == 0 && one.attempt == 1;
         let expires_at = if is_untouched { job.expires_at(one.scheduled_time) } else { one.expires_at };
         let (occurrence, spec) = self.occurrence_mut(id)?;
-        // What runs has a place, too: it may come back to it.
+        // Running executions have a rank, too: they may return to the queue.
         if old.priority != spec.priority {
             occurrence.place = Place::at(occurrence.available_at, spec);
         }
@@ -101,7 +101,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// The one run of the job has not started: it moves to the time that the job names now.
+    /// The only run of the job has not started: it moves to the job's new time.
     fn postpone(&mut self, id: JobId, number: u32) -> Result<(), Violation> {
         let at = self.at;
         let job = self.job_mut(id)?;
@@ -140,7 +140,7 @@ impl Auditor {
         let version = job.schedule.as_ref().map_or(1, |old| old.version);
         let fired = job.runs();
         let is_awaited = job.is_awaited();
-        // Whether the job has something to do again is seen before its old schedule goes.
+        // The status is read before the old schedule is removed.
         let status = job.status();
         job.end_life(true);
         if begins {
@@ -156,7 +156,7 @@ impl Auditor {
 }
 
 impl JobModel {
-    /// The number of the run of a single schedule that is open and has not started.
+    /// The number of the open, unstarted run of a one-time schedule.
     fn unstarted(&self) -> Option<u32> {
         self.open.iter().copied().find(|number| {
             let one = &self.occurrences[number];
@@ -164,8 +164,8 @@ impl JobModel {
         })
     }
 
-    /// What a new schedule counts from: all that the old one named before its next time is accounted for, and so is what
-    /// lies before the last change, even if the time of the verb lies behind.
+    /// The start of a new schedule. All nominal times of the old one before its next time are accounted for,
+    /// and so are those before the last change, even if the verb's time is earlier.
     fn since(&self, before: &JobSpec, at: Timestamp) -> Timestamp {
         let at = at.max(self.changed_by_hand_at);
         let (Some(schedule), Schedule::Recurring(recurring)) = (&self.schedule, &before.settings.schedule)
@@ -185,7 +185,7 @@ impl JobModel {
         }
     }
 
-    /// Whether a new schedule has anything to fire from now on: runs that the job has had count.
+    /// Whether a new schedule has anything to fire from now on: earlier runs of the job count.
     fn begins_anew(&self, new: &JobSpec, at: Timestamp) -> bool {
         let Schedule::Recurring(recurring) = &new.settings.schedule else { return true };
         let fired = self.runs();

@@ -1,5 +1,5 @@
-//! What an answer means: which statuses succeed, which are worth another try, what is kept of the body. Memory is
-//! bounded whatever the server sends: nothing is read beyond what is kept.
+//! Interprets a response: which statuses succeed, which are retried, and how much of the body is kept. Memory
+//! is bounded whatever the server sends: nothing is read beyond what is kept.
 
 use super::guard::Refused;
 use super::payload::{Call, Expected};
@@ -18,10 +18,11 @@ use serde_json::Value;
 use std::error::Error;
 use std::pin::pin;
 
-/// Levels of a JSON body that is kept as JSON: the result has one more around it. Deeper ones are kept as text.
+/// Nesting depth of a JSON body that is kept as JSON: the result adds one level around it. Deeper bodies are
+/// kept as text.
 const BODY_DEPTH_MAX: usize = limits::JSON_DEPTH_MAX - 1;
 
-/// The outcome of a call that was answered.
+/// The outcome of a call that got a response.
 pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn Clock) -> Outcome {
     let status = response.status();
     let retry_after =
@@ -45,7 +46,7 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
         verdict => {
             let mut kept = Kept::up_to(limits::HTTP_ERROR_BODY_BYTES_MAX);
             let waited = clock.sleep(limits::HTTP_ERROR_BODY_WAIT_MAX);
-            // The status has decided; a body that hangs or breaks off changes nothing.
+            // The status has decided the outcome; a body that hangs or breaks off changes nothing.
             let is_whole = matches!(
                 select(pin!(kept.fill(response.into_body())), waited).await,
                 Either::Left((Ok(()), _))
@@ -60,7 +61,7 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
     }
 }
 
-/// The outcome of a call that was not answered.
+/// The outcome of a call that got no response.
 pub(super) fn not_answered(call: &Call, error: &legacy::Error) -> Outcome {
     let said = format!("{} {}", call.method, call.host);
     if let Some(refused) = find_refusal(error) {
@@ -71,7 +72,7 @@ pub(super) fn not_answered(call: &Call, error: &legacy::Error) -> Outcome {
     Outcome::Failed { error: format!("{said}: {what}: {}", innermost(error)), retryable: true }
 }
 
-/// Host and port: the narrowest exception that lets the call through.
+/// Host and port: the narrowest exception that permits the call.
 fn place(call: &Call) -> String {
     let default_port = if call.uri.scheme_str() == Some("https") { 443 } else { 80 };
     let port = call.uri.port_u16().unwrap_or(default_port);
@@ -103,7 +104,7 @@ fn verdict(status: StatusCode, expected: &Expected) -> Verdict {
 struct Kept {
     bytes: Vec<u8>,
     bytes_max: usize,
-    /// Whether there was more.
+    /// Whether the body was longer.
     is_cut: bool,
 }
 
@@ -139,7 +140,7 @@ impl Kept {
         format!("{{\"status\":{status},\"body\":{body}{mark}}}")
     }
 
-    /// The body as JSON text, as it was sent; nothing at all is `null`.
+    /// The body as JSON text, as sent; an empty body is `null`.
     fn as_json(&self) -> Option<&str> {
         if self.bytes.is_empty() {
             return Some("null");
@@ -151,7 +152,7 @@ impl Kept {
         std::str::from_utf8(&self.bytes).ok().map(str::trim)
     }
 
-    /// The body in an error message: one line.
+    /// The body for an error message, in one line.
     fn excerpt(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes);
         let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
@@ -164,7 +165,7 @@ impl Kept {
     }
 }
 
-/// As much of the text as fits into this many bytes of JSON.
+/// The prefix of the text that fits into this many bytes of JSON.
 fn fitting(text: &str, json_bytes_max: usize) -> &str {
     let mut room = json_bytes_max;
     for (at, character) in text.char_indices() {
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!(result(b"abcdef", 6), json!({"status": 200, "body": "abcdef"}));
         assert_eq!(result(b"abcdefg", 6), json!({"status": 200, "body": "abcdef", "body_cut": true}));
         assert_eq!(result(b"[1,2,3]", 6), json!({"status": 200, "body": "[1,2,3", "body_cut": true}));
-        // A prefix that happens to be JSON is not what was sent.
+        // A prefix that happens to be valid JSON is not the body that was sent.
         assert_eq!(result(b"1234567", 6), json!({"status": 200, "body": "123456", "body_cut": true}));
         assert_eq!(result("aaaaaé".as_bytes(), 6)["body_cut"], json!(true));
     }

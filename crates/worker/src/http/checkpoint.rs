@@ -1,5 +1,5 @@
-//! The checkpoint of a web call: carried to the server in a header, and taken from a header of an answer that fails the
-//! attempt, for the next one.
+//! The checkpoint of a web call: sent to the server in a header, and read from a header of a response that
+//! fails the attempt, for the next one.
 
 use super::payload::Call;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 const CHECKPOINT: HeaderName = HeaderName::from_static("punctual-checkpoint");
 
-/// Tells the server what an earlier attempt was left, or says why not.
+/// Sends the checkpoint of an earlier attempt, or returns why it cannot be sent.
 pub(super) fn tell(call: &mut Call, checkpoint: Option<&Checkpoint>) -> Result<(), String> {
     let Some(checkpoint) = checkpoint else { return Ok(()) };
     let text = in_ascii(checkpoint.as_json());
@@ -28,12 +28,12 @@ pub(super) fn tell(call: &mut Call, checkpoint: Option<&Checkpoint>) -> Result<(
     Ok(())
 }
 
-/// What the answer leaves for the next attempt.
+/// The checkpoint in the response, for the next attempt.
 pub(super) fn left(headers: &HeaderMap) -> Option<HeaderValue> {
     headers.get(CHECKPOINT).cloned()
 }
 
-/// Saves it; what is wrong with it goes into the log.
+/// Saves the checkpoint; errors in it go to the log.
 pub(super) async fn save(left: HeaderValue, context: &ExecutionContext) {
     let said = match read(&left) {
         Ok(checkpoint) => match context.notes.checkpoint(checkpoint).await {
@@ -55,8 +55,8 @@ fn read(left: &HeaderValue) -> Result<Checkpoint, String> {
     Checkpoint::new(text.trim()).map_err(|error| error.to_string())
 }
 
-/// The same document in characters that every header may have: what is not ASCII can only be inside of strings, where
-/// it may be escaped, and line ends only between values.
+/// The same document in ASCII, so that it is valid in a header: non-ASCII characters can only be inside
+/// strings, where they may be escaped, and line breaks only between values.
 fn in_ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {

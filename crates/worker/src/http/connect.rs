@@ -1,6 +1,6 @@
-//! Connections to where a call goes: resolves names, asks the guard about every address before it is connected to,
-//! and speaks TLS. Addresses are checked here, where they are used, and not when the job is read: a name may
-//! resolve to something else a moment later.
+//! Connections to the target of a call: resolves names, asks the guard about every address before connecting,
+//! and does TLS. Addresses are checked here, where they are used, and not when the job is parsed: a name may
+//! resolve to another address a moment later.
 
 use super::guard::{Guard, Refused};
 use futures_util::future::{Either, select};
@@ -28,7 +28,7 @@ pub(super) type HttpClient = Client<Connector, Full<Bytes>>;
 type BoxError = Box<dyn Error + Send + Sync>;
 type Try<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
-/// A client that goes nowhere without the guard: there is no proxy and no redirect.
+/// A client whose every connection is checked by the guard: it uses no proxy and follows no redirects.
 pub(super) fn client(guard: Guard, tls: ClientConfig, host: &Host) -> HttpClient {
     let guard = Arc::new(guard);
     let connector = |resolver: Resolver| {
@@ -52,7 +52,7 @@ pub(super) fn client(guard: Guard, tls: ClientConfig, host: &Host) -> HttpClient
         .build(connector)
 }
 
-/// Connects to guarded addresses, and to any address of a host that the operator has named.
+/// Connects to addresses that the guard permits, and to any address of a host that the operator has allowed.
 #[derive(Clone)]
 pub(super) struct Connector {
     guard: Arc<Guard>,
@@ -61,13 +61,13 @@ pub(super) struct Connector {
     clock: Arc<dyn Clock>,
 }
 
-/// Name, connection and TLS took too long together.
+/// Name resolution, connecting and TLS together took too long.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection within {} seconds", .0.as_secs())]
 struct NoConnection(Duration);
 
 impl Connector {
-    /// The way to a host. A literal address never reaches the resolver, so it is checked here.
+    /// The connector for a host. A literal address never reaches the resolver, so it is checked here.
     fn way_to(&self, uri: &Uri) -> Result<HttpsConnector<HttpConnector<Resolver>>, Refused> {
         let host = uri.host().unwrap_or_default();
         let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
@@ -102,7 +102,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// The system's resolver, of whose answers the guard lets some through.
+/// The system's resolver, with its answers filtered by the guard.
 #[derive(Clone)]
 pub(super) struct Resolver {
     guard: Option<Arc<Guard>>,
@@ -130,7 +130,7 @@ impl Service<Name> for Resolver {
     }
 }
 
-/// The addresses that the guard lets through; a refusal if there were some and none is left.
+/// The addresses that the guard permits; an error if there were some and none is left.
 fn passed(guard: &Guard, resolved: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
     let mut refused = None;
     let mut passed = resolved;

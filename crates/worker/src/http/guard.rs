@@ -1,6 +1,6 @@
-//! Which addresses a web call may connect to. Jobs are written by people who may not reach what the worker can:
-//! its own machine, its private network, the cloud's metadata service. This module owns the classes of addresses
-//! and the operator's exceptions; it resolves and connects nothing.
+//! Decides which addresses a web call may connect to. Jobs are written by people who may not have the
+//! worker's network access: to its own machine, its private network, the cloud's metadata service. This
+//! module owns the address classes and the operator's exceptions; it resolves and connects nothing.
 
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ impl Guard {
         Guard { allowed }
     }
 
-    /// Whether the operator named this host, so that it may resolve to any address.
+    /// Whether the operator has allowed this host, so that it may resolve to any address.
     pub(super) fn allows_host(&self, host: &str, port: u16) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
         self.allowed.iter().any(|allowed| match &allowed.0 {
@@ -37,8 +37,8 @@ impl Guard {
 
     pub(super) fn check(&self, address: IpAddr) -> Result<(), Refused> {
         let Some(class) = not_public(address) else { return Ok(()) };
-        // To the system a mapped address is the IPv4 address itself. Other embeddings are translated elsewhere, by
-        // who knows whom: they must be allowed as what they are.
+        // To the system a mapped address is the IPv4 address itself. Other embeddings are translated by
+        // unknown devices elsewhere, so the operator must allow them in their IPv6 form.
         let canonical = address.to_canonical();
         let is_allowed = self.allowed.iter().any(|allowed| match &allowed.0 {
             Kind::Network(network) => network.contains(&address) || network.contains(&canonical),
@@ -55,14 +55,14 @@ pub struct Allow(Kind);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Network(IpNet),
-    /// The name as a URL would have it, and the one port that is meant, if not all are.
+    /// The host name as in a URL, and its port, unless all ports are allowed.
     Host {
         name: String,
         port: Option<u16>,
     },
 }
 
-/// The text names neither a network nor a host.
+/// The text is neither a network nor a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be a network such as 10.0.0.0/8, an address, or a host with or without a port such as internal.example:8080"
@@ -88,7 +88,7 @@ impl FromStr for Allow {
         if host.is_empty() || host.contains(['/', '\\', '?', '#', '@', '*']) {
             return Err(ParseAllowError);
         }
-        // Through a URL, so that both are spelled alike: lower case, IDNA, numbers as addresses.
+        // Parsed as a URL, so that both are normalised alike: lower case, IDNA, numbers as addresses.
         let url = Url::parse(&format!("http://{host}/")).map_err(|_| ParseAllowError)?;
         match (url.host(), url.host_str()) {
             (Some(Host::Ipv4(address)), _) if port.is_none() => {
@@ -106,7 +106,7 @@ impl FromStr for Allow {
     }
 }
 
-/// Why an address is not one of the public internet, if it is not.
+/// Why an address is not public; `None` if it is.
 fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => not_public_v4(address),
@@ -114,7 +114,7 @@ fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Azure answers its machines' most intimate questions at an address that looks public.
+/// Azure's platform service for its machines; its address looks public.
 const AZURE_PLATFORM: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
 fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -152,7 +152,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
     embedded_v4(address).and_then(not_public_v4)
 }
 
-/// The IPv4 address that a call to this one ends at, here or at a translator on the way.
+/// The IPv4 address at which a connection to this one ends, here or through a translator.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
@@ -178,7 +178,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Each class, at its first and last address, and right beside it.
+    /// Each class, with its first and last address and the addresses next to them.
     const V4_CLASSES: [(&str, &str, &[&str]); 14] = [
         ("0.0.0.0", "0.255.255.255", &["1.0.0.0"]),
         ("127.0.0.0", "127.255.255.255", &["126.255.255.255", "128.0.0.0"]),

@@ -1,9 +1,10 @@
-//! The `http` job type: calls a web address and judges the answer.
+//! The `http` job type: calls a URL and interprets the response.
 //!
-//! It owns what a call looks like ([`payload`]), where it may go ([`guard`], [`connect`]), how it is signed
-//! ([`sign`]), what an answer means ([`answer`]) and what is left for the next attempt ([`checkpoint`]). It must not know slots or sessions: the attempt's time limit is
-//! the worker's, which drops the call and with it the connection. This is the one place of the worker that speaks
-//! HTTP, and no part of the simulation.
+//! It owns the form of a call ([`payload`]), its permitted targets ([`guard`], [`connect`]), its signature
+//! ([`sign`]), the meaning of a response ([`answer`]) and the checkpoint for the next attempt
+//! ([`checkpoint`]). It must not know slots or sessions: the worker enforces the attempt's timeout by
+//! dropping the call and its connection. This is the only HTTP code in the worker, and the simulation does
+//! not include it.
 
 mod answer;
 mod checkpoint;
@@ -32,14 +33,14 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const SIGNATURE: HeaderName = HeaderName::from_static("punctual-signature");
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// What an operator decides about web calls.
+/// The operator's settings for web calls.
 #[derive(Debug, Clone, Default)]
 pub struct HttpConfig {
-    /// Where calls may go beyond the public internet.
+    /// Permitted targets beyond the public internet.
     pub allow: Vec<Allow>,
-    /// Signs the calls of jobs that bring no key of their own.
+    /// Signs the calls of jobs without their own key.
     pub signing_key: Option<SigningKey>,
-    /// Certificates in PEM that are trusted beside the well-known ones.
+    /// PEM certificates that are trusted in addition to the well-known ones.
     pub root_certificates_pem: Vec<u8>,
 }
 
@@ -95,7 +96,7 @@ impl Caller {
             context.logs.append(LogStream::Log, left_out).await;
         }
         if let Some(key) = call.key.as_ref().or(self.signing_key.as_ref()) {
-            // Receivers compare it with their own clocks, so it is this machine's time, not a driven one.
+            // Receivers compare it with their own clocks, so it is the system time, not a driven one.
             let unix_seconds = self.clock.wall().as_micros().div_euclid(MICROS_PER_SECOND);
             let signature = key.signature(unix_seconds, &call.body);
             call.headers.insert(SIGNATURE, plain_value(signature));
@@ -114,7 +115,7 @@ impl Caller {
     }
 }
 
-/// The facts that every handler is told, as headers.
+/// Adds the facts that every handler gets, as headers.
 fn tell_facts(call: &mut Call, context: &ExecutionContext) {
     let assignment = &context.assignment;
     let execution = assignment.execution;
@@ -136,7 +137,7 @@ fn plain_value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("ids, numbers and times are printable")
 }
 
-/// Takes headers and body out of the call.
+/// Takes headers and body out of the call to build the request.
 fn request(call: &mut Call) -> Request<Full<hyper::body::Bytes>> {
     let mut request = Request::new(Full::new(std::mem::take(&mut call.body)));
     *request.method_mut() = call.method.clone();
@@ -238,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Nobody reads what it logs or notes, and nobody stops it.
+    /// A context that discards logs and notes and never stops the handler.
     struct Alone;
 
     #[async_trait]
@@ -264,7 +265,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_never_greets_is_given_up_and_tried_again() {
-        // The system accepts the connection; nobody answers the first message of TLS.
+        // The system accepts the connection, but no TLS handshake is answered.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let payload = format!("{{\"url\": \"https://{address}/\"}}");

@@ -1,5 +1,5 @@
-//! What a job asks for: reads the payload of an `http` job and refuses what cannot work, by field. No message
-//! repeats a value: headers, keys and URLs may hold secrets, and errors are shown to whoever may see the job.
+//! Parses the payload of an `http` job and rejects invalid fields by name. No message repeats a value:
+//! headers, keys and URLs may contain secrets, and everyone who may see the job sees its errors.
 
 use super::sign::SigningKey;
 use base64::Engine;
@@ -18,7 +18,7 @@ use url::Url;
 pub(super) struct Call {
     pub(super) method: Method,
     pub(super) uri: Uri,
-    /// The host, with its port if the URL names one: all of the URL that may be printed.
+    /// The host, with its port if the URL contains one: the only part of the URL that may be printed.
     pub(super) host: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -26,7 +26,7 @@ pub(super) struct Call {
     pub(super) key: Option<SigningKey>,
 }
 
-/// What is wrong with which field.
+/// An invalid field and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the payload's field {field} {problem}")]
 pub(super) struct Invalid {
@@ -40,7 +40,7 @@ impl Invalid {
     }
 }
 
-/// The payload is not one of an `http` job.
+/// The payload is not valid for an `http` job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PayloadError {
     #[error("the payload of an http job must be an object such as {{\"url\": \"https://example.com/\"}}")]
@@ -56,7 +56,7 @@ impl Call {
     pub(super) fn from_payload(payload: &str) -> Result<Self, PayloadError> {
         let mut fields: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(payload).map_err(|_| PayloadError::NotAnObject)?;
-        // A field that is null is a field left out.
+        // A null field counts as absent.
         fields.retain(|_, value| value.get() != "null");
         let url = fields.remove("url").ok_or_else(|| Invalid::new("url", "is missing"))?;
         let url = parse_url(&url)?;
@@ -108,7 +108,7 @@ fn parse_url(raw: &RawValue) -> Result<Url, Invalid> {
     Ok(url)
 }
 
-/// The URL as it goes over the wire: without credentials and fragment.
+/// The URL as sent: without credentials and fragment.
 fn bare_uri(url: &Url) -> Result<Uri, Invalid> {
     let mut bare = url.clone();
     let cannot_be_sent = || Invalid::new("url", "cannot be sent: it is too long or not a web address");
@@ -163,7 +163,7 @@ fn parse_headers(raw: &RawValue) -> Result<HeaderMap, Invalid> {
     Ok(headers)
 }
 
-/// Headers that frame the message, choose who answers, or vouch for where it comes from.
+/// Headers that frame the message, select the receiver, or vouch for the sender.
 fn is_reserved(name: &HeaderName) -> bool {
     const FRAMING: [HeaderName; 7] = [
         header::HOST,

@@ -1,15 +1,15 @@
-//! Signatures of requests, by which the receiver can tell that a call is ours and recent. What is signed and how it
-//! is checked is documented in docs/guides/web-calls.md.
+//! Request signatures, by which the receiver can verify that a call is ours and recent.
+//! docs/guides/web-calls.md documents what is signed and how to verify it.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt::{self, Write};
 
-/// A secret that the receiver knows too. Never printed.
+/// A secret shared with the receiver. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey(Vec<u8>);
 
-/// A key without a byte would sign for everyone.
+/// An empty key would let anyone sign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a signing key must not be empty")]
 pub struct EmptyKeyError;
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_signature_covers_time_and_body() {
-        // As Python's hmac has it for 1700000000.{"a":1}.
+        // The value that Python's hmac computes for 1700000000.{"a":1}.
         let key = SigningKey::new("secret").unwrap();
         let expected = "t=1700000000,v1=49f24e537407743fa4a0242bb63b94b9a47ee99cbbe071ccd8a22550ae411686";
         assert_eq!(key.signature(1_700_000_000, br#"{"a":1}"#), expected);

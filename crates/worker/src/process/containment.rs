@@ -1,8 +1,8 @@
-//! The worker's own way to end a command whose shim cannot: the command has stopped or killed it.
+//! How the worker ends a command whose shim cannot, because the command has stopped or killed it.
 //!
-//! The shim ends the process tree in the normal case. The worker steps in when the shim does not answer a stop in time,
-//! when the shim is gone before the command, and when the handler is dropped. This module decides when processes are
-//! killed; the [`Containment`] port knows how.
+//! The shim ends the process tree in the normal case. The worker steps in when the shim does not answer a
+//! stop in time, when the shim ends before the command, and when the handler is dropped. This module decides
+//! when processes are killed; the [`Containment`] port knows how.
 
 use super::protocol::Enclosure;
 use punctual_core::limits;
@@ -24,34 +24,34 @@ pub trait Containment: fmt::Debug + Send + Sync {
     /// The enclosure of the next command. Its name is unique on this machine.
     fn next(&self) -> Enclosure;
 
-    /// Sends SIGKILL to every process of a command but its shim, and removes the enclosure if it is empty. Does not
-    /// wait. Without a shim only the enclosure tells what belongs to the command.
+    /// Sends SIGKILL to every process of a command except its shim, and removes the enclosure if it is empty.
+    /// Does not wait. Without a shim, only the enclosure identifies the command's processes.
     fn kill(&self, enclosure: &Enclosure, shim: Option<&ShimProcess>) -> Remains;
 }
 
-/// Whether processes of a command were there after a round of SIGKILL.
+/// Whether processes of a command were left after a round of SIGKILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remains {
     Nothing,
     Processes,
 }
 
-/// The process of a shim. It can be signalled safely also after it has been reaped.
+/// The process of a shim. It can be signalled safely even after it has been reaped.
 #[derive(Debug)]
 pub struct ShimProcess {
     pid: Pid,
-    /// Missing on kernels that have no pidfds.
+    /// `None` on kernels without pidfds.
     pidfd: Option<OwnedFd>,
 }
 
 impl ShimProcess {
-    /// A child of this process that has not been reaped.
+    /// A child of this process that has not been reaped yet.
     fn of(child: &Child) -> Option<Self> {
         let pid = Pid::from_raw(child.id()?.cast_signed())?;
         Some(ShimProcess { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).ok() })
     }
 
-    /// Any process, if it is there and `is_it` still holds once its number cannot go to another process.
+    /// Any process, if it exists and `is_it` still holds once its pid can no longer be reused.
     pub fn found(pid: Pid, is_it: impl FnOnce() -> bool) -> Option<Self> {
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => Some(pidfd),
@@ -65,7 +65,7 @@ impl ShimProcess {
         self.pid
     }
 
-    /// Sends a signal; whether the process was there.
+    /// Sends a signal; returns whether the process existed.
     pub fn signal(&self, signal: Signal) -> bool {
         match &self.pidfd {
             Some(pidfd) => pidfd_send_signal(pidfd, signal).is_ok(),
@@ -74,7 +74,7 @@ impl ShimProcess {
     }
 }
 
-/// What a worker needs to end commands by itself.
+/// What a worker needs to end commands without their shim.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     pub(crate) containment: Arc<dyn Containment>,
@@ -105,7 +105,7 @@ struct Command {
 }
 
 impl Watched {
-    /// Lets a shim go on that its command may have stopped.
+    /// Resumes a shim that its command may have stopped.
     pub(crate) fn wake_shim(&self) {
         self.command.shim.signal(Signal::CONT);
     }
@@ -114,14 +114,15 @@ impl Watched {
         self.command.keeper.clock.sleep(pause).await;
     }
 
-    /// Kills everything of the command, and at last its shim. The shim has some time to report what it has read.
+    /// Kills all processes of the command, and then its shim. The shim has some time to report what it has
+    /// read.
     pub(crate) async fn kill_with_shim(&self) {
         self.command.kill_until_gone(Some(&self.command.shim)).await;
         self.sleep(limits::SHIM_ANSWER_MAX).await;
         self.command.shim.signal(Signal::KILL);
     }
 
-    /// Ends what a shim that has been reaped left behind. Returns when nothing is left.
+    /// Ends the processes that a reaped shim left behind. Returns when none is left.
     pub(crate) async fn over(mut self) {
         self.command.kill_until_gone(None).await;
         self.is_over = true;
@@ -150,7 +151,7 @@ impl Command {
     fn kill(&self, shim: Option<&ShimProcess>) -> Remains {
         let remains = self.keeper.containment.kill(&self.enclosure, shim);
         if let Some(shim) = shim {
-            // Nothing is left that could stop it again.
+            // No process is left that could stop it again.
             shim.signal(Signal::CONT);
         }
         remains

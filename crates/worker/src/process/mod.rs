@@ -1,10 +1,10 @@
-//! The executors `process` and `shell`: a command, run by a shim of its own.
+//! The executors `process` and `shell`: each command runs under its own shim.
 //!
-//! The shim is another process, so that it outlives a worker that dies. It owns all that the command starts and
-//! ends it when it is told to, when the command has ended, and when the pipe from the worker closes. Dropping the
-//! handler's future closes that pipe: whatever becomes of the worker, no process is left behind. A shim that its own
-//! command has stopped or killed does none of this; then the worker ends the command ([`containment`]). This module
-//! knows how to talk to a shim, not what it does.
+//! The shim is a separate process, so that it outlives a worker that dies. It owns every process that the
+//! command starts. It ends them on request, when the command has ended, and when the pipe from the worker
+//! closes. Dropping the handler's future closes that pipe: whatever happens to the worker, no process is left
+//! behind. A shim that its own command has stopped or killed cannot do this; then the worker ends the command
+//! ([`containment`]). This module knows how to talk to a shim, not what the shim does.
 
 pub mod containment;
 mod outcome;
@@ -34,12 +34,12 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 pub struct ShimCommand {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// What every command finds in its environment, beside what its job adds.
+    /// The environment of every command, in addition to its job's.
     pub env: BTreeMap<String, String>,
     pub containment: Arc<dyn Containment>,
 }
 
-/// Runs an argument list as it is: no shell looks at it.
+/// Runs an argument list as it is, without a shell.
 pub fn process_executor(shim: ShimCommand, host: &Host) -> Arc<dyn Executor> {
     Arc::new(CommandExecutor::new("process", payload::process, shim, host))
 }
@@ -51,7 +51,7 @@ pub fn shell_executor(shim: ShimCommand, host: &Host) -> Arc<dyn Executor> {
 
 struct CommandExecutor {
     job_type: &'static str,
-    /// What the payload asks for, or what is wrong with it.
+    /// Parses the payload, or returns what is wrong with it.
     request: fn(&str) -> Result<Request, String>,
     shim: Arc<ShimCommand>,
     keeper: Keeper,
@@ -92,7 +92,7 @@ impl Executor for CommandExecutor {
     }
 }
 
-/// Completes the environment: what all commands find, what the job adds, and what Punctual says about the run.
+/// Completes the environment: the variables of all commands, of the job, and the facts about the run.
 fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionContext) -> Request {
     let assignment = &context.assignment;
     let facts = [
@@ -128,10 +128,10 @@ async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: 
         }
     };
     if told.is_err() {
-        // Whatever has become of the shim: without its word the command must not go on.
+        // Whatever happened to the shim: without its report the command must not continue.
         let _ = select(pin!(process.wait()), pin!(watched.kill_with_shim())).await;
     }
-    // Its last frame is its last act; waiting here leaves no zombie.
+    // The last frame is the shim's last act; waiting here leaves no zombie.
     let status = process.wait().await;
     watched.over().await;
     match told {
@@ -159,11 +159,11 @@ impl Shim {
     async fn start(shim: &ShimCommand, keeper: &Keeper, request: &Request) -> io::Result<Self> {
         let mut process = Command::new(&shim.program)
             .args(&shim.args)
-            // The server's own may hold secrets, and the shim needs none of it.
+            // The server's environment may contain secrets, and the shim needs none of it.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Signals of the terminal are for the server, which stops its commands in its own order.
+            // Terminal signals are for the server, which stops its commands in its own order.
             .process_group(0)
             .spawn()?;
         let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
@@ -179,8 +179,8 @@ impl Shim {
     }
 }
 
-/// Takes in what the shim tells, up to the end of the command. Lines wait until the log has room, and with them
-/// the shim and the command that writes them.
+/// Reads the shim's frames until the command has ended. Lines wait for room in the log, and so do the shim
+/// and the command that writes them.
 async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<Ended> {
     let mut stdout = BufReader::new(stdout);
     loop {
@@ -198,8 +198,8 @@ async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<E
     }
 }
 
-/// Passes on what the command has noted. A checkpoint is kept before anything else is heard, so that the end of the
-/// command is told after it.
+/// Passes on the command's notes. A checkpoint is stored before the next frame is read, so that the end of
+/// the command is reported after it.
 async fn keep(note: CommandNote, context: &ExecutionContext) -> Result<(), String> {
     if let Some(progress) = note.progress {
         context.notes.progress(progress);
@@ -218,8 +218,8 @@ async fn read_frame(stdout: &mut BufReader<ChildStdout>) -> io::Result<Frame> {
     Frame::read(kind, content).map_err(io::Error::other)
 }
 
-/// Tells the shim when to stop, and ends the command without it if the shim does not answer. A shim that is gone has
-/// said so on its other pipe.
+/// Tells the shim when to stop, and ends the command without it if the shim does not answer. A shim that is
+/// gone has closed its other pipe.
 async fn stop(
     mut stdin: ChildStdin,
     watched: &Watched,
@@ -230,7 +230,7 @@ async fn stop(
     if let Either::Right((_, at_once)) = select(at_once, context.stop.requested(Stop::Politely)).await {
         let _ = stdin.write_all(&[STOP_POLITELY]).await;
         watched.wake_shim();
-        // After the grace the shim kills the tree; one that its command keeps stopping does not.
+        // After the grace period the shim kills the tree, unless its command keeps stopping it.
         let unanswered = pin!(watched.sleep(kill_grace + limits::SHIM_ANSWER_MAX));
         if let Either::Right(_) = select(at_once, unanswered).await {
             let note = "the shim of the command did not answer: the worker kills the command".to_owned();

@@ -55,9 +55,9 @@ pub(crate) fn outcome(ended: Ended, limits: CommandLimits) -> Outcome {
     Outcome::Failed { error: with_tail(error, &ended.stderr_tail), retryable: true }
 }
 
-/// The error of a command whose shim ended before it could report.
+/// The error of a command whose shim ended before it reported.
 pub(crate) fn without_shim(status: &str, error: &io::Error, hold: &Hold) -> String {
-    // The pipe of a shim that was killed merely ends.
+    // A killed shim merely closes its pipe.
     let cause = match error.kind() {
         io::ErrorKind::UnexpectedEof => String::new(),
         _ => format!(": {error}"),

@@ -1,5 +1,5 @@
-//! The payloads of `process` and `shell` jobs, checked. What is wrong with one will still be wrong at the next
-//! attempt, so its error names the field and fails the job for good.
+//! Parses and checks the payloads of `process` and `shell` jobs. An invalid payload stays invalid at the next
+//! attempt, so the error names the field and fails the job permanently.
 
 use super::protocol::{CommandLimits, Enclosure, Request};
 use jiff::SignedDuration;
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Names of the environment that Punctual sets itself.
+/// Prefix of the environment variables that Punctual sets.
 const OWN_ENV_PREFIX: &str = "PUNCTUAL_";
-/// Least memory that a command can be held to: with less, nothing starts at all.
+/// The smallest memory limit of a command: with less, nothing starts at all.
 const MEMORY_BYTES_MIN: u64 = 1024 * 1024;
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -50,7 +50,7 @@ struct LimitsPayload {
     output: Option<Bytes>,
 }
 
-/// The request of a `process` job; its environment is what the payload adds.
+/// The request of a `process` job; its environment contains only the payload's variables.
 pub(crate) fn process(payload: &str) -> Result<Request, String> {
     checked(parse(payload, r#"{"command": ["tar", "czf", "/backup.tgz", "/data"]}"#)?)
 }
@@ -74,7 +74,7 @@ fn parse<T: DeserializeOwned>(payload: &str, example: &str) -> Result<T, String>
     let mut json = serde_json::Deserializer::from_str(payload);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let said = error.inner().to_string();
-        // Where in the payload's text it stands says less than the field's name.
+        // The position in the payload's text is less useful than the field's name.
         let said = said.split(" at line ").next().unwrap_or_default().replace('`', "");
         match error.path().to_string().as_str() {
             "." => format!("the payload is not valid: {said}; it looks like {example}"),
@@ -152,7 +152,7 @@ fn checked_limits(given: LimitsPayload) -> Result<CommandLimits, String> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bytes(u64);
 
-/// A number, or a text that has yet to be understood.
+/// A number, or a text that is still to be parsed.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "must be a number or a text")]
 enum NumberOrText {

@@ -1,8 +1,9 @@
-//! What a worker and the shim of one command say to each other.
+//! The protocol between a worker and the shim of one command.
 //!
-//! The worker writes the request as one line of JSON to the shim's stdin, then at most one byte per stop. It keeps
-//! the pipe open as long as it lives: its end is the most urgent stop. The shim writes frames to its stdout, the
-//! last of which says how the command ended. Both ends are of one binary, so the protocol has no versions.
+//! The worker writes the request as one line of JSON to the shim's stdin, then at most one byte per stop. It
+//! keeps the pipe open as long as it lives: a closed pipe is the most urgent stop. The shim writes frames to
+//! its stdout; the last one reports how the command ended. Both ends are the same binary, so the protocol has
+//! no versions.
 
 use punctual_core::limits;
 use punctual_core::notes::Progress;
@@ -11,23 +12,23 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Stops the tree with SIGTERM, and with SIGKILL after the grace.
+/// Stops the tree with SIGTERM, and with SIGKILL after the grace period.
 pub const STOP_POLITELY: u8 = b'T';
 /// Stops the tree with SIGKILL.
 pub const STOP_AT_ONCE: u8 = b'K';
-/// Bytes of a request: a payload whose every byte is escaped, and what is added to it.
+/// Bytes of a request: a payload with every byte escaped, and what is added to it.
 pub const REQUEST_BYTES_MAX: usize = 8 * limits::PAYLOAD_BYTES_MAX;
-/// Bytes of a frame's content: the end with a result whose every byte is escaped; a checkpoint is no larger.
+/// Bytes of a frame's content: an end with a result whose every byte is escaped; a checkpoint is no larger.
 pub const FRAME_BYTES_MAX: usize = 8 * limits::RESULT_BYTES_MAX;
 /// Bytes before a frame's content: its kind and its length.
 pub const FRAME_HEAD_BYTES: usize = 5;
 
-/// What to run.
+/// The command to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The program and its arguments; never empty.
     pub command: Vec<String>,
-    /// All of its environment.
+    /// Its complete environment.
     pub env: BTreeMap<String, String>,
     pub cwd: Option<PathBuf>,
     pub stdin: Option<String>,
@@ -36,7 +37,7 @@ pub struct Request {
     pub enclosure: Enclosure,
 }
 
-/// How the processes of one command are kept together, beside being descendants of their shim.
+/// How the processes of one command are contained, besides being descendants of their shim.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Enclosure {
     /// Names the cgroups that are made for the command; unique on the machine.
@@ -47,16 +48,16 @@ pub struct Enclosure {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
-    /// Nothing beside the shim.
+    /// Only the shim.
     #[default]
     ShimOnly,
-    /// A cgroup of its own, below this directory.
+    /// A dedicated cgroup below this directory.
     Cgroup { parent: PathBuf },
-    /// A PID namespace of its own.
+    /// A dedicated PID namespace.
     Namespace,
 }
 
-/// What a command may use up. What is left out is not limited.
+/// Resource limits of a command. Absent limits do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CommandLimits {
     pub memory_bytes: Option<u64>,
@@ -66,20 +67,20 @@ pub struct CommandLimits {
     pub output_bytes: u64,
 }
 
-/// What the shim tells.
+/// A message from the shim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
     Stdout(String),
     Stderr(String),
     /// A line by the shim itself.
     Note(String),
-    /// What the command has noted.
+    /// Notes of the command.
     Noted(CommandNote),
-    /// The last one: nothing of the tree is left.
+    /// The last frame: no process of the tree is left.
     Ended(Ended),
 }
 
-/// What a command has noted of itself. What is left out stays as it was.
+/// Notes of a command. Absent fields leave the earlier value.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CommandNote {
     pub progress: Option<Progress>,
@@ -94,9 +95,9 @@ pub struct Ended {
     /// The last line of stdout, if it is JSON.
     pub result: Option<String>,
     pub stderr_tail: Vec<String>,
-    /// Whether the kernel has killed a process of the tree because the memory limit was reached.
+    /// Whether the kernel killed a process of the tree because of the memory limit.
     pub out_of_memory: bool,
-    /// Whether the shim has sent the signals that end a tree.
+    /// Whether the shim sent the signals that end a tree.
     pub was_stopped: bool,
 }
 
@@ -125,7 +126,7 @@ const ENDED: u8 = 4;
 const NOTED: u8 = 5;
 
 impl Frame {
-    /// Appends the frame as it is written.
+    /// Appends the encoded frame.
     pub fn write_to(&self, bytes: &mut Vec<u8>) {
         let json;
         let (kind, content) = match self {

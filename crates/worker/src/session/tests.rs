@@ -1,4 +1,4 @@
-//! What a session decides, event by event.
+//! The decisions of a session, event by event.
 
 use super::*;
 use punctual_core::health::{FreeMin, HealthLimits, Room};
@@ -35,7 +35,7 @@ fn assignments(numbers: std::ops::Range<u32>) -> Vec<Assignment> {
     numbers.map(assignment).collect()
 }
 
-/// A session with two slots and two places of prefetch, and what it did on opening.
+/// A session with two slots and a prefetch of two, and its actions on opening.
 fn opened() -> (Session, Vec<Action>) {
     let config = WorkerConfig { slots: 2, prefetch: 2, lease: LEASE, ..WorkerConfig::default() };
     let grant = SessionGrant { session: SessionId(7), now: Timestamp::from_micros(5_000_000) };
@@ -276,7 +276,7 @@ fn draining_gives_back_what_has_not_started_and_closes_when_the_rest_is_reported
     assert!(matches!(session.take_end(), Some(End::Drained)));
 }
 
-/// What each heartbeat says of whether the worker drains.
+/// The draining flag of each heartbeat.
 fn beats(actions: &[Action]) -> Vec<bool> {
     let draining = |action: &Action| match action {
         Action::Beat { draining, .. } => Some(*draining),
@@ -308,7 +308,7 @@ fn one_that_was_told_to_drain_need_not_say_so_and_one_that_holds_nothing_just_cl
     let (mut idle, _) = opened();
     let actions = idle.handle(Event::Drain, now(1));
     assert!(beats(&actions).is_empty() && has(&actions, |action| matches!(action, Action::Close)));
-    // A beat on its way may be answered after the close: that is no loss.
+    // A heartbeat in flight may be answered after the close: that is not a loss.
     let lost = Event::Beaten { sent_at: at(1), result: Err(WorkerPortError::SessionLost) };
     idle.handle(lost, now(2));
     assert!(idle.take_end().is_none());
@@ -327,7 +327,7 @@ fn past_the_grace_running_handlers_are_stopped_and_reported() {
     assert!(actions.iter().any(failed), "{actions:?}");
 }
 
-/// A session with two slots, or up to eight, that wants a tenth of its memory to be free.
+/// A session with two slots, or up to `slots_max`, that requires a tenth of its memory to be free.
 fn opened_within_limits(slots_max: usize) -> Session {
     let limits = HealthLimits { memory_free_min: Some(FreeMin::Percent(10)), ..HealthLimits::default() };
     let slots_max = Some(slots_max);

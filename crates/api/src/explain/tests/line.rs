@@ -1,9 +1,9 @@
-//! What is said of executions that wait in the line of a limit.
+//! Explanations of executions on the wait list of a limit.
 
 use super::*;
 use punctual_core::limiter::LimiterUse;
 
-/// A job whose execution waits in the line of its queue, of which so many count against so many that may.
+/// A job whose execution is on the wait list of its queue, with `in_use` of `most` in use.
 fn in_line(in_use: u64, most: u32) -> Facts {
     let mut facts = facts(job(|_| {}));
     let line = LimiterId::of_queue("default");

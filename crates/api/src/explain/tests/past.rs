@@ -1,4 +1,4 @@
-//! What is told of runs that are over, and of workers and queues that take nothing.
+//! Explanations of finished runs, and of workers and queues that accept no work.
 
 use super::*;
 use punctual_core::health::WorkerCondition;
@@ -223,7 +223,7 @@ fn a_success_after_failures_says_what_went_before() {
 #[test]
 fn a_start_after_other_jobs_is_not_called_late() {
     let mut start = facts(job(|spec| spec.settings.depends_on = vec![JobId::new(at("07:00:00"), 1)]));
-    // Begun without a look at what it depends on, as if that had just succeeded.
+    // Opened without checking its dependencies, as if they had just succeeded.
     let open = live(&start.view.job, 1, LiveState::Queued);
     start.view.open = vec![open];
     let (done, _) = ended(&start, Ending::Succeeded, None);

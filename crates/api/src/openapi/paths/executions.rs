@@ -50,7 +50,7 @@ fn job_logs() -> Operation {
 const FOLLOWING: &str = "With `follow` the answer is a stream of server-sent events that goes on as long as lines may \
     come: a `line` event for every line";
 
-/// Which lines of a log are meant, as a page or as they come.
+/// Parameters that select log lines, as a page or as a stream.
 fn lines(operation: Operation) -> Operation {
     let follow = flag(
         "Answer with a stream of events, each with an `id` to go on from. If left out, what `Accept` begins with \

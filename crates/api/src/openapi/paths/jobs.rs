@@ -124,7 +124,7 @@ fn show() -> Operation {
         .about("With its status, next run, last outcome and result.")
 }
 
-/// The condition that a change may carry.
+/// The `If-Match` condition of a change.
 fn if_match() -> Schema {
     text(
         "The version that is to be changed, as the `ETag` of the job said it, with its quotes; `*` or \

@@ -34,7 +34,7 @@ const SERVER: &str = "Server";
 const CLOCK: &str = "Clock";
 const WORKER: &str = "Worker protocol";
 
-/// The topics, in the order in which people need them.
+/// The tags, in the order in which users need them.
 pub fn tags() -> Value {
     json!([
         {"name": JOBS, "description": "Submit jobs, look at them, change them, control them."},
@@ -62,7 +62,7 @@ fn paged(operation: Operation) -> Operation {
         .in_query("cursor", text("The `next_cursor` of the page before."))
 }
 
-/// The same for lists that are short for most: a page has as many as it may, unless fewer are wanted.
+/// The same for lists that are usually short: the default page size is the maximum.
 fn paged_by_most(operation: Operation) -> Operation {
     operation
         .in_query(
@@ -73,7 +73,8 @@ fn paged_by_most(operation: Operation) -> Operation {
         .in_query("cursor", text("The `next_cursor` of the page before."))
 }
 
-/// Adds to the 200 that it may be a stream of server-sent events, and that there may be no place for one.
+/// Adds to the 200 that it may be a stream of server-sent events, and adds the error for when no stream slot
+/// is free.
 fn streaming(operation: Operation, about: &str) -> Operation {
     operation
         .streams(about)

@@ -1,4 +1,4 @@
-//! Queues, figures, the clock, health and documentation.
+//! Queues, statistics, the clock, health and documentation.
 
 use super::super::operation::{Operation, Title};
 use super::super::schema::name;

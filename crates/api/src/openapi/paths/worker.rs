@@ -16,7 +16,7 @@ fn operation(method: Method, rest: &str, id: &'static str, summary: &'static str
     Operation::new(method, format!("{API_PREFIX}/worker{rest}"), Title { id, tag: WORKER, summary })
 }
 
-/// One that speaks for a session.
+/// An operation within a session.
 fn in_session(method: Method, rest: &str, id: &'static str, summary: &'static str) -> Operation {
     operation(method, rest, id, summary).fails(
         410,

@@ -1,4 +1,4 @@
-//! Workers, as people see them: who is connected, and what is asked of them.
+//! Workers as operators see them: which are connected, and the control verbs.
 
 use super::super::operation::{Operation, Title};
 use super::super::schema::{text, whole};
@@ -15,7 +15,7 @@ pub fn operations() -> Vec<Operation> {
     operations
 }
 
-/// What a caller may want of the capacity of queues.
+/// The parameters of requests for the capacity of queues.
 fn wanting(operation: Operation) -> Operation {
     let wait =
         text("How long executions may wait, as a duration; at most 24h.").otherwise("10s").example("30s");

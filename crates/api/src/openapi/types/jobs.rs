@@ -18,7 +18,7 @@ pub fn describe(schemas: &mut Schemas) {
     words_of_jobs(schemas);
     retry(schemas);
     schemas.request::<SubmitJob>("SubmitJob", "A job as submitted. Only the name is required.", submitted());
-    // As a patch nothing is required, and null resets a field.
+    // In a patch nothing is required, and null resets a field.
     let patch =
         submitted().into_iter().map(|(field, schema)| (field, schema.sometimes().or_null())).collect();
     let about = "The fields of a job to change (JSON merge patch, RFC 7396): null resets a field to its \
@@ -170,7 +170,7 @@ fn submitted() -> Fields {
     fields
 }
 
-/// What makes a job recurring; previews take it too.
+/// The fields of a recurring schedule; previews accept them too.
 fn schedule() -> Fields {
     vec![
         (
@@ -332,7 +332,7 @@ fn keys() -> Fields {
     ]
 }
 
-/// As submitted, with defaults filled in: what is there is not null.
+/// As submitted, with defaults filled in: fields that are present are not null.
 fn shown(fields: Fields, always: &[&str]) -> Fields {
     let plain = |(field, schema): (&'static str, Schema)| {
         (field, if always.contains(&field) { schema.needed() } else { schema.sometimes() })

@@ -1,4 +1,4 @@
-//! The schemas of everything that travels, by topic.
+//! The schemas of all wire types, by topic.
 
 mod executions;
 mod jobs;
@@ -20,7 +20,7 @@ pub fn all() -> Schemas {
     schemas
 }
 
-/// An id as it stands for many, without the parts that follow in longer ones.
+/// The UUID part of an id, without the parts that follow in longer ids.
 const UUID: &str = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}";
 pub const JOB: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11";
 pub const OCCURRENCE: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11.7";
@@ -107,7 +107,7 @@ fn problems(schemas: &mut Schemas) {
     );
 }
 
-/// A list of what may help.
+/// A list of advice.
 fn advised(about: &str) -> super::schema::Schema {
     list(about, the("Advice", "One way."))
 }
@@ -141,7 +141,7 @@ fn advice(schemas: &mut Schemas) {
     );
 }
 
-/// How the pages of lists end.
+/// The cursor at the end of a page.
 fn cursor(about: &str) -> super::schema::Schema {
     text(about).or_null().example("jobs~0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11")
 }

@@ -1,4 +1,4 @@
-//! The server itself: queues, figures, its clock, its health.
+//! The server: queues, statistics, clock and health.
 
 use super::super::schema::{
     Schema, Schemas, count, flag, list, name, number, one_of, text, the, time, up_to, whole, words,
@@ -256,7 +256,7 @@ fn nodes(schemas: &mut Schemas) {
     );
 }
 
-/// How much is in a queue or a part of it.
+/// The depth of a queue or a part of it.
 fn depths() -> Vec<(&'static str, Schema)> {
     vec![
         ("waiting", count("Executions that may not start yet.")),
@@ -397,7 +397,7 @@ fn clock(schemas: &mut Schemas) {
     );
 }
 
-/// These have no types of their own: nothing but people and load balancers reads them.
+/// These have no Rust types: only people and load balancers read them.
 fn health(schemas: &mut Schemas) {
     let status = |about, words: &[&str]| {
         let schema = Schema::default().with("type", "object").with("description", about);

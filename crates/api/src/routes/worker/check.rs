@@ -1,4 +1,4 @@
-//! What workers say, held to its limits and turned into what the engine takes.
+//! Validates requests of workers and converts them to the engine's types.
 
 use crate::error::ApiError;
 use punctual_client::protocol::{
@@ -17,7 +17,7 @@ use punctual_core::ports::{
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// How long a poll waits if it does not say.
+/// How long a poll waits by default.
 const POLL_WAIT_DEFAULT: Duration = Duration::from_secs(20);
 
 pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
@@ -39,7 +39,7 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
     Ok(SessionOpening {
         worker: request.worker,
         lease,
-        // Only the process that holds the store may say so of its own worker.
+        // Only the process that holds the store may mark its own worker as embedded.
         embedded: false,
         job_types: request.job_types,
         slots: request.slots,
@@ -47,7 +47,7 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
     })
 }
 
-/// The poll, and what its worker holds if it says so.
+/// The poll, and the worker's held leases if it lists them.
 pub fn poll(request: PollRequest) -> Result<(Poll, Option<Vec<LeaseRef>>), ApiError> {
     let turn = turn(request.turn)?;
     within("capacity", request.capacity, 1..=limits::REMOTE_POLL_CAPACITY_MAX)?;
@@ -102,22 +102,22 @@ pub fn served(request: DemandRequest) -> Result<Served, ApiError> {
     Ok(Served { queues: request.queues, job_types: request.job_types })
 }
 
-/// A number that a worker counts up.
+/// A number that a worker increments.
 pub fn count(field: &str, number: u64) -> Result<u64, ApiError> {
     within(field, number, 1..=limits::REMOTE_COUNT_MAX)
 }
 
-/// The turn of the store under which a turn of the wire claims or resyncs.
+/// The store's poll sequence number under which a wire number claims or resyncs.
 pub fn turn(turn: u64) -> Result<u64, ApiError> {
     count("turn", turn).map(|turn| turn * 2)
 }
 
-/// The turn of the store under which a poll resyncs before it claims.
+/// The store's poll sequence number under which a poll resyncs before it claims.
 pub fn turn_before(turn: u64) -> u64 {
     turn - 1
 }
 
-/// The turn of the wire that a turn of the store belongs to.
+/// The wire number that a store's poll sequence number belongs to.
 pub fn wire_turn(turn: u64) -> u64 {
     turn.div_ceil(2)
 }
@@ -207,7 +207,7 @@ pub fn log_lines(request: LogsRequest, now: Timestamp) -> Result<Vec<LogLine>, A
     let line = |NewLogLine { message, stream, timestamp }| LogLine {
         number: 0,
         execution,
-        // A worker's clock may be ahead; nothing was written in the future.
+        // A worker's clock may be ahead; no line is stored with a future time.
         timestamp: timestamp.unwrap_or(now).min(now),
         stream: stream.into(),
         message: cut(message),
@@ -215,12 +215,12 @@ pub fn log_lines(request: LogsRequest, now: Timestamp) -> Result<Vec<LogLine>, A
     Ok(request.lines.into_iter().map(line).collect())
 }
 
-/// Within the limit of one line.
+/// Cuts to the limit of one line.
 fn cut(message: String) -> String {
     cut_to(message, limits::LOG_LINE_BYTES_MAX)
 }
 
-/// Within so many bytes, the mark of the cut included.
+/// Cuts to this many bytes, including the cut mark.
 fn cut_to(mut message: String, bytes: usize) -> String {
     const MARK: &str = " […]";
     if message.len() > bytes {
@@ -246,12 +246,12 @@ fn name(field: &str, text: &str) -> Result<(), ApiError> {
     name_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
 }
 
-/// The name of what routes find by their path.
+/// A name that routes find by path.
 fn path_name(field: &str, text: &str) -> Result<(), ApiError> {
     path_name_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
 }
 
-/// A text that people read, of one line.
+/// Text for people, in one line.
 fn line(field: &str, text: &str) -> Result<(), ApiError> {
     line_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
 }

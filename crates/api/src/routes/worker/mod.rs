@@ -1,9 +1,10 @@
 //! The worker protocol: the engine's worker port, for workers in other processes and languages.
 //!
-//! A turn on the wire is two turns of the store. A poll claims under the second one; a poll that says what its
-//! worker `held` resyncs under the first one before. So a worker that counts its polls and names what it holds
-//! needs no resync of its own, and a late or doubled copy of one of its polls neither leases nor returns anything:
-//! both of its turns are used. All of a session's turns are counted this way, so the two styles can be mixed.
+//! One poll sequence number on the wire corresponds to two in the store. A poll claims under the second one;
+//! a poll that lists what its worker `held` first resyncs under the first one. So a worker that numbers its
+//! polls and lists what it holds needs no separate resync. A late or duplicated copy of one of its polls
+//! neither leases nor returns anything, because both numbers are used. All numbers of a session are mapped
+//! this way, so the two styles can be mixed.
 
 mod check;
 
@@ -30,9 +31,9 @@ use punctual_core::session::LeaseKeeper;
 use punctual_core::slots::Demand;
 use punctual_core::time::Monotonic;
 
-/// Outcomes, notes and log lines come in batches.
+/// Outcomes, notes and log lines arrive in batches.
 type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
-/// Results and checkpoints: one that is too deep must not lose the outcomes beside it.
+/// Results and checkpoints: one that is too deep must not lose the outcomes next to it.
 type Documents = DocumentsBody<BATCH_BODY_BYTES_MAX>;
 type Body = JsonBody<BODY_BYTES_MAX>;
 
@@ -80,7 +81,7 @@ async fn close(
 
 async fn poll(State(api): State<Api>, body: Body) -> Result<Json<PollAnswer>, ApiError> {
     let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, Shape::Worker)?)?;
-    // Whoever waits must not keep the share of the memory that reading took.
+    // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
     let assignments = tokio::select! {
         biased;
@@ -94,7 +95,7 @@ async fn poll(State(api): State<Api>, body: Body) -> Result<Json<PollAnswer>, Ap
     Ok(Json(PollAnswer { assignments: assignments.map_err(broken)? }))
 }
 
-/// If nobody waits for the answer any more, this is dropped and the engine takes back what it has leased.
+/// If the client disconnects, this future is dropped and the engine takes back what it has leased.
 async fn take(
     api: &Api,
     poll: Poll,

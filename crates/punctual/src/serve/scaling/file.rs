@@ -1,4 +1,4 @@
-//! The file of scale hooks: read at the start, and refused as a whole if anything in it is wrong.
+//! The file of scale hooks: read at the start, and rejected as a whole if anything in it is invalid.
 
 use crate::config::{exposure, foreign_hand};
 use crate::exit::CliError;
@@ -13,16 +13,16 @@ use std::time::Duration;
 const SUSTAINED_DEFAULT: Duration = Duration::from_secs(60);
 const COOL_DOWN_DEFAULT: Duration = Duration::from_secs(300);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Longest time of any kind in the file.
+/// The maximum of any duration in the file.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Hooks in one file.
 const HOOKS_MAX: usize = 100;
 
-/// Whom to tell of what.
+/// A hook: its queue, its thresholds, and its target.
 #[derive(Debug)]
 pub struct Hook {
     pub name: String,
-    /// All queues together if not named.
+    /// All queues together if absent.
     pub queue: Option<String>,
     pub trigger: Trigger,
     pub timeout: Duration,
@@ -38,14 +38,15 @@ pub enum Told {
 }
 
 impl Hook {
-    /// All hooks of a file; none if there is no file. Says in the log how many there are, and who else could write others.
+    /// All hooks of a file; none without a file. Logs how many there are, and warns if other users could
+    /// write to the file.
     pub fn read_all(path: Option<&Path>) -> Result<Vec<Hook>, CliError> {
         let Some(path) = path else { return Ok(vec![]) };
         let wrong = |what: String| CliError::cannot_start(format!("{}: {what}", path.display()));
         let unreadable =
             |error: std::io::Error| wrong(format!("the file of scale hooks cannot be read: {error}"));
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            // A pipe, for one, would be waited for.
+            // Reading a pipe, for example, would block.
             return Err(wrong("it is no file: name one with scale hooks in TOML".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -61,7 +62,7 @@ impl Hook {
         Ok(hooks)
     }
 
-    /// Whether it holds what others must not read.
+    /// Whether it contains a secret.
     fn has_secret(&self) -> bool {
         match &self.told {
             Told::Command(_) => false,
@@ -135,7 +136,7 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     }
     let told = match (written.command, written.url) {
         (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
-            // No program can be started with such a word.
+            // No program can be started with such an argument.
             if let Some(at) = command.iter().position(|word| word.contains('\0')) {
                 return Err(format!("command has a NUL in word {}: take it out", at + 1));
             }
@@ -152,7 +153,7 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     Ok(Hook { name: written.name, queue: written.queue, trigger, timeout, told })
 }
 
-/// Refuses what no queue can ever be.
+/// Rejects thresholds that no queue can reach.
 fn possible(threshold: Threshold) -> Result<(), String> {
     match threshold {
         Threshold::DepthBelow(0) => {

@@ -1,5 +1,5 @@
-//! A hook that is a web address: one POST for each time that it is told, over TLS where the address says so. There is no
-//! proxy and no redirect: what it is told goes where the operator has written, or nowhere.
+//! A hook that is a URL: one POST per notification, over TLS where the URL says so. No proxy and no
+//! redirects: notifications go only to the operator's URL.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -30,7 +30,7 @@ pub struct WebHook {
     authorization: Option<HeaderValue>,
 }
 
-/// The address may hold a secret.
+/// The URL may contain a secret.
 impl fmt::Debug for WebHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WebHook(…)")
@@ -38,7 +38,7 @@ impl fmt::Debug for WebHook {
 }
 
 impl WebHook {
-    /// Connects to nothing yet. With `ca`, only what that authority has signed is trusted.
+    /// Makes no connection yet. With `ca`, only certificates signed by that authority are trusted.
     pub fn new(url: &str, ca: Option<&Path>) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|_| WANTED)?;
         match (uri.scheme_str(), ca) {
@@ -54,7 +54,7 @@ impl WebHook {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        // It is told once in a while: there is no connection to keep.
+        // Notifications are rare: no connection is kept open.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         Ok(WebHook { client, uri, authorization })
     }
@@ -63,7 +63,7 @@ impl WebHook {
         self.authorization.is_some()
     }
 
-    /// What it answers, or why it does not.
+    /// The status of the response, or why there is none.
     pub async fn post(&self, said: &Value) -> Result<StatusCode, String> {
         let mut request = Request::post(self.uri.clone())
             .header(CONTENT_TYPE, "application/json")
@@ -78,7 +78,7 @@ impl WebHook {
     }
 }
 
-/// A user and a password in an address are sent as a header.
+/// A user and a password in a URL are sent as a header.
 fn without_login(uri: &Uri) -> Result<(Uri, Option<HeaderValue>), String> {
     let authority = uri.authority().ok_or(WANTED)?.as_str();
     let Some((login, place)) = authority.rsplit_once('@') else { return Ok((uri.clone(), None)) };

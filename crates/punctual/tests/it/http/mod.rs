@@ -15,7 +15,7 @@ fn allowed() -> Server {
     Server::start_with(&["--http-allow", "127.0.0.1/32"])
 }
 
-/// Runs a call that is tried twice at most, and returns its attempts, the last one first.
+/// Runs a call with at most two attempts, and returns its attempts, the last one first.
 async fn run(server: &Server, payload: Value) -> Vec<ExecutionBody> {
     run_job(server, json!({"payload": payload})).await
 }
@@ -172,7 +172,7 @@ async fn of_an_endless_answer_the_beginning_is_kept() {
     assert_eq!(result["body_cut"], json!(true));
     assert_eq!(result["body"].as_str().unwrap().len(), punctual_core::limits::HTTP_RESPONSE_BYTES_MAX);
     eventually("the connection is closed", async || web.hung_up() == 1).await;
-    // What the system's buffers hold; the rest was never taken.
+    // What the system's buffers hold; the rest was never read.
     assert!(web.bytes_written() < 32 << 20, "{}", web.bytes_written());
 }
 
@@ -222,7 +222,7 @@ async fn what_breaks_off_is_tried_again() {
     let (error, attempts) = failure(&run(&server, json!({"url": web.url("/")})).await);
     assert_eq!(attempts, 2, "{error}");
 
-    // Nobody listens on a port that was free a moment ago.
+    // Nothing listens on a port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (error, attempts) = failure(&run(&server, json!({"url": format!("http://{free}/")})).await);
     assert_eq!(attempts, 2);
@@ -319,7 +319,7 @@ async fn calls_are_signed_as_the_guide_verifies_them() {
     }
 }
 
-/// What the example in the guide says.
+/// The example of the guide.
 fn is_from_punctual(key: &str, signature: &str, body: &[u8]) -> bool {
     const GUIDE: &str = include_str!("../../../../../docs/guides/web-calls.md");
     let (_, example) = GUIDE.split_once("```python\n").expect("an example");

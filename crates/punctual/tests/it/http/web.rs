@@ -1,4 +1,4 @@
-//! A web server as calls may meet it: well behaved, silent, endless, broken.
+//! A web server for calls: well behaved, silent, endless or broken.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,9 +14,9 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 pub enum Answer {
     /// With these bytes, and then it closes the connection.
     Bytes(Vec<u8>),
-    /// With these bytes, and then neither side ends.
+    /// With these bytes, and then neither side closes.
     Hanging(&'static [u8]),
-    /// With this, and then it writes the second again and again until the other side hangs up.
+    /// With the first, and then it repeats the second until the other side disconnects.
     Endless(&'static [u8], &'static [u8]),
 }
 
@@ -25,14 +25,14 @@ impl Answer {
         Answer::with_headers(status, "", body)
     }
 
-    /// Each header ends in a line end.
+    /// Each header ends in a line break.
     pub fn with_headers(status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
         Answer::Bytes(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into())
     }
 }
 
-/// One request as it came.
+/// One request as received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub line: String,
@@ -68,7 +68,7 @@ impl Web {
         Web::start(answer, None).await
     }
 
-    /// With TLS, and the certificate that this server signed for itself.
+    /// With TLS, and this server's self-signed certificate.
     pub async fn with_tls(answer: Answer) -> (Self, String) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).unwrap();
@@ -122,12 +122,12 @@ impl Web {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
-    /// How many connections the other side has closed before the answer was complete.
+    /// How many connections the other side has closed before the response was complete.
     pub fn hung_up(&self) -> usize {
         self.seen.hung_up.load(Ordering::SeqCst)
     }
 
-    /// How much of endless answers was taken, including what lies in buffers of the system.
+    /// How much of endless responses was sent, including data in system buffers.
     pub fn bytes_written(&self) -> usize {
         self.seen.bytes_written.load(Ordering::SeqCst)
     }
