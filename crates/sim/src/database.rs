@@ -290,6 +290,7 @@ fn kept(auditor: &mut Auditor, upkeep: &Upkeep, reply: &UpkeepReply) -> Verdict 
     match (upkeep, reply) {
         (U::Retain { horizon, limit }, R::Retained(retained)) => auditor.retained(*horizon, *limit, retained),
         (U::Retire { now, retirement }, R::Retired(retired)) => auditor.retired(*now, retirement, retired),
+        (U::DeleteUnused { .. }, R::UnusedDeleted(_)) => Ok(()),
         (U::Purge { .. }, R::Purged(purged)) => auditor.purged(&purged.jobs),
         (upkeep, reply) => Err(not_in_kind(upkeep, reply)),
     }

@@ -365,6 +365,10 @@ impl Store for NodeStore {
         keep!(self, Upkeep::Retain { horizon, limit }, UpkeepReply::Retained)
     }
 
+    async fn delete_unused(&self, limit: usize) -> Result<bool, StoreError> {
+        keep!(self, Upkeep::DeleteUnused { limit }, UpkeepReply::UnusedDeleted)
+    }
+
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
         keep!(self, Upkeep::Retire { now, retirement }, UpkeepReply::Retired)
     }

@@ -350,6 +350,10 @@ macro_rules! serve_store {
                     Ok(self.house.retain(horizon, limit).await?)
                 }
 
+                async fn delete_unused(&self, limit: usize) -> Result<bool, StoreError> {
+                    Ok(self.house.delete_unused(limit).await?)
+                }
+
                 async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
                     Ok(self.house.retire(now, retirement).await?)
                 }

@@ -225,6 +225,9 @@ pub trait Store: Send + Sync {
     async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError>;
     /// Deletes up to `limit` rows each of old history, skipped ranges, logs and request responses.
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError>;
+    /// Deletes counters and names of lanes that nothing uses, checking up to `limit` of each. Needs no clock.
+    /// Returns whether there may be more.
+    async fn delete_unused(&self, limit: usize) -> Result<bool, StoreError>;
     /// Marks finished jobs without dead letters for deletion, checking up to `limit` of them.
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError>;
     /// Deletes up to `limit` rows of jobs that were deleted, and whose last execution ended, before this

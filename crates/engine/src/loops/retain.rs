@@ -3,7 +3,7 @@
 //! partitions in these steps.
 //!
 //! All ages of a run are computed from one reading of the store's clock, which is checked first: after a jump
-//! of the clock nothing is deleted for a while.
+//! of the clock nothing is deleted by its age for a while.
 
 use crate::{Context, Duties};
 use punctual_core::limits;
@@ -28,8 +28,12 @@ pub(crate) async fn retain(context: &Context) {
 
 async fn round(context: &Context) -> Result<(), StoreError> {
     context.look_at_removed_logs().await?;
-    let Some(now) = context.steady_time().await? else { return Ok(()) };
     let store = &context.store;
+    let steady = context.steady_time().await?;
+    if context.leads() {
+        while store.delete_unused(STEP_ROWS).await? {}
+    }
+    let Some(now) = steady else { return Ok(()) };
     let horizon = Horizon {
         history: now.minus(context.config.history_kept),
         requests: now.minus(limits::REQUESTS_KEPT),

@@ -26,7 +26,32 @@ async fn sweep(house: &House, now: Timestamp) {
         let now = now.shifted(round * DAY * 1_000_000);
         let horizon = Horizon { history: now, requests: now.minus(limits::REQUESTS_KEPT) };
         while house.store.retain(horizon, 100).await.unwrap().more {}
+        while house.store.delete_unused(100).await.unwrap() {}
     }
+}
+
+/// Lanes that were used and have no work left. Their counters go without retention by age; the lanes of jobs that are
+/// kept stay. `counters` counts the rows of the counters.
+pub async fn counters_of_lanes_without_work_are_deleted(
+    store: Arc<dyn Store>,
+    counters: impl AsyncFn() -> i64,
+) {
+    const LANES: u32 = 25;
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 0..LANES {
+        house.submit(at(1), in_queue(number, &format!("used-{number}"), |_| {})).await;
+        worker.run(at(2), succeeded(3)).await;
+    }
+    house.submit(at(4), in_queue(LANES, "in use", |_| {})).await;
+    // More than one step.
+    while house.store.delete_unused(10).await.unwrap() {}
+    let depths = house.store.depths().await.unwrap();
+    let queues: Vec<&str> = depths.iter().map(|depth| depth.lane.queue()).collect();
+    assert_eq!(queues, ["in use"]);
+    let left = counters().await;
+    assert!((1..=2).contains(&left), "{left} rows are left");
+    assert_eq!(house.view(job_with(0, |_| {}).id).await.job.spec.queue, "used-0");
 }
 
 pub async fn a_lane_that_went_with_its_last_job_is_there_again_for_the_next(store: Arc<dyn Store>) {

@@ -226,7 +226,7 @@ impl MySqlHouse {
         let requests = used.connection.run(RETAIN_REQUESTS, bounds).await?;
         used.connection.commit().await?;
         retain_paces(&mut used.connection, horizon.requests, count).await?;
-        let any_forgotten = self.unused.forget(&mut used.connection, horizon, count).await?;
+        let any_workers = self.unused.delete_workers(&mut used.connection, horizon, count).await?;
         used.keep();
         let is_cut_off = count > 0 && [old_history, old_lines, skipped, requests].contains(&(count as u64));
         Ok(Retained {
@@ -234,8 +234,21 @@ impl MySqlHouse {
             logs: lines.rows + old_lines,
             skipped,
             requests,
-            more: is_cut_off || any_forgotten || history.more || lines.more,
+            more: is_cut_off || any_workers || history.more || lines.more,
         })
+    }
+
+    /// Deletes counters and names of lanes that nothing uses. Returns whether there may be more.
+    pub async fn delete_unused(&self, count: usize) -> Result<bool, StoreError> {
+        again!(self.try_delete_unused(count))
+    }
+
+    async fn try_delete_unused(&self, count: usize) -> Result<bool, Fault> {
+        let mut used = self.own.take().await?;
+        let counters = self.unused.delete_counters(&mut used.connection, count).await?;
+        let lanes = self.unused.delete_lanes(&mut used.connection, count).await?;
+        used.keep();
+        Ok(counters | lanes)
     }
 
     async fn retain_partitions(

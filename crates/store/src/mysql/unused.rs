@@ -83,29 +83,25 @@ pub(crate) struct UnusedCursors {
 }
 
 impl UnusedCursors {
-    /// Checks up to `count` of each kind. Returns whether any was deleted and more are to be checked.
-    pub async fn forget(
-        &self,
-        connection: &mut Connection,
-        horizon: Horizon,
-        count: usize,
-    ) -> Result<bool, Fault> {
-        let tallies = self.forget_tallies(connection, count).await?;
-        let lanes = self.forget_lanes(connection, count).await?;
-        Ok(self.forget_workers(connection, horizon, count).await? | tallies | lanes)
-    }
-
-    async fn forget_lanes(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
+    /// Checks up to `count` lanes. Returns whether any was deleted and more are to be checked.
+    pub async fn delete_lanes(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
         let page = next_page(connection, LANES_LOOKED_AT, &self.lanes, count).await?;
         Ok(delete_lanes(connection, marked(&page.rows)?).await? > 0 && page.is_full)
     }
 
-    async fn forget_tallies(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
+    /// Checks up to `count` rows of counters. Returns whether more are to be checked.
+    pub async fn delete_counters(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
         let page = next_page(connection, TALLIES_LOOKED_AT, &self.tallies, count).await?;
-        Ok(delete_tallies(connection, marked(&page.rows)?).await? > 0 && page.is_full)
+        if page.is_full && page.rows.len() > 1 {
+            // The page may not hold all rows of its last lane: the next one starts with them.
+            self.tallies.fetch_sub(1, Ordering::Relaxed);
+        }
+        delete_tallies(connection, marked(&page.rows)?).await?;
+        Ok(page.is_full)
     }
 
-    async fn forget_workers(
+    /// Checks up to `count` workers. Returns whether any was deleted and more are to be checked.
+    pub async fn delete_workers(
         &self,
         connection: &mut Connection,
         horizon: Horizon,
@@ -173,10 +169,10 @@ pub(crate) async fn delete_lanes(connection: &mut Connection, unused: Vec<i64>) 
 }
 
 /// Deletes counter rows of these lanes that sum to zero, skipping locked ones: the remaining rows have the
-/// same sum. Returns their number.
-async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<usize, Fault> {
+/// same sum.
+async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<(), Fault> {
     if lanes.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     connection.begin().await?;
     let mut locked: BTreeMap<i64, (Vec<i64>, [i64; 3])> = BTreeMap::new();
@@ -201,7 +197,7 @@ async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<
         connection.run(DELETE_TALLIES, vec![list]).await?;
     }
     connection.commit().await?;
-    Ok(keys.len())
+    Ok(())
 }
 
 /// Rows that one step checks.

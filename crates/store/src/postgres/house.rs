@@ -138,7 +138,7 @@ impl House {
             value(tally::paces_from(horizon.requests)),
         ];
         used.wire.run_one(Call::new(RETAIN_PACES, paces)).await?;
-        let any_forgotten = self.unused.forget(&mut used.wire, &self.shared.lanes, horizon, count).await?;
+        let any_workers = self.unused.delete_workers(&mut used.wire, horizon, count).await?;
         used.keep();
         let is_cut_off = count > 0 && [skipped, requests].contains(&count);
         Ok(Retained {
@@ -146,8 +146,17 @@ impl House {
             logs: lines.rows,
             skipped: skipped as u64,
             requests: requests as u64,
-            more: is_cut_off || any_forgotten || history.more || lines.more,
+            more: is_cut_off || any_workers || history.more || lines.more,
         })
+    }
+
+    /// Deletes counters and names of lanes that nothing uses. Returns whether there may be more.
+    pub async fn delete_unused(&self, count: usize) -> Result<bool, Fault> {
+        let mut used = self.own.take().await?;
+        let counters = self.unused.delete_counters(&mut used.wire, count).await?;
+        let lanes = self.unused.delete_lanes(&mut used.wire, &self.shared.lanes, count).await?;
+        used.keep();
+        Ok(counters | lanes)
     }
 
     /// Drops old partitions, unless another node does so now: two nodes that drop the same partition could

@@ -51,30 +51,35 @@ pub(crate) struct UnusedCursors {
 }
 
 impl UnusedCursors {
-    /// Checks up to `count` of each kind. Returns whether any was deleted and more are to be checked.
-    pub async fn forget(
+    /// Checks up to `count` lanes. Returns whether any was deleted and more are to be checked.
+    pub async fn delete_lanes(
         &self,
         wire: &mut Wire,
         known: &KnownLanes,
-        horizon: Horizon,
         count: usize,
     ) -> Result<bool, Fault> {
-        let tallies = self.forget_tallies(wire, count).await?;
-        let lanes = self.forget_lanes(wire, known, count).await?;
-        Ok(self.forget_workers(wire, horizon, count).await? | tallies | lanes)
-    }
-
-    async fn forget_lanes(&self, wire: &mut Wire, known: &KnownLanes, count: usize) -> Result<bool, Fault> {
         let page = next_page(wire, LANES_LOOKED_AT, &self.lanes, count).await?;
         Ok(delete_lanes(wire, known, marked(&page.rows)?).await? > 0 && page.is_full)
     }
 
-    async fn forget_tallies(&self, wire: &mut Wire, count: usize) -> Result<bool, Fault> {
+    /// Checks up to `count` rows of counters. Returns whether more are to be checked.
+    pub async fn delete_counters(&self, wire: &mut Wire, count: usize) -> Result<bool, Fault> {
         let page = next_page(wire, TALLIES_LOOKED_AT, &self.tallies, count).await?;
-        Ok(delete_tallies(wire, marked(&page.rows)?).await? > 0 && page.is_full)
+        if page.is_full && page.rows.len() > 1 {
+            // The page may not hold all rows of its last lane: the next one starts with them.
+            self.tallies.fetch_sub(1, Ordering::Relaxed);
+        }
+        delete_tallies(wire, marked(&page.rows)?).await?;
+        Ok(page.is_full)
     }
 
-    async fn forget_workers(&self, wire: &mut Wire, horizon: Horizon, count: usize) -> Result<bool, Fault> {
+    /// Checks up to `count` workers. Returns whether any was deleted and more are to be checked.
+    pub async fn delete_workers(
+        &self,
+        wire: &mut Wire,
+        horizon: Horizon,
+        count: usize,
+    ) -> Result<bool, Fault> {
         let page = next_page(wire, WORKERS_LOOKED_AT, &self.workers, count).await?;
         if page.rows.is_empty() {
             return Ok(false);
@@ -109,10 +114,10 @@ pub(crate) async fn delete_lanes(
 }
 
 /// Deletes counter rows of these lanes that sum to zero, skipping locked ones: the remaining rows have the
-/// same sum. Returns their number.
-async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<usize, Fault> {
+/// same sum.
+async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<(), Fault> {
     if lanes.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     let rows = wire.run(Frame::Begin, vec![Call::new(LOCK_TALLIES, [value(lanes)])]).await?.remove(0);
     let mut locked: BTreeMap<i64, (Vec<i16>, [i64; 3])> = BTreeMap::new();
@@ -130,7 +135,7 @@ async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<usize, Fault
         .collect();
     let (lanes, shards) = (column(keys.iter().map(|key| key.0)), column(keys.iter().map(|key| key.1)));
     wire.run(Frame::Commit, vec![Call::new(DELETE_TALLIES, [lanes, shards])]).await?;
-    Ok(keys.len())
+    Ok(())
 }
 
 /// Rows that one step checks.

@@ -56,6 +56,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
     Ok(match upkeep {
         Upkeep::Retain { horizon, limit } => UpkeepReply::Retained(retain(tx, *horizon, *limit)?),
         Upkeep::Retire { now, retirement } => UpkeepReply::Retired(retire(tx, *now, *retirement)?),
+        Upkeep::DeleteUnused { limit } => UpkeepReply::UnusedDeleted(unused::delete_lanes(tx, *limit)?),
         Upkeep::Purge { before, limit } => UpkeepReply::Purged(purge(tx, *before, *limit)?),
         Upkeep::Probe { now } => {
             mark(tx, Mark::Probe, *now)?;
@@ -95,8 +96,8 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     if tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)? > 0 {
         tx.memory.written.forget();
     }
-    let any_forgotten = unused::forget_names(tx, horizon, count)?;
-    let more = count > 0 && (any_forgotten || [history, skipped, requests].contains(&count));
+    let any_workers = unused::delete_workers(tx, horizon, count)?;
+    let more = count > 0 && (any_workers || [history, skipped, requests].contains(&count));
     Ok(Retained {
         history: history as u64,
         logs: 0,

@@ -652,6 +652,10 @@ impl Store for SqliteStore {
         Ok(Retained { logs, more, ..retained })
     }
 
+    async fn delete_unused(&self, limit: usize) -> Result<bool, StoreError> {
+        kept!(self, Upkeep::DeleteUnused { limit }, UpkeepReply::UnusedDeleted(more) => more)
+    }
+
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
         kept!(self, Upkeep::Retire { now, retirement }, UpkeepReply::Retired(retired) => retired)
     }

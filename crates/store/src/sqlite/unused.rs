@@ -33,12 +33,8 @@ pub(crate) struct UnusedCursors {
     workers: i64,
 }
 
-/// Checks up to `count` names of each kind. Returns whether any was deleted and more are to be checked.
-pub(super) fn forget_names(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
-    Ok(forget_lanes(tx, count)? | forget_workers(tx, horizon, count)?)
-}
-
-fn forget_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
+/// Checks up to `count` lanes. Returns whether any was deleted and more are to be checked.
+pub(super) fn delete_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.lanes;
     let page = Page::after(tx, LANES_LOOKED_AT, after, count)?;
     let bounds = params![after, page.last];
@@ -60,7 +56,8 @@ pub(super) fn forget_these_lanes(tx: &mut Tx<'_>, lanes: impl IntoIterator<Item 
     Ok(())
 }
 
-fn forget_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
+/// Checks up to `count` workers. Returns whether any was deleted and more are to be checked.
+pub(super) fn delete_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.workers;
     let page = Page::after(tx, WORKERS_LOOKED_AT, after, count)?;
     let before = params![after, page.last, horizon.workers().as_micros()];

@@ -25,6 +25,9 @@ pub enum Upkeep {
         horizon: Horizon,
         limit: usize,
     },
+    DeleteUnused {
+        limit: usize,
+    },
     Retire {
         now: Timestamp,
         retirement: Retirement,
@@ -68,7 +71,9 @@ impl Call {
 impl Upkeep {
     fn weight(&self) -> usize {
         let rows = match self {
-            Upkeep::Retain { limit, .. } | Upkeep::Purge { limit, .. } => *limit,
+            Upkeep::Retain { limit, .. } | Upkeep::DeleteUnused { limit } | Upkeep::Purge { limit, .. } => {
+                *limit
+            }
             Upkeep::Retire { retirement, .. } => retirement.limit,
             Upkeep::Probe { .. }
             | Upkeep::NoteClock { .. }
@@ -111,6 +116,8 @@ pub enum Reply {
 #[derive(Debug, Clone, PartialEq)]
 pub enum UpkeepReply {
     Retained(Retained),
+    /// Whether there may be more.
+    UnusedDeleted(bool),
     Retired(Retired),
     Purged(Purged),
     Probed,

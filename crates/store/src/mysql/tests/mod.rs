@@ -19,4 +19,5 @@ mod readers;
 mod register;
 mod round_trips;
 mod security;
+mod unused;
 mod write_plans;

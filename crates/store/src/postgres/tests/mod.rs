@@ -26,4 +26,5 @@ mod restarts;
 mod round_trips;
 mod security;
 mod telling;
+mod unused;
 mod write_plans;

@@ -129,8 +129,7 @@ fn pulses(core: &mut SqliteCore) -> Vec<punctual_core::session::Pulse> {
 /// Returns whether there is more.
 fn retain(core: &mut SqliteCore, now: Timestamp, limit: usize) -> bool {
     let horizon = Horizon { history: now, requests: now.minus(limits::REQUESTS_KEPT) };
-    match keep(core, Upkeep::Retain { horizon, limit }) {
-        UpkeepReply::Retained(retained) => retained.more,
-        other => panic!("{other:?}"),
-    }
+    let UpkeepReply::Retained(retained) = keep(core, Upkeep::Retain { horizon, limit }) else { panic!() };
+    let UpkeepReply::UnusedDeleted(more) = keep(core, Upkeep::DeleteUnused { limit }) else { panic!() };
+    retained.more | more
 }
