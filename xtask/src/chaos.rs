@@ -28,7 +28,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
 /// everything has been built already; alone it would be built a second time, because dependencies have other
 /// features then.
 pub fn short(root: &Path) -> Result<bool> {
-    build(root, &["--workspace", "--bins", "--tests", test::FEATURES])?;
+    build(root, &["--workspace", "--bins", "--tests"])?;
     Ok(start(root, &["--short", "--seed", "1"])?.success())
 }
 

@@ -59,10 +59,6 @@ enum Action {
     },
 }
 
-/// Optional adapters that are always tested.
-pub const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql,\
-     punctual-coordination/etcd,punctual-coordination/redis,punctual-coordination/zookeeper";
-
 /// The services for the tests. MySQL takes longest to download and start, and shares its adapter with
 /// MariaDB. Clusters take the memory of several servers, and their tests wait until servers notice that
 /// another one is gone.
@@ -92,16 +88,16 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step { is_needed_by_others: true, ..Step::own("tools", tools::install) },
         Step::cargo("format", &["fmt", "--all", "--check"]),
         Step::new("rules", Action::Check),
-        Step::cargo("lints", &["clippy", "--workspace", "--all-targets", FEATURES, "--", "-D", "warnings"]),
+        Step::cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::own("api document", api::validate),
         Step::new("tests", Action::Tests(extent)),
         Step::own("api fuzzing", api::fuzz_briefly),
         Step::own("chaos", chaos::short),
     ];
     if extent == Extent::Full {
-        steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc", FEATURES]));
+        steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc"]));
         let documentation = Action::Cargo {
-            arguments: vec!["doc", "--workspace", "--no-deps", "--document-private-items", FEATURES],
+            arguments: vec!["doc", "--workspace", "--no-deps", "--document-private-items"],
             environment: vec![("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
         };
         steps.push(Step::new("documentation", documentation));
@@ -113,11 +109,9 @@ fn steps(extent: Extent) -> Vec<Step> {
 fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<String>, Vec<String>) {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let (mut arguments, mut behind) = match (has_nextest, is_ci) {
-        (true, true) => (words(&["nextest", "run", "--workspace", FEATURES, "--profile", "ci"]), vec![]),
-        (true, false) => (words(&["nextest", "run", "--workspace", FEATURES]), vec![]),
-        (false, _) => {
-            (words(&["test", "--workspace", "--all-targets", "--no-fail-fast", FEATURES]), words(&["--"]))
-        }
+        (true, true) => (words(&["nextest", "run", "--workspace", "--profile", "ci"]), vec![]),
+        (true, false) => (words(&["nextest", "run", "--workspace"]), vec![]),
+        (false, _) => (words(&["test", "--workspace", "--all-targets", "--no-fail-fast"]), words(&["--"])),
     };
     if extent == Extent::Quick && has_nextest {
         arguments.extend(has_no_cluster());
@@ -223,16 +217,6 @@ mod tests {
             summary(&[result("lints", false), result("tests", true)]),
             "1 of 2 steps FAILED: lints in 1.2 s"
         );
-    }
-
-    #[test]
-    fn every_adapter_is_linted_and_tested() {
-        for (has_nextest, is_ci) in [(true, true), (true, false), (false, true)] {
-            let (arguments, _) = tests_arguments(Extent::Quick, has_nextest, is_ci);
-            assert!(arguments.iter().any(|word| word == FEATURES), "{arguments:?}");
-        }
-        let is_linted = |step: &Step| matches!(&step.action, Action::Cargo { arguments, .. } if arguments.contains(&FEATURES));
-        assert!(steps(Extent::Quick).iter().any(|step| step.name == "lints" && is_linted(step)));
     }
 
     #[test]

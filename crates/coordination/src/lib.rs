@@ -1,35 +1,29 @@
 //! Adapters of the `Coordination` port: the members of the cluster, and which member owns what.
 //!
 //! The store is the default, so that a cluster needs nothing else. etcd, Redis and ZooKeeper are
-//! alternatives, each behind a feature. All pass one suite, `conformance`. Nothing here decides whether a job
+//! alternatives. All pass one suite, `conformance`. Nothing here decides whether a job
 //! runs: two nodes that both believe to hold a lease do some work twice, and the store rejects the second of
 //! them.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod entered;
-#[cfg(feature = "etcd")]
 mod etcd;
 mod odd;
 mod open;
 mod options;
-#[cfg(feature = "redis")]
 mod redis;
 mod store;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "zookeeper")]
 mod zookeeper;
 
-#[cfg(feature = "etcd")]
 pub use etcd::EtcdCoordination;
 pub use open::{OpenError, StoreSide, open};
 pub use options::{
     CoordinationOptions, EtcdOptions, HostAndPort, Identity, Login, RedisOptions, Secret, Tls, UrlError,
     ZooKeeperOptions,
 };
-#[cfg(feature = "redis")]
 pub use redis::RedisCoordination;
 pub use store::StoreCoordination;
-#[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperCoordination;

@@ -25,8 +25,6 @@ impl PassedOver {
 }
 
 /// For entries that block nothing and might belong to another program.
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) const LEFT: &str = "it is left as it is; remove it, or use another prefix in coordination.url";
 /// For entries that block a lease.
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) const FREED: &str = "the lease is freed";

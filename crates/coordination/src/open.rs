@@ -15,11 +15,6 @@ pub struct StoreSide {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error(
-        "this binary was built without {service}: build it with the feature {feature}, or choose another \
-         coordination"
-    )]
-    NotBuilt { service: &'static str, feature: &'static str },
     #[error("the certificates in {path} cannot be used: {reason}")]
     Certificates { path: PathBuf, reason: String },
     #[error("{0}")]
@@ -30,19 +25,8 @@ pub enum OpenError {
 pub fn open(options: &CoordinationOptions, store: StoreSide) -> Result<Arc<dyn Coordination>, OpenError> {
     match options {
         CoordinationOptions::Store => Ok(Arc::new(StoreCoordination::new(store.register, store.clock))),
-        #[cfg(feature = "etcd")]
         CoordinationOptions::Etcd(options) => Ok(Arc::new(crate::EtcdCoordination::new(options)?)),
-        #[cfg(not(feature = "etcd"))]
-        CoordinationOptions::Etcd(_) => Err(OpenError::NotBuilt { service: "etcd", feature: "etcd" }),
-        #[cfg(feature = "redis")]
         CoordinationOptions::Redis(options) => Ok(Arc::new(crate::RedisCoordination::new(options)?)),
-        #[cfg(not(feature = "redis"))]
-        CoordinationOptions::Redis(_) => Err(OpenError::NotBuilt { service: "Redis", feature: "redis" }),
-        #[cfg(feature = "zookeeper")]
         CoordinationOptions::ZooKeeper(options) => Ok(Arc::new(crate::ZooKeeperCoordination::new(options))),
-        #[cfg(not(feature = "zookeeper"))]
-        CoordinationOptions::ZooKeeper(_) => {
-            Err(OpenError::NotBuilt { service: "ZooKeeper", feature: "zookeeper" })
-        }
     }
 }

@@ -187,7 +187,6 @@ pub(crate) fn listed(hosts: &[HostAndPort]) -> String {
 }
 
 /// Advice for a host that cannot be reached, by the reason.
-#[cfg(any(feature = "etcd", feature = "redis"))]
 pub(crate) fn advice(why: &str) -> &'static str {
     if why.contains("certificate") || why.contains("fatal alert") {
         "check ca, cert and key in coordination.url"

@@ -34,7 +34,6 @@ mod shim;
 mod stats;
 mod store;
 mod suggest;
-#[cfg(feature = "top")]
 mod top;
 mod workers;
 
@@ -84,7 +83,6 @@ enum Command {
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
     /// Watch the server live: rates, queues, workers, what runs, what failed
-    #[cfg(feature = "top")]
     Top(top::TopArgs),
     /// Submit a few living examples to the server, watch them, and explain them
     Demo(demo::DemoArgs),
@@ -193,7 +191,6 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Workers(command) => workers::run(command).await,
         Command::Nodes(args) => nodes::run(args).await,
         Command::Stats(args) => stats::run(args).await,
-        #[cfg(feature = "top")]
         Command::Top(args) => top::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Clock(command) => clock::run(command).await,

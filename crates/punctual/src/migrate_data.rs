@@ -97,22 +97,6 @@ fn describe(told: &Told) -> String {
     )
 }
 
-#[cfg(not(any(feature = "postgres", feature = "mysql")))]
-mod moving {
-    use super::{MigrateDataArgs, Told, misunderstood};
-    use crate::exit::CliError;
-    use crate::store::StoreUrl;
-
-    #[expect(clippy::unused_async, reason = "the other builds wait for databases")]
-    pub async fn run(_: &MigrateDataArgs, _: &StoreUrl, _: &StoreUrl) -> Result<Told, CliError> {
-        Err(misunderstood(
-            "this punctual was built without databases on servers: use one that was built with `--features \
-             postgres,mysql`",
-        ))
-    }
-}
-
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod moving {
     use super::{FROM_PASSWORD, MigrateDataArgs, TO_PASSWORD, Told, ToldTable};
     use crate::exit::{CliError, Exit};

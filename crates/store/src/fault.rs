@@ -2,7 +2,6 @@
 
 use crate::failures::{self, Failure};
 use punctual_core::lifecycle::Refused;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_core::ports::Denial;
 use punctual_core::ports::StoreError;
 use rusqlite::ErrorCode;
@@ -14,20 +13,16 @@ pub(crate) enum Fault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     /// An error from PostgreSQL that is neither a conflict nor an outage.
-    #[cfg(feature = "postgres")]
     #[error("{0}")]
     Postgres(String),
     /// An error from MariaDB or MySQL that is neither a conflict nor an outage.
-    #[cfg(feature = "mysql")]
     #[error("{0}")]
     MySql(String),
     /// The server reports that its own files are damaged.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     #[error("{0}")]
     Corrupt(String),
     /// The database answers and denies access. An administrator can fix that while callers wait, so it
     /// counts as an outage.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     #[error("{0}: {1}")]
     Denied(Denial, String),
     /// A row that Punctual cannot have written; `what` names the column.
@@ -39,17 +34,9 @@ pub(crate) enum Fault {
     #[error("a row has not been fetched")]
     Unloaded,
     /// The database rolled back the transaction in favour of another one.
-    #[cfg_attr(
-        not(any(test, feature = "postgres", feature = "mysql")),
-        expect(dead_code, reason = "SQLite has one writer, and its file is here")
-    )]
     #[error("another transaction was in the way: {0}")]
     Conflict(String),
     /// The database is unreachable.
-    #[cfg_attr(
-        not(any(test, feature = "postgres", feature = "mysql")),
-        expect(dead_code, reason = "SQLite has one writer, and its file is here")
-    )]
     #[error("it cannot be reached: {0}")]
     Away(String),
     #[error("the file cannot be created: {0}")]
@@ -87,9 +74,7 @@ impl Fault {
     fn failure(&self) -> Failure {
         match self {
             Fault::Sqlite(error) => sqlite_failure(error),
-            #[cfg(any(feature = "postgres", feature = "mysql"))]
             Fault::Corrupt(_) => Failure::Corruption,
-            #[cfg(any(feature = "postgres", feature = "mysql"))]
             Fault::Denied(..) => Failure::Denied,
             Fault::Damaged { .. } | Fault::Missing(_) | Fault::Json(_) => Failure::Corruption,
             Fault::Conflict(_) => Failure::Conflict,
@@ -105,7 +90,6 @@ impl Fault {
         match self {
             Fault::Sqlite(error) => is_sqlite_outage(error),
             Fault::Away(_) => true,
-            #[cfg(any(feature = "postgres", feature = "mysql"))]
             Fault::Denied(..) => true,
             _ => false,
         }
@@ -161,7 +145,6 @@ impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         failures::count(fault.failure());
         match fault {
-            #[cfg(any(feature = "postgres", feature = "mysql"))]
             Fault::Denied(denial, said) => StoreError::Denied(denial, said),
             fault if fault.is_outage() || fault.is_conflict() => StoreError::Unavailable(fault.to_string()),
             fault => StoreError::Broken(fault.to_string()),

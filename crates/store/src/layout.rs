@@ -52,7 +52,6 @@ impl Layout {
     }
 
     /// Columns that can make a row large.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn documents(&self) -> impl Iterator<Item = &'static Column> {
         self.columns.iter().filter(|column| column.kind == Kind::Document)
     }
@@ -134,7 +133,6 @@ layouts! {
 }
 
 /// Tables that have rows even if nothing was ever stored.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn is_never_empty(table: &Layout) -> bool {
     matches!(table.name, "job_tally" | "numbers")
 }

@@ -7,31 +7,23 @@ pub mod bare;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-#[cfg(any(test, feature = "postgres", feature = "mysql"))]
 mod draft;
 pub mod drift;
 mod failures;
 mod fault;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod inventory;
 mod kept;
 mod layout;
 mod lists;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod log_quota;
 pub mod malformed;
 mod malformed_check;
 mod marks;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod moving;
-#[cfg(feature = "mysql")]
 pub mod mysql;
-#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod register;
 mod rows;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod served;
 pub mod sqlite;
 mod tally;

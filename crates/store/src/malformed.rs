@@ -32,7 +32,6 @@ pub(crate) fn pass_over<T>(read: Result<T, Fault>) -> Result<Option<T>, Fault> {
 }
 
 /// All readable rows.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn readable<T>(reads: impl IntoIterator<Item = Result<T, Fault>>) -> Result<Vec<T>, Fault> {
     let reads = reads.into_iter();
     let mut items = Vec::with_capacity(reads.size_hint().0);

@@ -9,10 +9,8 @@ pub(crate) enum Mark {
     SteadyClock = 2,
     /// Log lines written before this time may have been removed to keep the total log size within its
     /// limit. Not on SQLite, where log lines have their own database.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     LogsRemoved = 3,
     /// The position in history up to which the logs of executions were removed for that limit.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     LogsRemovedPlace = 4,
 }
 

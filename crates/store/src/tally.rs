@@ -185,14 +185,12 @@ impl Counts {
     }
 
     /// The limiters whose counters have changed.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn changed_limiters(&self) -> impl Iterator<Item = (i64, LimiterCounts)> {
         let changed = self.limiters.iter().filter(|(_, change)| **change != [0; 2]);
         changed.map(|(limiter, change)| (limiter.number(), *change))
     }
 
     /// The limiters with a counter that went down, so that it may be zero now.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn lessened_limiters(&self) -> Vec<i64> {
         let lessened = self.changed_limiters().filter(|(_, change)| change.iter().any(|count| *count < 0));
         lessened.map(|(limiter, _)| limiter).collect()

@@ -1,26 +1,16 @@
 //! One test per conformance case and adapter, and tests that apply to only one adapter.
 
-#[cfg(all(feature = "etcd", feature = "zookeeper"))]
 mod ensemble;
-#[cfg(feature = "etcd")]
 mod etcd;
-#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod hosts;
-#[cfg(all(feature = "etcd", feature = "zookeeper"))]
 mod private;
-#[cfg(feature = "redis")]
 mod redis;
-#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod secured;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod services;
 mod store;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod strange;
-#[cfg(feature = "zookeeper")]
 mod zookeeper;
 
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod server {
     //! The servers that are provided for the tests.
 
@@ -28,16 +18,12 @@ mod server {
     use punctual_core::ports::Coordination;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
     pub use whatever::{door, eventually, takes_part};
 
     pub fn adapter(options: &CoordinationOptions) -> Arc<dyn Coordination> {
         match options {
-            #[cfg(feature = "etcd")]
             CoordinationOptions::Etcd(options) => Arc::new(crate::EtcdCoordination::new(options).unwrap()),
-            #[cfg(feature = "redis")]
             CoordinationOptions::Redis(options) => Arc::new(crate::RedisCoordination::new(options).unwrap()),
-            #[cfg(feature = "zookeeper")]
             CoordinationOptions::ZooKeeper(options) => Arc::new(crate::ZooKeeperCoordination::new(options)),
             other => panic!("{other} has no server"),
         }
@@ -56,7 +42,6 @@ mod server {
         format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
-    #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
     mod whatever {
         //! Helpers that apply to all services.
 

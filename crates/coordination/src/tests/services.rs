@@ -19,13 +19,10 @@ pub struct Service {
 }
 
 /// It accepts no shorter time for a lease than it needs to elect a leader, which is two seconds by default.
-#[cfg(feature = "etcd")]
 pub const ETCD: Service =
     Service { variable: "PUNCTUAL_TEST_ETCD", scheme: "etcd", ttl: Duration::from_secs(2) };
-#[cfg(feature = "redis")]
 pub const REDIS: Service =
     Service { variable: "PUNCTUAL_TEST_REDIS", scheme: "redis", ttl: Duration::from_millis(1_200) };
-#[cfg(feature = "zookeeper")]
 pub const ZOOKEEPER: Service =
     Service { variable: "PUNCTUAL_TEST_ZOOKEEPER", scheme: "zookeeper", ttl: Duration::from_secs(2) };
 
@@ -130,8 +127,7 @@ async fn what_cannot_be_read_is_passed_over_and_in_nobodys_way(service: Service)
 
 /// One test for each case and service.
 macro_rules! define_for {
-    ($feature:literal $service:ident $value:ident $($module:ident { $($case:ident),* $(,)? })*) => {
-        #[cfg(feature = $feature)]
+    ($service:ident $value:ident $($module:ident { $($case:ident),* $(,)? })*) => {
         mod $service {
             $(mod $module {
                 $(#[tokio::test]
@@ -161,9 +157,9 @@ macro_rules! define_shared {
 
 macro_rules! define {
     ($($cases:tt)*) => {
-        define_for! { "etcd" etcd ETCD $($cases)* }
-        define_for! { "redis" redis REDIS $($cases)* }
-        define_for! { "zookeeper" zookeeper ZOOKEEPER $($cases)* }
+        define_for! { etcd ETCD $($cases)* }
+        define_for! { redis REDIS $($cases)* }
+        define_for! { zookeeper ZOOKEEPER $($cases)* }
     };
 }
 crate::each_coordination_case!(define);

@@ -6,14 +6,11 @@ use crate::CoordinationOptions;
 /// An entry that looks like a member but is not.
 pub async fn member(options: &CoordinationOptions, id: &str) {
     match options {
-        #[cfg(feature = "etcd")]
         CoordinationOptions::Etcd(options) => etcd::put(options, &format!("members/{id}"), b"x").await,
-        #[cfg(feature = "redis")]
         CoordinationOptions::Redis(options) => {
             redis::run(options, &["SADD", "{}:ids", id], b"").await;
             redis::run(options, &["HSET", &format!("{{}}:member:{id}"), "card"], b"x").await;
         }
-        #[cfg(feature = "zookeeper")]
         CoordinationOptions::ZooKeeper(options) => {
             zookeeper::put(options, &format!("members/{id}"), b"x").await
         }
@@ -24,13 +21,10 @@ pub async fn member(options: &CoordinationOptions, id: &str) {
 /// A lease whose holder is not a member.
 pub async fn lease(options: &CoordinationOptions, name: &str, holder: &[u8]) {
     match options {
-        #[cfg(feature = "etcd")]
         CoordinationOptions::Etcd(options) => etcd::put(options, &format!("leases/{name}"), holder).await,
-        #[cfg(feature = "redis")]
         CoordinationOptions::Redis(options) => {
             redis::run(options, &["HSET", "{}:holders", name], holder).await
         }
-        #[cfg(feature = "zookeeper")]
         CoordinationOptions::ZooKeeper(options) => {
             zookeeper::put(options, &format!("leases/{name}"), holder).await;
         }
@@ -38,7 +32,6 @@ pub async fn lease(options: &CoordinationOptions, name: &str, holder: &[u8]) {
     }
 }
 
-#[cfg(feature = "etcd")]
 pub mod etcd {
     use crate::EtcdOptions;
     use base64::Engine as _;
@@ -66,7 +59,6 @@ pub mod etcd {
     }
 }
 
-#[cfg(feature = "redis")]
 pub mod redis {
     use crate::RedisOptions;
 
@@ -86,7 +78,6 @@ pub mod redis {
     }
 }
 
-#[cfg(feature = "zookeeper")]
 mod zookeeper {
     use crate::ZooKeeperOptions;
     use zookeeper_client::{Acls, Client, CreateMode, Error};

@@ -280,7 +280,7 @@ mod tests {
                 && told[0].contains(": http.allow must be")
                 && told[0].ends_with("but has \"10.0.0.0/99\"")
         };
-        assert!(is_right(&told) || !cfg!(feature = "http"), "{told:?}");
+        assert!(is_right(&told), "{told:?}");
     }
 
     #[test]

@@ -80,7 +80,6 @@ impl Item for Network {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        #[cfg(feature = "http")]
         text.parse::<punctual_worker::http::Allow>().map_err(|error| error.to_string())?;
         Ok(Network(text.to_owned()))
     }

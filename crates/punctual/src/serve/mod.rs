@@ -7,7 +7,6 @@ mod apart;
 mod api;
 mod clock;
 mod engine;
-#[cfg(feature = "http")]
 mod http;
 mod listener;
 mod logging;

@@ -3,7 +3,6 @@
 //! anything with them.
 
 mod file;
-#[cfg(feature = "http")]
 mod web;
 
 pub use file::Hook;
@@ -89,7 +88,6 @@ async fn tell(hook: &Hook, load: &QueueLoad) {
     let telling = async {
         match &hook.told {
             Told::Command(command) => run_command(command, &said).await,
-            #[cfg(feature = "http")]
             Told::Web(hook) => call(hook, &said).await,
         }
     };
@@ -194,7 +192,6 @@ impl Drop for Group {
     }
 }
 
-#[cfg(feature = "http")]
 async fn call(hook: &web::WebHook, said: &Value) -> Result<(), String> {
     match hook.post(said).await {
         Ok(status) if status.is_success() => Ok(()),

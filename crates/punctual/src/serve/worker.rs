@@ -201,7 +201,6 @@ pub fn name_beside_api(open: &OpenStore) -> String {
 }
 
 /// The handlers of a worker.
-#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only http jobs name files"))]
 pub async fn executors(
     settings: &WorkerSettings,
     origin: impl Fn(&str) -> String,
@@ -209,7 +208,6 @@ pub async fn executors(
 ) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
     executors.extend(super::allowed::executors(&settings.allow, settings.containment, host).await?);
-    #[cfg(feature = "http")]
     executors.push(super::http::executor(settings, origin, host)?);
     Ok(executors)
 }

@@ -1,30 +1,22 @@
 //! The store of a process, and opening it: the only place that names the adapters.
 
-#[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod trouble;
 mod url;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use trouble::denied;
 pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
 use crate::config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
 use crate::exit::{CliError, Exit};
 use crate::output::{quoted, tell};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_client::host;
 use punctual_core::ports::{Host, Register, Store, Wakes};
 use punctual_store::bare::BareDatabase;
 use punctual_store::drift::Drift;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_store::moving::{Home, MoveError};
-#[cfg(feature = "mysql")]
 use punctual_store::mysql::MySqlOptions;
-#[cfg(feature = "postgres")]
 use punctual_store::postgres::PostgresOptions;
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use serde::Serialize;
@@ -76,10 +68,6 @@ pub enum StorePlace {
 
 /// A database server, and how this process uses it.
 #[derive(Debug, Clone)]
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql")),
-    expect(dead_code, reason = "without an adapter nothing is read of it")
-)]
 pub struct ServerPlace {
     pub url: ServerUrl,
     pub password: Option<Password>,
@@ -103,9 +91,6 @@ impl StorePlace {
             }
             Some(StoreUrl::Server(url)) => url.clone(),
         };
-        if !url.dialect.is_built_in() {
-            return Err(not_built_in(url.dialect));
-        }
         let (password, exposed) = read_password(settings, password)?;
         Ok(StorePlace::Server(Box::new(ServerPlace {
             replica: replica(settings, &url)?,
@@ -167,14 +152,6 @@ impl std::fmt::Display for StorePlace {
 
 fn misunderstood(message: String) -> CliError {
     CliError { exit: Exit::Misunderstood, message }
-}
-
-fn not_built_in(dialect: Dialect) -> CliError {
-    let (name, feature) = (dialect.name(), dialect.word());
-    misunderstood(format!(
-        "store.url names a {name} database, and this punctual was built without it: use one that was built with \
-         `--features {feature}`"
-    ))
 }
 
 fn replica(settings: &StoreSettings, url: &ServerUrl) -> Result<Option<ServerUrl>, CliError> {
@@ -255,104 +232,64 @@ impl Migration {
 
 pub async fn migration_status(place: &ServerPlace) -> Result<Migration, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::status(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::status(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Migrates the schema to this version; returns the new state.
 pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::up(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::up(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Differences of the schema from what this version expects.
 pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::verify(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::verify(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Malformed rows in the database, a sentence for each.
 pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::find_malformed(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::find_malformed(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Counter mismatches in the database.
 pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::find_drift(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::find_drift(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Repairs counter mismatches; returns what was changed.
 pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::mend_drift(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::mend_drift(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Creates a database next to the given one, for a benchmark.
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql")),
-    expect(unused_variables, reason = "nothing can be made without an adapter")
-)]
 pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::create_database(place, name).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::create_database(place, name).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Drops such a database, with its contents.
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql")),
-    expect(unused_variables, reason = "nothing can be dropped without an adapter")
-)]
 pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::drop_database(place, name).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::drop_database(place, name).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
@@ -360,17 +297,12 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
 /// they do not exist.
 pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
     match place.url.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres::bare(place).await,
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::bare(place).await,
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// A store as the source or target of a data migration.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliError> {
     let server = match url {
         StoreUrl::Sqlite { directory: Some(directory) } => return Ok(Home::Sqlite(directory.clone())),
@@ -382,27 +314,18 @@ pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliErro
         StoreUrl::Server(server) => server,
     };
     match server.dialect {
-        #[cfg(feature = "postgres")]
         Dialect::Postgres => Ok(Home::Postgres(PostgresOptions::new(server.with_password(password)))),
-        #[cfg(feature = "mysql")]
         Dialect::Mysql => Ok(Home::MySql(MySqlOptions::new(server.with_password(password)))),
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        dialect => Err(not_built_in(dialect)),
     }
 }
 
 /// Turns a restored copy into an independent store; returns the queues that are paused in it.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
     let home = match place {
         StorePlace::Sqlite(directory) => Home::Sqlite(directory.clone()),
         StorePlace::Server(server) => match server.url.dialect {
-            #[cfg(feature = "postgres")]
             Dialect::Postgres => Home::Postgres(postgres::options(server)),
-            #[cfg(feature = "mysql")]
             Dialect::Mysql => Home::MySql(mysql::options(server)),
-            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-            dialect => return Err(not_built_in(dialect)),
         },
     };
     let forked = punctual_store::moving::fork(&home, host::wall_time()).await.map_err(|error| {
@@ -421,12 +344,6 @@ pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
     Ok(forked.queues)
 }
 
-#[cfg(not(any(feature = "postgres", feature = "mysql")))]
-#[expect(clippy::unused_async, reason = "the other builds wait for databases")]
-pub async fn fork(_: &StorePlace) -> Result<Vec<String>, CliError> {
-    Err(misunderstood("this needs a punctual that was built with `--features postgres,mysql`".to_owned()))
-}
-
 /// Opens the store of a server, with this log quota.
 pub async fn open(place: &StorePlace, logs: SizeMax, host: &Host) -> Result<OpenStore, CliError> {
     open_checking(place, logs, host, Duration::ZERO).await
@@ -442,12 +359,8 @@ pub async fn open_checking(
     match place {
         StorePlace::Sqlite(directory) => open_sqlite(directory, logs, host, check_interval),
         StorePlace::Server(place) => match place.url.dialect {
-            #[cfg(feature = "postgres")]
             Dialect::Postgres => postgres::open(place, logs).await,
-            #[cfg(feature = "mysql")]
             Dialect::Mysql => mysql::open(place, logs).await,
-            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-            dialect => Err(not_built_in(dialect)),
         },
     }
 }

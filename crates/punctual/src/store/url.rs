@@ -28,7 +28,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// As in `/nodes` and metrics; also the name of its cargo feature.
+    /// As in `/nodes` and metrics.
     pub const fn word(self) -> &'static str {
         match self {
             Dialect::Postgres => "postgres",
@@ -41,14 +41,6 @@ impl Dialect {
         match self {
             Dialect::Postgres => "PostgreSQL",
             Dialect::Mysql => "MySQL",
-        }
-    }
-
-    /// Whether this binary supports it.
-    pub const fn is_built_in(self) -> bool {
-        match self {
-            Dialect::Postgres => cfg!(feature = "postgres"),
-            Dialect::Mysql => cfg!(feature = "mysql"),
         }
     }
 }
@@ -256,7 +248,6 @@ impl ServerUrl {
     }
 
     /// The statement with which an administrator grants the user of this URL all required permissions.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn grant(&self) -> String {
         let (user, database) = (self.user.as_deref().unwrap_or("USER"), &self.database);
         match self.dialect {

@@ -94,7 +94,7 @@ fn a_server_warns_of_secrets_that_others_can_read() {
     );
     assert!(Server::start_through(&["sh", "-c", &script, BINARY], &data).stop().success());
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(said.contains("signing.key (mode 0640): chmod 600") || !cfg!(feature = "http"), "{said}");
+    assert!(said.contains("signing.key (mode 0640): chmod 600"), "{said}");
     assert!(said.contains("admin.token (mode 0640): chmod 600"), "{said}");
     assert!(!said.contains("0123456789abcdef"), "{said}");
 }

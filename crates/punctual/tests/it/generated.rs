@@ -71,7 +71,6 @@ fn the_manual_has_a_page_per_command_without_a_flaw() {
     }
 }
 
-#[cfg(all(feature = "http", feature = "top"))]
 #[test]
 fn the_reference_page_is_that_of_this_binary() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");

@@ -105,18 +105,6 @@ fn a_store_that_cannot_be_used_is_told_without_its_password() {
 }
 
 #[test]
-fn a_database_that_this_build_cannot_speak_to_is_told_with_the_feature() {
-    let directory = tempfile::tempdir().unwrap();
-    for (scheme, feature, is_built_in) in
-        [("postgres", "postgres", cfg!(feature = "postgres")), ("mysql", "mysql", cfg!(feature = "mysql"))]
-    {
-        let (code, _, stderr) = run(directory.path(), &["serve", "--store", &format!("{scheme}://h/d")]);
-        let told = format!("use one that was built with `--features {feature}`");
-        assert!(is_built_in || (code == Some(2) && stderr.contains(&told)), "{stderr}");
-    }
-}
-
-#[test]
 fn settings_are_shown_without_the_password() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = punctual(directory.path(), &["config", "show", "-o", "json"]);

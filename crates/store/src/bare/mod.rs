@@ -69,7 +69,6 @@ pub trait BareDatabase: Send {
 }
 
 /// The database must be empty, so that the measurement shares no rows with anything else.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) const NOT_EMPTY: &str = "the floor is measured in a database without jobs";
 
 pub(crate) fn per_sec(jobs: usize, spent: Duration) -> f64 {

@@ -125,10 +125,8 @@ fn scattered(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use on_servers::keep;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod on_servers {
     //! Writing the past over several connections at once.
 

@@ -30,16 +30,13 @@ const SOUND: &str = "sound";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
-    #[cfg(feature = "postgres")]
     Postgres,
-    #[cfg(feature = "mysql")]
     MySql,
 }
 
 impl Dialect {
     fn quote(self, name: &str) -> String {
         match self {
-            #[cfg(feature = "mysql")]
             Dialect::MySql => format!("`{name}`"),
             _ => format!("\"{name}\""),
         }
@@ -49,7 +46,6 @@ impl Dialect {
     fn column(self, table: &Layout, name: &'static str) -> String {
         self.quote(match (self, table.name, name) {
             (Dialect::Sqlite, "history", "place") | (Dialect::Sqlite, "skipped", "number") => "seq",
-            #[cfg(feature = "mysql")]
             (Dialect::MySql, "live", "rank") => "claim_rank",
             _ => name,
         })
@@ -58,17 +54,14 @@ impl Dialect {
     fn literal(self, kind: Kind, cell: &Cell) -> String {
         match cell {
             Cell::Null => "NULL".to_owned(),
-            #[cfg(feature = "postgres")]
             Cell::Number(number) if self == Dialect::Postgres && kind == Kind::Flag => {
                 (*number != 0).to_string()
             }
             Cell::Number(number) => number.to_string(),
             Cell::Text(text) => format!("'{}'", text.replace('\'', "''")),
-            #[cfg(feature = "postgres")]
             Cell::Bytes(bytes) if self == Dialect::Postgres && kind == Kind::Id => {
                 format!("'{}'::uuid", hex(bytes))
             }
-            #[cfg(feature = "postgres")]
             Cell::Bytes(bytes) if self == Dialect::Postgres => format!("'\\x{}'::bytea", hex(bytes)),
             Cell::Bytes(bytes) => format!("x'{}'", hex(bytes)),
         }
@@ -101,10 +94,6 @@ impl Dialect {
 pub(crate) struct Damage {
     pub about: String,
     pub spoil: String,
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql")),
-        expect(dead_code, reason = "files are copied for each damage")
-    )]
     pub mend: String,
 }
 

@@ -8,7 +8,7 @@
 
 #[cfg(test)]
 pub(crate) mod damaged;
-#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[cfg(test)]
 pub(crate) mod drifting;
 mod fixture;
 pub mod register;
@@ -16,7 +16,7 @@ mod sight;
 mod walk;
 
 pub use walk::{PORTION, Pair, walk_alike};
-#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+#[cfg(test)]
 pub(crate) use {sight::all_of, walk::walk_partly};
 
 use punctual_core::job::JobStatus;

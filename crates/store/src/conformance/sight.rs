@@ -104,7 +104,7 @@ impl JobSight {
 }
 
 /// Everything visible of a store and of these jobs, as text for comparison.
-#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+#[cfg(test)]
 pub(crate) async fn all_of(store: &dyn Store, now: Timestamp, jobs: &[JobId]) -> String {
     let mut seen = format!("{:#?}", Sight::of(store, now).await);
     for job in jobs {

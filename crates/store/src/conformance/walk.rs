@@ -61,7 +61,7 @@ pub async fn walk_alike(pair: Pair, seed: u64, steps: usize) {
 
 /// Walks this many steps and leaves everything in that state. Returns the time, and the jobs that were
 /// tried.
-#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+#[cfg(test)]
 pub(crate) async fn walk_partly(pair: Pair, seed: u64, steps: usize) -> (Timestamp, Vec<JobId>) {
     let mut walk = Walk::new(pair, seed).await;
     for step in 1..=steps {

@@ -48,10 +48,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use table::Table;
 use wanting::Stage;
 
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql")),
-    expect(unused_imports, reason = "for the adapters")
-)]
 pub(crate) use {
     changes::{
         Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange,

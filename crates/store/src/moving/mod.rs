@@ -14,16 +14,14 @@
 mod cells;
 mod copy;
 mod side;
-#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+#[cfg(test)]
 mod tests;
 
 pub(crate) use crate::layout::{Cell, Cells, Column, Kind, Layout, TABLES};
 pub(crate) use side::{Notes, Portion, Side, fitting};
 
 use crate::fault::Fault;
-#[cfg(feature = "mysql")]
 use crate::mysql::{self, MySqlOptions};
-#[cfg(feature = "postgres")]
 use crate::postgres::{self, PostgresOptions};
 use crate::sqlite;
 use punctual_core::limits::MOVING_LEAVE_MAX;
@@ -37,9 +35,7 @@ use std::path::PathBuf;
 pub enum Home {
     /// The data directory of an embedded store.
     Sqlite(PathBuf),
-    #[cfg(feature = "postgres")]
     Postgres(PostgresOptions),
-    #[cfg(feature = "mysql")]
     MySql(MySqlOptions),
 }
 
@@ -66,9 +62,7 @@ impl Home {
     async fn open(&self, end: End) -> Result<Box<dyn Side>, MoveError> {
         match self {
             Home::Sqlite(directory) => Ok(Box::new(sqlite::export::open(directory, end)?)),
-            #[cfg(feature = "postgres")]
             Home::Postgres(options) => Ok(Box::new(postgres::export::open(options, end).await?)),
-            #[cfg(feature = "mysql")]
             Home::MySql(options) => Ok(Box::new(mysql::export::open(options, end).await?)),
         }
     }

@@ -12,7 +12,6 @@ mod connection;
 mod core;
 mod damage;
 mod drift;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod export;
 mod figures;
 mod floor;

@@ -1,5 +1,7 @@
 //! The location of a store on disk, and how it is opened.
 
+use super::connection::{CHECK_CACHE_KIB, Durability, open_for_writing, set_cache};
+use super::damage;
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
 use punctual_core::limits;

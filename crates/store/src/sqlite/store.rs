@@ -3,16 +3,15 @@
 
 use super::background::{BackgroundCheck, Findings};
 use super::checkpoint::Checkpointer;
-use super::connection::{CHECK_CACHE_KIB, Durability, open_for_reading, open_for_writing, set_cache};
+use super::connection::{Durability, open_for_reading};
 use super::core::SqliteCore;
-use super::damage;
 use super::figures::Figures;
 use super::integrity;
 use super::lock::DirectoryLock;
 use super::logs::{LogCore, read_last_lines, read_lines, read_removed_until};
 use super::migrate;
 use super::names::Lanes;
-use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions};
+use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, database_error, open_checked};
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
@@ -192,30 +191,6 @@ impl SqliteStore {
 }
 
 serve_register!(SqliteStore);
-
-/// Opens a file for writing and refuses it if it is damaged.
-fn open_checked(path: &Path, durability: Durability, steps: &[&str]) -> Result<Connection, OpenError> {
-    let damaged = |problems| OpenError::Damaged { path: path.to_owned(), problems };
-    let checked = open_for_writing(path, durability).and_then(|mut conn| {
-        set_cache(&conn, CHECK_CACHE_KIB)?;
-        let problems = damage::at_start(&mut conn, steps)?;
-        set_cache(&conn, durability.cache_kib())?;
-        Ok((conn, problems))
-    });
-    match checked {
-        Ok((conn, problems)) if problems.is_empty() => Ok(conn),
-        Ok((_, problems)) => Err(damaged(problems)),
-        Err(fault) => match damage::as_problem(fault) {
-            Ok(problem) => Err(damaged(vec![problem])),
-            Err(fault) => Err(database_error(path)(fault.into())),
-        },
-    }
-}
-
-fn database_error(path: &Path) -> impl FnOnce(StoreError) -> OpenError + use<> {
-    let path = path.to_owned();
-    move |source| OpenError::Database { path, source }
-}
 
 impl Reader {
     fn open(main: &Path, logs: &Path) -> Result<Self, OpenError> {

@@ -33,7 +33,6 @@ pub struct Hook {
 pub enum Told {
     /// Program and arguments; no shell is involved.
     Command(Vec<String>),
-    #[cfg(feature = "http")]
     Web(Box<super::web::WebHook>),
 }
 
@@ -66,7 +65,6 @@ impl Hook {
     fn has_secret(&self) -> bool {
         match &self.told {
             Told::Command(_) => false,
-            #[cfg(feature = "http")]
             Told::Web(hook) => hook.has_login(),
         }
     }
@@ -167,15 +165,8 @@ fn possible(threshold: Threshold) -> Result<(), String> {
     }
 }
 
-#[cfg(feature = "http")]
 fn web(url: &str, ca: Option<&Path>) -> Result<Told, String> {
     super::web::WebHook::new(url, ca).map(|hook| Told::Web(Box::new(hook)))
-}
-
-#[cfg(not(feature = "http"))]
-fn web(_: &str, _: Option<&Path>) -> Result<Told, String> {
-    Err("this binary was built without web calls: build it with the feature http, or name a command"
-        .to_owned())
 }
 
 fn time(field: &str, written: Option<Span>, default: Duration) -> Result<Duration, String> {
