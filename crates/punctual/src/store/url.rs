@@ -35,14 +35,6 @@ impl Dialect {
             Dialect::Mysql => "mysql",
         }
     }
-
-    /// The display name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Dialect::Postgres => "PostgreSQL",
-            Dialect::Mysql => "MySQL",
-        }
-    }
 }
 
 /// A database on a server. Parsed by hand: PostgreSQL accepts several hosts, which standard URLs do not

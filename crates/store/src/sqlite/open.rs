@@ -168,3 +168,31 @@ pub(crate) fn is_unfinished(conn: &Connection) -> Result<bool, Fault> {
     let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
     Ok(conn.query_row(sql, [NOTES_TABLE], |_| Ok(())).optional()?.is_some())
 }
+
+/// Opens a file for writing and refuses it if it is damaged.
+pub(crate) fn open_checked(
+    path: &Path,
+    durability: Durability,
+    steps: &[&str],
+) -> Result<Connection, OpenError> {
+    let damaged = |problems| OpenError::Damaged { path: path.to_owned(), problems };
+    let checked = open_for_writing(path, durability).and_then(|mut conn| {
+        set_cache(&conn, CHECK_CACHE_KIB)?;
+        let problems = damage::at_start(&mut conn, steps)?;
+        set_cache(&conn, durability.cache_kib())?;
+        Ok((conn, problems))
+    });
+    match checked {
+        Ok((conn, problems)) if problems.is_empty() => Ok(conn),
+        Ok((_, problems)) => Err(damaged(problems)),
+        Err(fault) => match damage::as_problem(fault) {
+            Ok(problem) => Err(damaged(vec![problem])),
+            Err(fault) => Err(database_error(path)(fault.into())),
+        },
+    }
+}
+
+pub(crate) fn database_error(path: &Path) -> impl FnOnce(StoreError) -> OpenError + use<> {
+    let path = path.to_owned();
+    move |source| OpenError::Database { path, source }
+}
