@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct BackupArgs {
-    /// The directory to copy to; it can then be served as a data directory
+    /// The directory to copy to; a server can use it as its data directory
     to: PathBuf,
     #[command(flatten)]
     data_dir: DataDirArgs,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// Correct counts that are not those of their rows, and tell which. Opens the SQLite files as a server does, which brings them to this version; without it they are only read
+    /// Correct counters that do not match their rows, and report which. Opens the SQLite files like a server, which migrates them to this version; without this flag they are only read
     #[arg(long)]
     repair: bool,
     #[command(flatten)]

@@ -14,7 +14,7 @@ pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 pub struct ConnectArgs {
     #[command(flatten)]
     client: Flags<ClientSettings>,
-    /// The API token; better in a file or the variable, as everybody on the machine can see the flags of a command
+    /// The API token; use a file or the variable instead, because other users of the machine can see command-line flags
     #[arg(long, env = "PUNCTUAL_TOKEN", hide_env_values = true, hide = true)]
     token: Option<String>,
     #[command(flatten)]

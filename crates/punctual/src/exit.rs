@@ -30,14 +30,14 @@ pub enum Exit {
 /// The meaning of each code, for help, manual and reference.
 pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::Done, "done"),
-    (Exit::Failed, "the job waited for did not succeed, or the command failed"),
-    (Exit::Misunderstood, "the command line or the configuration cannot be understood"),
-    (Exit::Unreachable, "the server cannot be reached, or what answers is not Punctual"),
-    (Exit::Refused, "the server refused: invalid input or token, or not possible as things are now"),
+    (Exit::Failed, "the awaited job did not succeed, or the command failed"),
+    (Exit::Misunderstood, "invalid command line or configuration"),
+    (Exit::Unreachable, "the server cannot be reached, or is not a Punctual server"),
+    (Exit::Refused, "the server rejected the request: invalid input or token, or a conflict with the current state"),
     (Exit::NotFound, "not found"),
-    (Exit::ServerFailed, "the server could not do it now, try again"),
-    (Exit::CannotStart, "cannot start: port in use, data directory not usable"),
-    (Exit::TimedOut, "the time to wait ran out"),
+    (Exit::ServerFailed, "the server cannot handle the request now; try again later"),
+    (Exit::CannotStart, "cannot start: port in use or data directory not usable"),
+    (Exit::TimedOut, "timed out while waiting"),
 ];
 
 /// The codes and their meanings, for the end of the help.

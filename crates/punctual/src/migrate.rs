@@ -10,13 +10,13 @@ use serde::Serialize;
 
 #[derive(Subcommand)]
 pub enum MigrateCommand {
-    /// Show the version of the tables and what is left to do; exit code 1 if anything is
+    /// Show the schema version and pending migrations; exit code 1 if any are pending
     Status(MigrateArgs),
-    /// Bring the tables up to this version; does nothing where they are
+    /// Migrate the schema to this version; does nothing if it is up to date
     Up(MigrateArgs),
-    /// Compare the tables with what this version expects; exit code 1 if anything differs
+    /// Compare the schema with the one this version expects; exit code 1 if anything differs
     Verify(MigrateArgs),
-    /// Make a restored copy a store of its own: all its queues are paused, so that nothing in it runs a second time
+    /// Turn a restored copy into an independent store: all its queues are paused, so that nothing in it runs a second time
     #[command(after_help = AFTER_FORK_HELP)]
     Fork(ForkArgs),
 }
@@ -37,7 +37,7 @@ pub struct MigrateArgs {
 
 #[derive(clap::Args)]
 pub struct ForkArgs {
-    /// Say that it is: in the original, this would stop all work
+    /// Confirm that the store is a copy: in the original, this command would stop all work
     #[arg(long, required = true)]
     this_is_a_copy: bool,
     #[command(flatten)]

@@ -8,10 +8,10 @@ use serde::Serialize;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct MigrateDataArgs {
-    /// The store to copy from, at rest: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE
+    /// The store to copy from, with all its servers stopped: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The store to copy to, empty or the unfinished copy of the same source
+    /// The store to copy to: empty, or an unfinished copy of the same source
     #[arg(long, value_name = "URL")]
     to: String,
     /// The password of the database to copy from

@@ -9,15 +9,15 @@ use punctual_core::health::Bytes;
 
 #[derive(Subcommand)]
 pub enum WorkersCommand {
-    /// List workers that are connected
+    /// List connected workers
     List(ListArgs),
     /// Show workers
     Show(WorkersArgs),
-    /// Give workers no new work; they go on with what they have
+    /// Pause workers: they get no new work and finish what they have
     Pause(WorkersArgs),
-    /// Give paused workers work again
+    /// Resume paused workers
     Resume(WorkersArgs),
-    /// Have workers finish what runs, give back the rest, and end
+    /// Drain workers: they finish what is running, return the rest, and exit
     Drain(WorkersArgs),
 }
 
@@ -31,7 +31,7 @@ pub struct ListArgs {
 
 #[derive(clap::Args)]
 pub struct WorkersArgs {
-    /// The workers' names, or ids of their sessions
+    /// The workers' names or session ids
     #[arg(value_name = "WORKER", required = true)]
     workers: Vec<String>,
     #[command(flatten)]

@@ -48,7 +48,7 @@ pub fn refusal(problems: &[Problem]) -> CliError {
 /// Which configuration file to read.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConfigFlag {
-    /// The configuration file; ./punctual.toml is read if it is there
+    /// The configuration file; by default ./punctual.toml if it exists
     #[arg(long, env = "PUNCTUAL_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }

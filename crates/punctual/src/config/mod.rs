@@ -32,9 +32,9 @@ use std::path::PathBuf;
 pub enum ConfigCommand {
     /// Print a configuration file with every setting, its default and what it does
     Template,
-    /// Show what counts, and where each value comes from
+    /// Show the effective settings and the source of each value
     Show(ShowArgs),
-    /// Tell what is wrong with a configuration file
+    /// Report all problems in a configuration file
     Check(CheckArgs),
     /// Print the reference page
     #[command(hide = true)]
@@ -57,7 +57,7 @@ pub struct ShowArgs {
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// The file to look at; by default the one that would be read
+    /// The file to check; by default the one that a server would read
     file: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigFlag,

@@ -25,7 +25,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 pub struct DemoArgs {
-    /// Remove what an earlier demo has left, and submit nothing
+    /// Remove the jobs of an earlier demo, and submit nothing
     #[arg(long)]
     clean: bool,
     /// Submit the examples and explain them, without watching them first

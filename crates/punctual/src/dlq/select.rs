@@ -27,7 +27,7 @@ struct SelectArgs {
     occurrences: Vec<OccurrenceId>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Every dead letter there is
+    /// All dead letters
     #[arg(long, conflicts_with = "FilterArgs")]
     all: bool,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct RedriveArgs {
 pub struct DiscardArgs {
     #[command(flatten)]
     which: SelectArgs,
-    /// Discard by filter, or all, without having seen each
+    /// Confirm discarding all dead letters, or all that match a filter
     #[arg(long)]
     yes: bool,
 }

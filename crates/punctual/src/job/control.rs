@@ -15,7 +15,7 @@ use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct ControlArgs {
-    /// The jobs' ids, or the first 8 letters of them or more, or their names where only one job has it, or only one that is not finished
+    /// The jobs' ids, prefixes of them (at least 8 characters), or names that are unique among all or among unfinished jobs
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
     #[command(flatten)]

@@ -25,13 +25,13 @@ pub struct UpdateArgs {
     /// Run this script through sh instead: a job of type shell
     #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with_all = ["job_type", "payload"])]
     shell: Option<String>,
-    /// JSON for the handler, or @FILE; an object is merged into the present one, in which null removes a key
+    /// JSON for the handler, or @FILE; an object is merged into the current payload, and null removes a key
     #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON")]
     payload: Option<Box<RawValue>>,
     /// Reset this field to its default, such as queue or retry.fail_on; can be given more than once
     #[arg(long, value_name = "FIELD")]
     unset: Vec<String>,
-    /// Change nothing unless the job still has this version; `job show` tells it
+    /// Change nothing unless the job still has this version, as shown by `job show`
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u32>,
     #[command(flatten)]

@@ -34,7 +34,7 @@ pub struct WaitArgs {
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct WaitBound {
-    /// Stop waiting after this time (exit code 8); the job goes on
+    /// Stop waiting after this time (exit code 8); the job continues
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     wait_timeout: Option<Span>,
 }

@@ -18,7 +18,7 @@ const SHORTENED_AMONG_MAX: usize = 10 * limits::PAGE_ITEMS_MAX;
 
 #[derive(Debug, clap::Args)]
 pub struct WhichJob {
-    /// The job's id, or the first 8 letters of it or more, or its name if only one job has it, or only one that is not finished
+    /// The job's id, a prefix of it (at least 8 characters), or its name if that is unique among all or among unfinished jobs
     #[arg(value_name = "JOB")]
     job: String,
 }

@@ -26,7 +26,7 @@ pub struct ApiArgs {
     settings: Flags<ApiRoleSettings>,
     #[command(flatten)]
     password: PasswordArg,
-    /// Replace the admin token by a new one
+    /// Replace the admin token with a new one
     #[arg(long)]
     new_admin_token: bool,
 }

@@ -60,7 +60,7 @@ pub struct ServeArgs {
     settings: Flags<ServeSettings>,
     #[command(flatten)]
     password: PasswordArg,
-    /// Replace the admin token by a new one
+    /// Replace the admin token with a new one
     #[arg(long)]
     new_admin_token: bool,
 }
