@@ -45,7 +45,7 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
         })
     })
     .await
-    .context("the backup broke off")??;
+    .context("the backup was interrupted")??;
     let copied = Copied { from: directory.to_owned(), to: args.to };
     args.output
         .print(&copied, |copied| format!("copied {} to {}", copied.from.display(), copied.to.display()))?;

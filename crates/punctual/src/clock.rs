@@ -133,7 +133,7 @@ fn told(moved: &ClockMoved) -> String {
         text += &format!(", {} skipped", moved.skipped);
     }
     if !moved.settled {
-        text += "; something is still due, queued or running";
+        text += "; some executions are still due, queued or running";
     }
     text
 }
@@ -154,7 +154,7 @@ mod tests {
         let moved = ClockMoved { fired: 1, skipped: 7, settled: false, ..moved };
         assert_eq!(
             told(&moved),
-            "now 2026-03-29T03:00:00Z, 1 occurrence fired, 7 skipped; something is still due, queued or running"
+            "now 2026-03-29T03:00:00Z, 1 occurrence fired, 7 skipped; some executions are still due, queued or running"
         );
     }
 }

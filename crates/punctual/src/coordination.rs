@@ -184,7 +184,7 @@ mod tests {
         let seen = seen_password(&settings("redis://ann:secret@host"), "--coordination").unwrap();
         assert_eq!(
             seen,
-            "everybody on this machine can see the password in --coordination: use coordination.password_file or \
+            "all users of this machine can see the password in --coordination: use coordination.password_file or \
              PUNCTUAL_COORDINATION"
         );
         for (url, origin) in [

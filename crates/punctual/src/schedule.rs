@@ -93,7 +93,7 @@ pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
     args.output.print(&preview, preview_table)?;
     if lacks_name {
         eprintln!(
-            "note: what H stands for depends on the job's name and owner: give --name, and --owner if any"
+            "note: the value of H depends on the job's name and owner: pass --name, and --owner if there is one"
         );
     }
     Ok(Exit::Done)
@@ -104,9 +104,9 @@ fn preview_table(preview: &PreviewBody) -> String {
     let rows = preview.occurrences.iter().map(|occurrence| {
         let effect = match occurrence.dst {
             None => "",
-            Some(DstEffect::RunAfterGap) => "clocks skip its time: runs right after",
-            Some(DstEffect::OverlapFirst) => "clocks repeat this time: the first",
-            Some(DstEffect::OverlapSecond) => "clocks repeat this time: the second",
+            Some(DstEffect::RunAfterGap) => "skipped by a DST change: runs right after",
+            Some(DstEffect::OverlapFirst) => "repeated by a DST change: the first",
+            Some(DstEffect::OverlapSecond) => "repeated by a DST change: the second",
         };
         let (utc, local) = (occurrence.scheduled_time, &occurrence.local_time);
         let (utc, local) = match to_millis {

@@ -59,8 +59,8 @@ pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
             let drained = each(args, async |client, worker| client.drain_worker(worker).await).await?;
             if drained.items.iter().any(|worker| worker.embedded) {
                 eprintln!(
-                    "note: the server's own worker is drained: the server runs no handlers until it is started \
-                     again; `punctual workers pause` holds a worker that is to go on later"
+                    "note: the server's own worker is drained: the server runs no handlers until it is restarted; \
+                     to stop a worker only for a while, use `punctual workers pause`"
                 );
             }
         }

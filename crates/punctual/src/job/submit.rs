@@ -85,7 +85,8 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
                     client.submit_json(&job_file::with_parents(&client, job.clone()).await?).await?
                 }
                 jobs if args.wait => {
-                    let message = format!("--wait takes one job; {} holds {}", file.display(), jobs.len());
+                    let message =
+                        format!("--wait needs a single job; {} contains {}", file.display(), jobs.len());
                     return Err(CliError { exit: Exit::Misunderstood, message }.into());
                 }
                 jobs => {

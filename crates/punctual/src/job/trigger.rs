@@ -59,7 +59,7 @@ pub async fn until_ended(
 ) -> anyhow::Result<ExecutionBody> {
     let occurrence = begun.execution_id.occurrence;
     let Some(last) = bound.limit(ended(server, begun)).await else {
-        let message = format!("the run {occurrence} was not finished within {bound}");
+        let message = format!("the run {occurrence} did not finish within {bound}");
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     Ok(last?)

@@ -54,7 +54,7 @@ pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
 
 fn describe(job: &JobBody, next: Option<String>) -> String {
     let next = next.map_or_else(String::new, |next| format!(", {next}"));
-    format!("job {} ({}) has version {}{next}", job.job_id, job.name, job.version)
+    format!("updated job {} ({}) to version {}{next}", job.job_id, job.name, job.version)
 }
 
 /// A merge patch; every value is passed on as written.
@@ -78,7 +78,8 @@ impl UpdateArgs {
         }
         if patch.is_empty() {
             return Err(misunderstood(
-                "nothing to change: name what to, such as --priority high or --unset queue".to_owned(),
+                "nothing to change: pass at least one field, such as --priority high or --unset queue"
+                    .to_owned(),
             ));
         }
         Ok(patch)
@@ -101,7 +102,7 @@ fn unset(patch: &mut Patch, path: &str) -> anyhow::Result<()> {
         Some((field, inner)) => (field, Some(inner)),
         None => (path, None),
     };
-    let contradicts = || misunderstood(format!("--unset {path} takes away what another flag gives"));
+    let contradicts = || misunderstood(format!("--unset {path} conflicts with another flag that sets it"));
     let value = match (inner, patch.get(field)) {
         (None, None) => RawValue::NULL.to_owned(),
         (None, Some(_)) => return Err(contradicts()),

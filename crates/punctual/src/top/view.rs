@@ -150,7 +150,7 @@ fn title(model: &Model, pane: Pane, listed: usize) -> String {
 fn nothing(model: &Model, pane: Pane) -> &'static str {
     match pane {
         _ if !model.filter.is_empty() => "nothing that contains the filter",
-        Pane::Queues => "nothing waits or runs",
+        Pane::Queues => "nothing is waiting or running",
         Pane::Workers => "no worker is connected",
         Pane::Running => "nothing runs",
         Pane::Failures => "nothing has failed lately",

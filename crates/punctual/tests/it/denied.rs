@@ -147,9 +147,9 @@ fn a_move_names_the_end_that_refuses_and_says_to_repeat_only_what_repeating_help
 fn a_password_in_a_flag_is_warned_of_by_all_commands() {
     let directory = tempfile::tempdir().unwrap();
     let url = "postgres://me:hunter2@127.0.0.1:1/d";
-    let store = "everybody on this machine can see the password in --store: use store.password_file or \
+    let store = "all users of this machine can see the password in --store: use store.password_file or \
                  PUNCTUAL_STORE_PASSWORD\n";
-    let from = "everybody on this machine can see the password in --from: use PUNCTUAL_FROM_PASSWORD\n";
+    let from = "all users of this machine can see the password in --from: use PUNCTUAL_FROM_PASSWORD\n";
     for (command, told) in [
         (&["migrate", "status", "--store", url][..], store),
         (&["migrate", "up", "--store", url], store),
@@ -160,7 +160,7 @@ fn a_password_in_a_flag_is_warned_of_by_all_commands() {
         let (_, said) = run(directory.path(), command);
         assert!(said.contains(told) && !said.contains("hunter2"), "{command:?}: {said}");
     }
-    let coordination = "everybody on this machine can see the password in --coordination: use coordination.password_file \
+    let coordination = "all users of this machine can see the password in --coordination: use coordination.password_file \
                         or PUNCTUAL_COORDINATION\n";
     let lost = "postgres://me@127.0.0.1:1/d";
     for role in [&["api", "--listen", "127.0.0.1:0"][..], &["scheduler"], &["worker"]] {
@@ -169,7 +169,7 @@ fn a_password_in_a_flag_is_warned_of_by_all_commands() {
         assert!(said.contains(coordination) && !said.contains("hunter2"), "{command:?}: {said}");
     }
     let (_, said) = run(directory.path(), &["migrate", "status", "--store", "postgres://me@127.0.0.1:1/d"]);
-    assert!(!said.contains("everybody on this machine"), "{said}");
+    assert!(!said.contains("all users of this machine"), "{said}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_password_file_that_others_can_read_is_warned_of_by_all_commands() {
             [&["migrate", "status"][..], &["doctor"], &["api"], &["scheduler"], &["worker"], &["serve"]]
         {
             let (_, said) = run(directory.path(), command);
-            assert_eq!(said.contains("others can read the secret in"), is_told, "{command:?}: {said}");
+            assert_eq!(said.contains("other users can read the secret in"), is_told, "{command:?}: {said}");
             assert!(!said.contains("hunter2"), "{said}");
         }
     }

@@ -268,7 +268,7 @@ fn the_start_says_how_many_hooks_there_are_and_who_else_could_write_or_read_them
     let more = hook("more", &["depth_above = 1", &hooks.recording("more")]);
     let fewer = hook("fewer", &["depth_below = 1", "url = \"https://ann:topsecret@scaler.example.org/\""]);
     hooks.write(&[more, fewer]);
-    let (writable, readable) = ("others can write ", "others can read the secret in ");
+    let (writable, readable) = ("other users can write ", "other users can read the secret in ");
     for (mode, is_writable, is_readable) in
         [(0o600, false, false), (0o644, false, true), (0o620, true, false)]
     {

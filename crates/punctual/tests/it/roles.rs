@@ -150,7 +150,7 @@ fn the_embedded_store_needs_no_migration() {
     for step in ["status", "up", "verify"] {
         let (code, stdout, stderr) = run(directory.path(), &["migrate", step]);
         assert_eq!(code, Some(0), "{stderr}");
-        assert!(stdout.contains("the server brings it up to its version when it starts"), "{stdout}");
+        assert!(stdout.contains("the server migrates it when it starts"), "{stdout}");
     }
 }
 

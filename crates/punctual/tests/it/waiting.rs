@@ -32,7 +32,7 @@ async fn a_retry_is_waited_for_and_nothing_but_its_result_is_on_stdout() {
     let done = server.cli(&["job", "retry", "bad", "--wait"]);
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(String::from_utf8_lossy(&done.stdout).ends_with("is SUCCEEDED\n"));
-    assert!(String::from_utf8_lossy(&done.stderr).starts_with("retries with execution "));
+    assert!(String::from_utf8_lossy(&done.stderr).starts_with("retrying with execution "));
 }
 
 /// A command waits for something in a paused queue, across a restart of the server on another port.
