@@ -32,8 +32,7 @@ struct Copied {
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     let around = args.data_dir.surroundings()?;
     let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
-    let directory =
-        place.directory("back it up with the tools of the database, such as pg_dump or mysqldump")?;
+    let directory = place.directory("back it up with tools of the database, such as pg_dump or mysqldump")?;
     must_hold_database(directory)?;
     let (from, to) = (directory.to_owned(), args.to.clone());
     tokio::task::spawn_blocking(move || {

@@ -286,7 +286,10 @@ mod tests {
     #[test]
     fn a_nul_in_a_path_is_refused() {
         let told = problems("data_dir = \"a\\u0000b\"");
-        assert_eq!(told, ["punctual.toml:1: data_dir must be a path, without a NUL in it, but is \"a\\0b\""]);
+        assert_eq!(
+            told,
+            ["punctual.toml:1: data_dir must be a path without a NUL character, but is \"a\\0b\""]
+        );
     }
 
     #[test]

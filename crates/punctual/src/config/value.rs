@@ -482,7 +482,7 @@ impl Value for PathBuf {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         match raw.text() {
-            Some(text) if text.contains('\0') => Err("must be a path, without a NUL in it".to_owned()),
+            Some(text) if text.contains('\0') => Err("must be a path without a NUL character".to_owned()),
             Some(text) if !text.is_empty() => Ok(PathBuf::from(text)),
             _ => Err(must_be::<Self>()),
         }

@@ -136,9 +136,9 @@ fn the_unit_does_not_start_again_what_its_configuration_ends() {
 fn a_file_that_was_named_must_be_there() {
     let directory = tempfile::tempdir().unwrap();
     let (code, _, said) = run(directory.path(), &["serve", "--config", "gone.toml"]);
-    assert!(code == Some(2) && said.contains("gone.toml: the configuration file cannot be read"), "{said}");
+    assert!(code == Some(2) && said.contains("gone.toml: cannot read the configuration file"), "{said}");
     let (code, _, said) = run(directory.path(), &["config", "check"]);
-    assert!(code == Some(5) && said.contains("there is no punctual.toml here"), "{said}");
+    assert!(code == Some(5) && said.contains("punctual.toml does not exist in this directory"), "{said}");
 }
 
 #[test]

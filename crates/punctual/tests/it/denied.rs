@@ -77,21 +77,21 @@ fn denials() -> Vec<(String, &'static [&'static str])> {
     let with = "Access denied for user 'me'@'localhost' (using password: YES)";
     let of_database = "Access denied for user 'me'@'%' to database 'd'";
     vec![
-        (postgres_that_wants_a_password(), &["wants a password, but none was given", "PASSWORD"]),
-        (mysql_that_says(1045, without), &["wants a password, but none was given", "PASSWORD"]),
+        (postgres_that_wants_a_password(), &["requires a password, but none was given", "PASSWORD"]),
+        (mysql_that_says(1045, without), &["requires a password, but none was given", "PASSWORD"]),
         (
             postgres_that_says("28P01", "password authentication failed for user \"me\""),
-            &["does not let its user in", "(28P01)", "PASSWORD"],
+            &["rejected the login", "(28P01)", "PASSWORD"],
         ),
-        (mysql_that_says(1045, with), &["does not let its user in", "(1045)", "PASSWORD"]),
+        (mysql_that_says(1045, with), &["rejected the login", "(1045)", "PASSWORD"]),
         (postgres_that_says("3D000", "database \"d\" does not exist"), &["has no such database", "(3D000)"]),
         (
             postgres_that_says("42501", "permission denied for database \"d\""),
-            &["lacks a right there", "(42501)", "ALTER DATABASE d OWNER TO me", GUIDE],
+            &["lacks a privilege", "(42501)", "ALTER DATABASE d OWNER TO me", GUIDE],
         ),
         (
             mysql_that_says(1044, of_database),
-            &["lacks a right there", "(1044)", "DROP, INDEX ON d.* TO me", GUIDE],
+            &["lacks a privilege", "(1044)", "DROP, INDEX ON d.* TO me", GUIDE],
         ),
     ]
 }
@@ -103,7 +103,7 @@ fn tells(said: &str, expected: &[&str], password: &str) {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(said.contains("was reached"), "{said}");
-    for misleading in ["cannot be reached", "is the database there", "repeat the command"] {
+    for misleading in ["cannot be reached", "is the database running", "repeat the command"] {
         assert!(!said.contains(misleading), "{said}");
     }
 }

@@ -53,7 +53,7 @@ async fn across_a_restart(line: &[&str], begun: &str) {
     let mut told = BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
     assert!(told.any(|line| line.contains(begun)), "{line:?} never says {begun}");
     server.kill();
-    assert!(told.any(|line| line.contains("asking again")), "{line:?} never says that the server is away");
+    assert!(told.any(|line| line.contains("retrying")), "{line:?} never says that the server is away");
     let server = Server::start_in(directory.path(), &[]);
     server.client().resume_queue("held").await.unwrap();
     let said = told.collect::<Vec<_>>();
