@@ -59,7 +59,7 @@ fn overlong_architecture(file: &TextFile) -> Option<Violation> {
         line: ARCHITECTURE_LINES_MAX,
         rule: "length",
         advice: format!(
-            "{lines} lines: keep it under {ARCHITECTURE_LINES_MAX} by moving details beside their code"
+            "{lines} lines: keep it under {ARCHITECTURE_LINES_MAX} by moving details next to their code"
         ),
     })
 }

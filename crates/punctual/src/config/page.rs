@@ -142,7 +142,7 @@ mod tests {
             let difference = committed.lines().zip(text.lines()).find(|(old, new)| old != new);
             assert!(
                 committed == text,
-                "docs/reference/{file} is not what the settings say: write it anew with `UPDATE_DOCS=1 cargo nextest \
+                "docs/reference/{file} is not what the settings say: regenerate it with `UPDATE_DOCS=1 cargo nextest \
                  run -p punctual -E 'test(/config::page/)'`. First difference: {difference:#?}"
             );
         }

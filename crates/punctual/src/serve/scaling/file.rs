@@ -130,7 +130,7 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     };
     possible(threshold)?;
     if written.ca.is_some() && written.url.is_none() {
-        return Err("ca belongs to url".to_owned());
+        return Err("ca needs a url".to_owned());
     }
     let told = match (written.command, written.url) {
         (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
@@ -223,7 +223,7 @@ mod tests {
                 "depth_above = 1\nwait_above = \"1s\"\ncommand = [\"a\"]",
                 "hook \"x\": must have one of depth_above",
             ),
-            ("depth_above = 1\ncommand = [\"a\"]\nca = \"b\"", "hook \"x\": ca belongs to url"),
+            ("depth_above = 1\ncommand = [\"a\"]\nca = \"b\"", "hook \"x\": ca needs a url"),
             ("depth_above = 1\ncommand = []", "hook \"x\": command must name a program"),
             ("depth_above = 1\ncommand = [\"\"]", "hook \"x\": command must name a program"),
             (
