@@ -69,7 +69,7 @@ enum Command {
     /// Preview recurring schedules
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
-    /// Show, redrive or discard dead letters: runs that failed with no retry left
+    /// Show, redrive or discard dead letters: runs that failed permanently
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
     /// Show, configure, pause and resume queues

@@ -331,7 +331,7 @@ settings! {
             "It may lag behind: scheduling decisions never read from it. Not for SQLite.";
         /// How often the SQLite files are checked for damage in the background
         check_interval: Length<0, {30 * 24 * HOUR}> = "store.check_interval", is("1d"),
-            "The first check begins at startup. A check is throttled to about 5% of one CPU. If it finds damage, /readyz answers 503. 0s checks only at startup. Only for SQLite.";
+            "The first check begins at startup. A check is throttled to about 5% of one CPU, and takes correspondingly long. If it finds damage, /readyz answers 503. 0s checks only at startup. Only for SQLite.";
     }
 }
 
@@ -364,7 +364,7 @@ settings! {
     pub struct HealthSettings {
         /// Address where `punctual scheduler` and `punctual worker` serve /livez, /readyz and /metrics; by default 127.0.0.1:7071 for a scheduler, and none for a worker
         listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
-            "Connections are not encrypted. /metrics needs a token, the others do not.";
+            "Connections are not encrypted, also beyond loopback. /metrics needs a token, the others do not.";
     }
 }
 

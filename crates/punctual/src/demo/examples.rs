@@ -67,7 +67,7 @@ pub fn all() -> Vec<Example> {
         Example {
             name: "demo-hopeless",
             after: None,
-            what: "fails with no retry left, and is kept as a dead letter",
+            what: "fails permanently, and is kept as a dead letter",
             look: &[
                 "punctual dlq list --name demo-hopeless",
                 "punctual job explain demo-hopeless",

@@ -268,7 +268,7 @@ fn handlers(
     let is_drained = has_own_worker
         && !workers.iter().any(|worker| worker.embedded && worker.state != WorkerState::Draining);
     if orphaned.is_empty() && is_drained && open.is_empty() {
-        let found = "no worker runs jobs: the server's own worker was drained, and no other is connected";
+        let found = "no worker runs jobs: the server's own worker is not connected, and there is no other";
         return Finding::warning(
             "handlers",
             found,
@@ -281,7 +281,7 @@ fn handlers(
     }
     let names: Vec<&str> = orphaned.iter().map(String::as_str).collect();
     let fix = if is_drained {
-        "restart the server: its own worker was drained, as by `punctual workers drain`"
+        "restart the server: its own worker is not connected, as after `punctual workers drain`"
     } else {
         "start a worker for them, resume a paused one, check in `punctual workers list` why one refuses work, or allow \
          them with serve --allow process,shell"
@@ -311,7 +311,7 @@ fn dead_letters(count: &str) -> Finding {
         return Finding::good("dead letters", "none");
     }
     let fix = "`punctual dlq list` shows them, `punctual dlq redrive --all` runs them again";
-    Finding::warning("dead letters", format!("runs that failed with no retry left: {count}"), fix)
+    Finding::warning("dead letters", format!("runs that failed permanently: {count}"), fix)
 }
 
 /// Work in paused queues does not wait for a worker; paused queues have their own finding.

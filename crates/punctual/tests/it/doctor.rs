@@ -119,7 +119,7 @@ async fn a_running_server_is_examined_down_to_its_work() {
     assert_eq!(code, Some(0), "warnings are no failure");
     assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type mystery, riddle");
     assert_eq!(found["queues"]["found"], "paused: mail");
-    assert_eq!(found["dead letters"]["found"], "runs that failed with no retry left: 1");
+    assert_eq!(found["dead letters"]["found"], "runs that failed permanently: 1");
     let fix = found["dead letters"]["fix"].as_str().unwrap();
     assert!(fix.contains("`punctual dlq redrive --all`"), "as it can be typed: {fix}");
     for check in ["handlers", "queues", "dead letters"] {

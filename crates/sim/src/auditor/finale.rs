@@ -108,7 +108,7 @@ impl Auditor {
         }
         rule!(
             got == expected && letters.len() == got.len(),
-            "dead letters are exactly the occurrences that failed with no retry left",
+            "dead letters are exactly the occurrences that failed permanently",
             "expected {expected:?}, got {got:?}"
         );
         Ok(())
