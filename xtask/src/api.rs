@@ -112,7 +112,7 @@ impl Server {
             .spawn()
             .context("start the server")?;
         let mut greeting = String::new();
-        let stdout = child.stdout.as_mut().context("the server's output is not there")?;
+        let stdout = child.stdout.as_mut().context("the server has no output")?;
         BufReader::new(stdout).read_line(&mut greeting)?;
         let address = greeting.trim().rsplit("http://").next().unwrap_or_default().to_owned();
         let token = std::fs::read_to_string(data.join("admin.token")).unwrap_or_default().trim().to_owned();
@@ -127,7 +127,7 @@ impl Server {
     fn still_lives(mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("the server has ended: {status}"),
+            Some(status) => bail!("the server exited: {status}"),
         }
     }
 }

@@ -9,9 +9,9 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 pub const USAGE: &str = "\
 cargo xtask chaos [--store postgres|mariadb] [--seed N] [--for 20m] [--short] [-o json]
-                            torments clusters of real processes and checks that every job ran on time, once; --help says more
+                            runs chaos tests on clusters of real processes and checks that every job ran on time, once; see --help
 cargo xtask chaos failover [--store postgres|mariadb]
-                            measures how long the loss or the restart of a process is felt";
+                            measures the effect of losing or restarting a process";
 
 /// Environment variable with the library that changes the clocks of processes.
 const FAKETIME_VARIABLE: &str = "PUNCTUAL_CHAOS_FAKETIME";
@@ -56,7 +56,7 @@ fn faketime(root: &Path) -> Result<PathBuf> {
     {
         return Ok(library);
     }
-    println!("faketime is not here; it is unpacked beside the build, once");
+    println!("faketime is not installed; downloading it once into the build directory");
     services::unpack(&["libfaketime"], &unpacked)?;
     faketime_below(&unpacked.join("usr"))
         .with_context(|| format!("{FAKETIME_FILE} is not in Debian's package libfaketime: install faketime"))

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
 cargo xtask fuzz-api [--cases N] [--seed N]
-                            asks a server of its own made-up requests and holds its answers against docs/openapi.json
-cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds MySQL, clusters of databases
-                            that lose a server, and the documentation
-cargo xtask tools           gets the programs that the tests need and this machine lacks, below target/tools
+                            sends generated requests to its own server and compares the responses with docs/openapi.json
+cargo xtask test [--full]   all checks: format, rules, lints, tests; --full adds MySQL, failover of database clusters, and the
+                            documentation
+cargo xtask tools           downloads the programs that the tests need and this machine lacks into target/tools
 ";
 
 fn main() -> Result<ExitCode> {
@@ -42,7 +42,7 @@ fn main() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         _ => bail!(
-            "no such chore: {}\n\n{USAGE}{}\n{}\n{}",
+            "unknown command: {}\n\n{USAGE}{}\n{}\n{}",
             words.join(" "),
             chaos::USAGE,
             fresh::USAGE,

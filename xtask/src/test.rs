@@ -31,7 +31,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<ExitCode> {
         println!("== {result}");
         results.push(result);
         if step.is_needed_by_others && !passed {
-            println!("the other steps need what is missing");
+            println!("the other steps need the missing tools");
             break;
         }
     }
@@ -161,7 +161,7 @@ fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
     let running = Running::start(root, &services(extent))?;
     running.describe(&mut std::io::stderr())?;
     if extent == Extent::Quick {
-        println!("tests of clusters ({}) are left to --full", CLUSTER_MODULES.join(", "));
+        println!("tests of clusters ({}) run only with --full", CLUSTER_MODULES.join(", "));
     }
     let all: Vec<&str> = arguments.iter().chain(&behind).map(String::as_str).collect();
     Ok(running.run(&mut cargo_command(root, &all)?)?.success())

@@ -69,7 +69,7 @@ fn install_nextest(root: &Path) -> Result<()> {
     if has_nextest(root)? {
         return Ok(());
     }
-    println!("nextest is not here; it is built beside the build, once");
+    println!("nextest is not installed; building it once into the build directory");
     let mut install = Command::new(crate::test::cargo());
     install.args(["install", "--quiet", "--locked", "cargo-nextest", "--root"]).arg(nextest_folder(root));
     succeed(&mut install).context("nextest cannot be built, tests run with `cargo test`")
@@ -85,10 +85,10 @@ fn install_promtool(root: &Path) -> Result<()> {
     if is_there(&["promtool", "--version"]) || folder.join("promtool").exists() {
         return Ok(());
     }
-    println!("promtool is not here; it is unpacked beside the build, once");
+    println!("promtool is not installed; downloading it once into the build directory");
     services::unpack(&["prometheus"], &tools_folder(root).join("prometheus-unpacked"))
         .and_then(|()| folder.join("promtool").exists().then_some(()).context("it is not in the package"))
-        .context("promtool cannot be had with apt-get: install Prometheus, so that `promtool` is found")
+        .context("promtool is not available from apt-get: install Prometheus, so that `promtool` is found")
 }
 
 fn promtool_folder(root: &Path) -> PathBuf {
@@ -103,9 +103,9 @@ fn install_groff(root: &Path) -> Result<()> {
         return Ok(());
     }
     if !program.exists() {
-        println!("groff is not here; it is unpacked beside the build, once");
+        println!("groff is not installed; downloading it once into the build directory");
         services::unpack(&["groff-base"], &tree)
-            .context("groff cannot be had with apt-get: install it, or manual pages are not checked")?;
+            .context("groff is not available from apt-get: install it, or manual pages are not checked")?;
     }
     let variables = [
         ("LD_LIBRARY_PATH", services::libraries_of(&tree).unwrap_or_default()),
@@ -146,7 +146,7 @@ pub fn search_path(root: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = [promtool_folder(root), nextest_folder(root).join("bin"), launchers_folder(root)];
     let folders = std::env::split_paths(&path).chain(own);
-    std::env::join_paths(folders).context("the search path has an odd folder")
+    std::env::join_paths(folders).context("PATH contains an invalid directory")
 }
 
 pub fn tools_folder(root: &Path) -> PathBuf {

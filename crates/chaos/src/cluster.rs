@@ -124,7 +124,7 @@ impl Cluster {
 
 async fn ready(member: &Member) -> Result<()> {
     let begun = tokio::time::timeout(START_TIME_MAX, member.begins()).await;
-    begun.with_context(|| format!("{} is not ready after {} s", member.name, START_TIME_MAX.as_secs()))?
+    begun.with_context(|| format!("{} was not ready after {} s", member.name, START_TIME_MAX.as_secs()))?
 }
 
 fn arguments(role: Role, name: &str, options: &ClusterOptions) -> Vec<String> {
@@ -149,7 +149,7 @@ pub fn beside_us() -> Result<PathBuf> {
     let binary = us.parent().unwrap_or(Path::new(".")).join("punctual");
     ensure!(
         binary.exists(),
-        "{} is not there: build it, or name another one with --binary",
+        "{} does not exist: build it, or pass another one with --binary",
         binary.display()
     );
     Ok(binary)

@@ -49,5 +49,5 @@ impl Database {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.context("the thread that waits for xtask is gone")?
+    tokio::task::spawn_blocking(work).await.context("the thread that waits for xtask has ended")?
 }

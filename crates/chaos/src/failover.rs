@@ -87,7 +87,7 @@ pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Res
     let load = Load::new(load_options, &recorder, cluster.clients()?);
     for index in 0..TICKING {
         let (job, wish) = ticking(index, &recorder)?;
-        load.submit(job, wish).await.context("submit a job that ticks")?;
+        load.submit(job, wish).await.context("submit a recurring job")?;
     }
     let scene = Scene { cluster: &cluster, recorder: &recorder, load: &load };
     let measured = tokio::select! {
@@ -155,11 +155,7 @@ impl Scene<'_> {
         let lateness = self.lateness(from, now().minus(LATE))?;
         let Lateness { p99_ms, late, .. } = Lateness::of(lateness.iter().copied());
         let samples = lateness.iter().map(Duration::as_secs_f64).collect();
-        Ok(Measured::of_seconds(
-            "nothing done: lateness",
-            samples,
-            format!("p99 {p99_ms} ms, {late} over 1 s"),
-        ))
+        Ok(Measured::of_seconds("no fault: lateness", samples, format!("p99 {p99_ms} ms, {late} over 1 s")))
     }
 
     /// For each scheduler, the latest start of anything due after it was killed.
@@ -190,7 +186,7 @@ impl Scene<'_> {
             again.extend(self.ran_again(killed_at).await?);
             member.start_again().await;
         }
-        ensure!(!again.is_empty(), "no worker had anything to do when it was killed");
+        ensure!(!again.is_empty(), "no worker was running anything when it was killed");
         // Executions that are still running would disturb the next measurement.
         tokio::time::sleep(LONG_TAKES + AFTERMATH).await;
         Ok(Measured::of_seconds("worker killed: its jobs run elsewhere after", again, String::new()))
@@ -240,7 +236,10 @@ impl Scene<'_> {
             match again {
                 Some(again) => return Ok(again),
                 None => {
-                    ensure!(start.elapsed() < AGAIN_TIME_MAX, "what a killed worker ran does not run again")
+                    ensure!(
+                        start.elapsed() < AGAIN_TIME_MAX,
+                        "executions of a killed worker were not retried"
+                    )
                 }
             }
         }

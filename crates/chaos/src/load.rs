@@ -139,7 +139,7 @@ impl<'a> Load<'a> {
             tries += 1;
             let outcome = match tokio::time::timeout(TRY_TIMEOUT, request(node)).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(ClientError::Unexpected(format!("no answer within {TRY_TIMEOUT:?}"))),
+                Err(_) => Err(ClientError::Unexpected(format!("no response within {TRY_TIMEOUT:?}"))),
             };
             if outcome.is_ok() || start.elapsed() >= PATIENCE {
                 break outcome;

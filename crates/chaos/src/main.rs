@@ -38,24 +38,24 @@ const LEASE: Duration = Duration::from_secs(6);
 /// The lease in the short form, so that a pause longer than it is short, too.
 const SHORT_LEASE: Duration = Duration::from_secs(2);
 
-/// Torments a cluster and checks that every job ran on time, once
+/// Runs chaos tests on a cluster and checks that every job ran on time, once
 ///
-/// Exits with 0 if all was well, 1 if something was not, 2 if it could not be found out.
+/// Exits with 0 if all checks passed, 1 if a check failed, 2 if the run could not be completed.
 #[derive(Parser)]
 #[command(name = "cargo xtask chaos", disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
-    /// The databases to run on, one after the other; both if none is named
+    /// The databases to run on, one after the other; by default both
     #[arg(long, value_enum, global = true)]
     store: Vec<Store>,
-    /// Chooses faults and load; the same one makes the same plan. By the clock if left out
+    /// Selects faults and load; the same seed gives the same plan. By default taken from the clock
     #[arg(long)]
     seed: Option<u64>,
-    /// How long to torment each cluster
+    /// How long to inject faults into each cluster
     #[arg(long = "for", value_name = "DURATION", default_value = "5m")]
     lasts: Span,
-    /// Every kind of fault once, in a fixed order, on few processes with few jobs: for every change
+    /// Inject every kind of fault once, in a fixed order, with few processes and few jobs: for every change
     #[arg(long)]
     short: bool,
     /// Recurring jobs
@@ -64,13 +64,13 @@ struct Arguments {
     /// One-time jobs, spread over the run
     #[arg(long, default_value_t = 5_000)]
     one_time: usize,
-    /// The binary to test, instead of the one that was built with this
+    /// The binary to test; by default the one that was built with this program
     #[arg(long, global = true)]
     binary: Option<PathBuf>,
-    /// Where logs and the record go; removed when all was well
+    /// Directory for logs and the record; removed when all checks passed
     #[arg(long, default_value = "target/chaos", global = true)]
     folder: PathBuf,
-    /// Keeps logs and the record in any case
+    /// Keep logs and the record in any case
     #[arg(long, global = true)]
     keep: bool,
     /// `json` prints the reports for programs, a line each
@@ -80,9 +80,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Measures how long the loss or the restart of one process is felt, with everything else in order
+    /// Measure the effect of losing or restarting one process, without other faults
     Failover {
-        /// Begins with this older binary, and replaces it process by process under load before the rest is measured
+        /// Start with this older binary, and replace it process by process under load before the other measurements
         #[arg(long, value_name = "BINARY")]
         upgrade_from: Option<PathBuf>,
     },

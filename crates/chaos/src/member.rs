@@ -130,7 +130,7 @@ impl Member {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN_MAX)..].join("\n");
-        bail!("{} ended at its first start ({}):\n{last}", self.name, end.status)
+        bail!("{} exited at its first start ({}):\n{last}", self.name, end.status)
     }
 
     /// Kills it and keeps it down.
@@ -317,6 +317,6 @@ mod tests {
         let link = Link::open("").await.unwrap();
         let member = Member::start("scheduler-1", Role::Scheduler, link, None, launch).unwrap();
         let error = member.begins().await.unwrap_err().to_string();
-        assert_eq!(error, "scheduler-1 ended at its first start (exit status: 3):\nthe tables are too new");
+        assert_eq!(error, "scheduler-1 exited at its first start (exit status: 3):\nthe tables are too new");
     }
 }

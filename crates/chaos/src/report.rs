@@ -107,7 +107,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "submissions   {} unanswered, none of them there twice unless said below",
+            "submissions   {} unanswered, none stored twice unless reported below",
             self.counted.submissions_unanswered
         )?;
         writeln!(

@@ -63,7 +63,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
     let mut observed = Observed {
         apis: cluster.of(Role::Api).map(|member| member.name.clone()).collect(),
         runs: recorder.runs()?,
-        jobs: history::read_all(&load.nodes()[0]).await.context("read what became of all jobs")?,
+        jobs: history::read_all(&load.nodes()[0]).await.context("read the history of all jobs")?,
         faults,
         unordered_ends: cluster.unordered_ends(),
         ..Observed::default()
@@ -73,10 +73,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
     cluster.stop().await;
     if options.wants_every_kind {
         let kinds: BTreeSet<FaultKind> = observed.faults.iter().map(|fault| fault.kind).collect();
-        ensure!(
-            kinds.len() == FaultKind::ALL.len(),
-            "some kinds of faults did not take place: only {kinds:?}"
-        );
+        ensure!(kinds.len() == FaultKind::ALL.len(), "not all kinds of faults were injected: only {kinds:?}");
     }
     let verdict = checker::judge(&observed);
     let about = About {

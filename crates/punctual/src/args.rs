@@ -75,7 +75,7 @@ pub fn payload(text: &str) -> Result<Box<RawValue>, String> {
         file => std::fs::read_to_string(file),
     };
     let read = read.map_err(|error| format!("cannot read {file}: {error}"))?;
-    serde_json::from_str(&read).map_err(|error| format!("{file} holds no JSON ({error})"))
+    serde_json::from_str(&read).map_err(|error| format!("{file} is not valid JSON ({error})"))
 }
 
 /// A duration; for a number without a unit, the error suggests seconds.
@@ -152,7 +152,7 @@ mod tests {
     fn a_payload_can_come_from_a_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let named = format!("@{}", file.path().display());
-        assert!(payload(&named).unwrap_err().contains("holds no JSON"));
+        assert!(payload(&named).unwrap_err().contains("is not valid JSON"));
         std::fs::write(file.path(), "{\"ms\": 1.0e3}\n").unwrap();
         assert_eq!(payload(&named).unwrap().get(), "{\"ms\": 1.0e3}");
         assert!(payload("@/nonexistent/x").unwrap_err().starts_with("cannot read /nonexistent/x"));

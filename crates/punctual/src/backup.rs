@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct BackupArgs {
-    /// The directory to copy to; it can then be served as a data directory
+    /// The directory to copy to; a server can use it as its data directory
     to: PathBuf,
     #[command(flatten)]
     data_dir: DataDirArgs,
@@ -32,8 +32,7 @@ struct Copied {
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     let around = args.data_dir.surroundings()?;
     let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
-    let directory =
-        place.directory("back it up with the tools of the database, such as pg_dump or mysqldump")?;
+    let directory = place.directory("back it up with tools of the database, such as pg_dump or mysqldump")?;
     must_hold_database(directory)?;
     let (from, to) = (directory.to_owned(), args.to.clone());
     tokio::task::spawn_blocking(move || {
@@ -45,7 +44,7 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
         })
     })
     .await
-    .context("the backup broke off")??;
+    .context("the backup was interrupted")??;
     let copied = Copied { from: directory.to_owned(), to: args.to };
     args.output
         .print(&copied, |copied| format!("copied {} to {}", copied.from.display(), copied.to.display()))?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// Correct counts that are not those of their rows, and tell which. Opens the SQLite files as a server does, which brings them to this version; without it they are only read
+    /// Correct counters that do not match their rows, and report which. Opens the SQLite files like a server, which migrates them to this version; without this flag they are only read
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -72,7 +72,7 @@ async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<Found
     let files = directory.to_owned();
     let checked = tokio::task::spawn_blocking(move || sqlite::check_files(&files)).await;
     let FileCheck { problems, notes } =
-        checked.context("the check broke off")?.map_err(|error| cannot_open(directory, error))?;
+        checked.context("the check was interrupted")?.map_err(|error| cannot_open(directory, error))?;
     Ok(Found { repaired, problems, notes })
 }
 
@@ -80,7 +80,7 @@ async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
     let host = host::this_machine().context("cannot read randomness")?;
     let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone())
         .map_err(|error| cannot_open(directory, error))?;
-    let mended = store.mend_counts().await.context("the counts cannot be corrected")?;
+    let mended = store.mend_counts().await.context("cannot correct the counters")?;
     store.close();
     Ok(in_words(&mended))
 }
@@ -106,7 +106,7 @@ fn in_words(drifts: &[Drift]) -> Vec<String> {
 fn told(checked: &Checked) -> String {
     let store = checked.data_dir.as_ref().map_or(checked.store.clone(), |dir| dir.display().to_string());
     let state = match checked.problems.as_slice() {
-        [] => format!("{store} is whole"),
+        [] => format!("{store} is intact"),
         problems => format!("{store} is damaged:\n  {}", problems.join("\n  ")),
     };
     let state = match checked.notes.as_slice() {

@@ -15,11 +15,11 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
 pub enum ClockCommand {
-    /// Show the time of the server and who moves it
+    /// Show the server's time and whether its clock is manual
     Show(ShowArgs),
-    /// Let time pass: everything on the way fires at its own time
+    /// Advance the clock: everything due on the way fires at its own time
     Advance(MoveArgs),
-    /// Let time leap, as if the server had been down: what lies in between was missed
+    /// Jump the clock, as if the server had been down: runs in between are missed
     Jump(MoveArgs),
 }
 
@@ -35,7 +35,7 @@ pub struct ShowArgs {
 pub struct MoveArgs {
     #[command(flatten)]
     way: Way,
-    /// How long to wait, at each due time, until what has begun is finished; 10s if left out, 0s not to wait
+    /// How long to wait, at each due time, until started executions finish; by default 10s, and 0s to not wait
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     settle: Option<Span>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct MoveArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Way {
-    /// How far, such as 90s, 1h or 3d
+    /// By how much, such as 90s, 1h or 3d
     #[arg(value_name = "DURATION", value_parser = args::span)]
     by: Option<Span>,
     /// Up to this time, such as 2026-03-29T03:00:00Z
@@ -133,7 +133,7 @@ fn told(moved: &ClockMoved) -> String {
         text += &format!(", {} skipped", moved.skipped);
     }
     if !moved.settled {
-        text += "; something is still due, queued or running";
+        text += "; some executions are still due, queued or running";
     }
     text
 }
@@ -154,7 +154,7 @@ mod tests {
         let moved = ClockMoved { fired: 1, skipped: 7, settled: false, ..moved };
         assert_eq!(
             told(&moved),
-            "now 2026-03-29T03:00:00Z, 1 occurrence fired, 7 skipped; something is still due, queued or running"
+            "now 2026-03-29T03:00:00Z, 1 occurrence fired, 7 skipped; some executions are still due, queued or running"
         );
     }
 }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct CompletionsArgs {
-    /// The shell that is to complete
+    /// The shell to generate the script for
     #[arg(value_enum)]
     shell: Shell,
 }

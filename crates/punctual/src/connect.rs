@@ -14,7 +14,7 @@ pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 pub struct ConnectArgs {
     #[command(flatten)]
     client: Flags<ClientSettings>,
-    /// The API token; better in a file or the variable, as everybody on the machine can see the flags of a command
+    /// The API token; use a file or the variable instead, because other users of the machine can see command-line flags
     #[arg(long, env = "PUNCTUAL_TOKEN", hide_env_values = true, hide = true)]
     token: Option<String>,
     #[command(flatten)]
@@ -42,9 +42,9 @@ impl ConnectArgs {
         let Connection { server, token, token_origin, data_dir, .. } = self.connection_within(around)?;
         let Some(token) = token else {
             return Err(CliError::not_found(format!(
-                "no token: there is no {}; start `punctual serve` here, or name one with --token-file, \
-                 PUNCTUAL_TOKEN or --data-dir; on a shared database the first server has made it: copy its admin.token \
-                 here, or name a copy with --token-file or PUNCTUAL_TOKEN_FILE",
+                "no token: {} does not exist; start `punctual serve` here, or pass a token with --token-file, \
+                 PUNCTUAL_TOKEN or --data-dir; on a shared database the first server created it: copy its admin.token \
+                 here, or pass a copy with --token-file or PUNCTUAL_TOKEN_FILE",
                 data_dir.token_file().display()
             ))
             .into());
@@ -87,14 +87,14 @@ impl ConnectArgs {
 fn read_token(file: &Path) -> Result<String, CliError> {
     let shown = file.display();
     let text = std::fs::read_to_string(file)
-        .map_err(|error| CliError::not_found(format!("the token file {shown} cannot be read: {error}")))?;
+        .map_err(|error| CliError::not_found(format!("cannot read the token file {shown}: {error}")))?;
     if let Ok(Some(exposed)) = exposure(file) {
         tell(&format!("warning: {exposed}"));
     }
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(CliError::not_found(format!(
-            "the token file {shown} does not hold one line with a token"
+            "the token file {shown} must contain a single line with a token"
         )));
     }
     Ok(token.to_owned())

@@ -32,8 +32,8 @@ impl Value for CoordinationUrl {
         let options: CoordinationOptions = text.parse().map_err(|error: UrlError| error.to_string())?;
         match raw {
             Raw::Text(_) if has_password(&options) => {
-                Err("must not hold the password: write that to a file of its own, and name it with \
-                 coordination.password_file"
+                Err("must not contain the password: write it to a separate file, and set coordination.password_file to its \
+                 path"
                     .to_owned())
             }
             _ => Ok(CoordinationUrl(options)),
@@ -96,8 +96,8 @@ pub fn seat(
         return match settings.url.0 {
             CoordinationOptions::Store => Ok(None),
             _ => Err(misunderstood(
-                "coordination.url is for processes that share a store, and the embedded SQLite store belongs to one: \
-                 leave it out, or name a PostgreSQL or MySQL database with --store",
+                "coordination.url is for processes that share a store, but the embedded SQLite store is used by a single one: \
+                 remove it, or choose a PostgreSQL or MySQL database with --store",
             )),
         };
     };
@@ -128,7 +128,7 @@ fn with_password(settings: &CoordinationSettings) -> Result<CoordinationOptions,
         Some(password) => text.clone_into(&mut password.0),
         None => {
             let why =
-                "coordination.url names nobody whose password it could be: write it as SCHEME://USER@HOST";
+                "coordination.password_file needs a user in coordination.url: write it as SCHEME://USER@HOST";
             return Err(misunderstood(why));
         }
     }
@@ -184,7 +184,7 @@ mod tests {
         let seen = seen_password(&settings("redis://ann:secret@host"), "--coordination").unwrap();
         assert_eq!(
             seen,
-            "everybody on this machine can see the password in --coordination: use coordination.password_file or \
+            "all users of this machine can see the password in --coordination: use coordination.password_file or \
              PUNCTUAL_COORDINATION"
         );
         for (url, origin) in [

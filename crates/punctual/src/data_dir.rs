@@ -93,7 +93,7 @@ impl DataDir {
         let (dir, file) = (self.path.display(), address.display());
         Err(CliError::cannot_start(format!(
             "there is no {DATABASE_FILE} in {dir}, although a server has run there ({file}): restore {DATABASE_FILE} and \
-             logs.db from a backup, or move all files of the directory away to begin anew"
+             logs.db from a backup, or move all files out of the directory to start with an empty database"
         )))
     }
 
@@ -206,7 +206,7 @@ pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
     }
     let dir = directory.display();
     Err(CliError::not_found(format!(
-        "there is no database in {dir}; name its data directory with --data-dir"
+        "there is no database in {dir}; pass its data directory with --data-dir"
     )))
 }
 

@@ -11,7 +11,7 @@ use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus, Page};
 
 #[derive(Subcommand)]
 pub enum ExecutionsCommand {
-    /// List executions of all jobs: what runs, or those with another status
+    /// List executions of all jobs: running ones by default, or those with another status
     List(ListArgs),
 }
 
@@ -32,7 +32,7 @@ pub struct ListArgs {
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]

@@ -30,14 +30,17 @@ pub enum Exit {
 /// The meaning of each code, for help, manual and reference.
 pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::Done, "done"),
-    (Exit::Failed, "the job waited for did not succeed, or the command failed"),
-    (Exit::Misunderstood, "the command line or the configuration cannot be understood"),
-    (Exit::Unreachable, "the server cannot be reached, or what answers is not Punctual"),
-    (Exit::Refused, "the server refused: invalid input or token, or not possible as things are now"),
+    (Exit::Failed, "the awaited job did not succeed, or the command failed"),
+    (Exit::Misunderstood, "invalid command line or configuration"),
+    (Exit::Unreachable, "the server cannot be reached, or is not a Punctual server"),
+    (
+        Exit::Refused,
+        "the server rejected the request: invalid input or token, or a conflict with the current state",
+    ),
     (Exit::NotFound, "not found"),
-    (Exit::ServerFailed, "the server could not do it now, try again"),
-    (Exit::CannotStart, "cannot start: port in use, data directory not usable"),
-    (Exit::TimedOut, "the time to wait ran out"),
+    (Exit::ServerFailed, "the server cannot handle the request now; try again later"),
+    (Exit::CannotStart, "cannot start: port in use or data directory not usable"),
+    (Exit::TimedOut, "timed out while waiting"),
 ];
 
 /// The codes and their meanings, for the end of the help.
@@ -87,19 +90,21 @@ fn report_client_error(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { server, .. } => {
             tell(&format!("error: cannot reach the server at {server}: {}", innermost(error)));
-            eprintln!("  start one with `punctual serve`, or name one that runs with --server or --data-dir");
+            eprintln!(
+                "  start one with `punctual serve`, or choose a running one with --server or --data-dir"
+            );
             Exit::Unreachable
         }
         ClientError::Refused(problem) => {
             tell(&format!("error: {problem}{}", hints::lines(&problem.advice)));
             if problem.status == 401 {
-                eprintln!("  name the token with --token-file, PUNCTUAL_TOKEN or --data-dir");
+                eprintln!("  pass the token with --token-file, PUNCTUAL_TOKEN or --data-dir");
             }
             of_problem(problem)
         }
         ClientError::NotPunctual { .. } => {
             tell(&format!("error: {error}"));
-            eprintln!("  name the server with --server or --data-dir");
+            eprintln!("  choose the server with --server or --data-dir");
             Exit::Unreachable
         }
         ClientError::BadAddress { .. } => {

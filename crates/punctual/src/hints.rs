@@ -25,7 +25,7 @@ fn told(advice: &Advice) -> Option<String> {
         }
         AdvisedAction::SetQueue => Some(format!("`punctual queue set {} --max-depth N`", queue()?)),
         AdvisedAction::RedriveDeadLetter => Some(format!("`punctual dlq redrive {}`", advice.occurrence_id?)),
-        AdvisedAction::ChangeVersion => Some(format!("the same with --if-version {}", advice.version?)),
+        AdvisedAction::ChangeVersion => Some(format!("repeat with --if-version {}", advice.version?)),
         AdvisedAction::Unknown => None,
     }
 }

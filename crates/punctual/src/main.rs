@@ -58,57 +58,57 @@ enum Command {
     Api(serve::ApiArgs),
     /// Run one of several schedulers on a shared database
     Scheduler(serve::SchedulerArgs),
-    /// Run a worker: on a shared database, or for a server elsewhere
+    /// Run a worker: on a shared database, or connected to a remote server
     Worker(serve::WorkerArgs),
-    /// Submit jobs, look at them and act on them
+    /// Submit, show and control jobs
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Look at what runs, waits or has ended, of all jobs
+    /// List the executions of all jobs
     #[command(subcommand)]
     Executions(executions::ExecutionsCommand),
-    /// Look at recurring schedules before using them
+    /// Preview recurring schedules
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
-    /// Look at runs that failed for good, and run or discard them
+    /// Show, redrive or discard dead letters: runs that failed permanently
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
-    /// Look at queues, and hold them
+    /// Show, configure, pause and resume queues
     #[command(subcommand)]
     Queue(queue::QueueCommand),
-    /// Look at workers, and hold or drain them
+    /// Show, pause, resume and drain workers
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
-    /// Show the processes of the cluster: what each does, its version, its segments, its clock
+    /// Show the processes of the cluster: role, version, segments and clock
     Nodes(nodes::NodesArgs),
-    /// Show how much there is to do and how much was done
+    /// Show statistics of jobs, executions, queues and workers
     Stats(stats::StatsArgs),
-    /// Watch the server live: rates, queues, workers, what runs, what failed
+    /// Monitor the server live: rates, queues, workers, running and failed executions
     Top(top::TopArgs),
-    /// Submit a few living examples to the server, watch them, and explain them
+    /// Submit example jobs to the server, watch them run, and explain them
     Demo(demo::DemoArgs),
-    /// Show the server's clock, and drive it where it is manual
+    /// Show the server's clock, and advance it if it is manual
     #[command(subcommand)]
     Clock(clock::ClockCommand),
-    /// Copy the embedded database, also while its server runs
+    /// Back up the embedded database, even while its server runs
     Backup(backup::BackupArgs),
-    /// Verify the database: the embedded one of a stopped server, or a shared one, also while servers work on it
+    /// Verify the database: an embedded one while its server is stopped, or a shared one at any time
     Check(check::CheckArgs),
-    /// Look at the tables of a shared database, or bring them up to this version
+    /// Show the schema of a shared database, or migrate it to this version
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
-    /// Copy everything from one store to another, such as from the embedded one to PostgreSQL
+    /// Copy all data from one store to another, such as from the embedded one to PostgreSQL
     MigrateData(migrate_data::MigrateDataArgs),
-    /// Show the configuration and where it comes from, check it, or begin one
+    /// Show the configuration and its sources, check it, or print a template
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Look for what is wrong with the server, its data and this machine, and say what to do
+    /// Check the server, its data and this machine for problems, and suggest fixes
     Doctor(doctor::DoctorArgs),
-    /// Measure this machine
+    /// Run benchmarks on this machine
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Print the script with which a shell completes command lines
+    /// Print a shell completion script
     Completions(completions::CompletionsArgs),
-    /// Print the manual page, or write those of all commands into a directory
+    /// Print the manual page, or write the pages of all commands to a directory
     Man(man::ManArgs),
     /// Print the reference page of the command line
     #[command(hide = true)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct ManArgs {
-    /// Write a page per command into this directory, such as ~/.local/share/man/man1; print the main page if left out
+    /// Write one page per command to this directory, such as ~/.local/share/man/man1; without it, print the main page
     dir: Option<PathBuf>,
 }
 

@@ -10,20 +10,21 @@ use serde::Serialize;
 
 #[derive(Subcommand)]
 pub enum MigrateCommand {
-    /// Show the version of the tables and what is left to do; exit code 1 if anything is
+    /// Show the schema version and pending migrations; exit code 1 if any are pending
     Status(MigrateArgs),
-    /// Bring the tables up to this version; does nothing where they are
+    /// Migrate the schema to this version; does nothing if it is up to date
     Up(MigrateArgs),
-    /// Compare the tables with what this version expects; exit code 1 if anything differs
+    /// Compare the schema with the one this version expects; exit code 1 if anything differs
     Verify(MigrateArgs),
-    /// Make a restored copy a store of its own: all its queues are paused, so that nothing in it runs a second time
+    /// Turn a restored copy into an independent store: all its queues are paused, so that nothing in it runs a second time
     #[command(after_help = AFTER_FORK_HELP)]
     Fork(ForkArgs),
 }
 
-const AFTER_FORK_HELP: &str = "For a backup that is restored beside the original, for a test say, before the first server starts \
-                               on it. Workers of the original lose their sessions in it, and it gets an id of its own. Nothing \
-                               else changes: let a queue go on with `punctual queue resume`. Refused while the store is in use.";
+const AFTER_FORK_HELP: &str = "Use this on a restored backup that exists alongside the original, such as for a test, before the \
+                               first server starts on it. Sessions of the original's workers are removed, and the copy gets a new \
+                               id. Nothing else changes: resume a queue with `punctual queue resume`. Rejected while the store is \
+                               in use.";
 
 #[derive(clap::Args)]
 pub struct MigrateArgs {
@@ -37,7 +38,7 @@ pub struct MigrateArgs {
 
 #[derive(clap::Args)]
 pub struct ForkArgs {
-    /// Say that it is: in the original, this would stop all work
+    /// Confirm that the store is a copy: in the original, this command would stop all work
     #[arg(long, required = true)]
     this_is_a_copy: bool,
     #[command(flatten)]
@@ -67,8 +68,8 @@ struct Told {
 }
 
 /// The message for the embedded store.
-const EMBEDDED: &str = "the embedded store needs no command: the server brings it up to its version when it starts; take a \
-                        `punctual backup` before an upgrade, because there is no way back";
+const EMBEDDED: &str = "the embedded store needs no command: the server migrates it when it starts; take a `punctual backup` \
+                        before an upgrade, because migrations cannot be undone";
 
 impl MigrateArgs {
     fn place(&self) -> anyhow::Result<StorePlace> {
@@ -122,7 +123,7 @@ fn describe_fork(told: &ToldFork) -> String {
         [] => "it has no queues yet".to_owned(),
         queues => format!("its queues are paused: {}", queues.join(", ")),
     };
-    format!("{} is a store of its own now; {queues}", told.store)
+    format!("{} is an independent store now; {queues}", told.store)
 }
 
 fn describe(told: &Told) -> String {
@@ -134,7 +135,7 @@ fn describe(told: &Told) -> String {
         steps => steps.join(", "),
     });
     let problems = told.problems.as_ref().map(|problems| match problems.as_slice() {
-        [] => "as this version expects them".to_owned(),
+        [] => "as expected by this version".to_owned(),
         problems => problems.join("\n"),
     });
     let version = |version: usize| match version {

@@ -8,10 +8,10 @@ use serde::Serialize;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct MigrateDataArgs {
-    /// The store to copy from, at rest: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE
+    /// The store to copy from, with all its servers stopped: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The store to copy to, empty or the unfinished copy of the same source
+    /// The store to copy to: empty, or an unfinished copy of the same source
     #[arg(long, value_name = "URL")]
     to: String,
     /// The password of the database to copy from
@@ -34,8 +34,8 @@ pub struct MigrateDataArgs {
 const FROM_PASSWORD: &str = "PUNCTUAL_FROM_PASSWORD";
 const TO_PASSWORD: &str = "PUNCTUAL_TO_PASSWORD";
 
-const AFTER_HELP: &str = "Stop all servers of both stores first. The source is only read. A copy that was interrupted goes on \
-                          when the command is repeated; until it is complete, no server opens the target. Passwords: \
+const AFTER_HELP: &str = "Stop all servers of both stores first. The source is only read. To continue an interrupted copy, \
+                          repeat the command; no server opens the target until the copy is complete. Passwords: \
                           PUNCTUAL_FROM_PASSWORD and PUNCTUAL_TO_PASSWORD.";
 
 /// The result of the copy.
@@ -88,8 +88,8 @@ fn describe(told: &Told) -> String {
     let rows =
         filled.map(|each| vec![each.name.to_owned(), each.rows.to_string(), each.checksum[..16].to_owned()]);
     format!(
-        "{}\n\nall was moved from {} to {}: {} rows, the same on both sides\n\
-         start servers on the new store only; sessions have ended, and what ran is given out again",
+        "{}\n\ncopied everything from {} to {}: {} rows, identical in both stores\n\
+         start servers on the new store only; worker sessions have ended, and executions that were running are assigned again",
         table(&["TABLE", "ROWS", "CHECKSUM"], rows),
         told.from,
         told.to,
@@ -138,7 +138,7 @@ mod moving {
             _ => Exit::CannotStart,
         };
         let reason = denied(error, from, to).unwrap_or_else(|| error.to_string());
-        CliError { exit, message: format!("nothing is lost, but not all was moved: {reason}") }
+        CliError { exit, message: format!("the copy is incomplete, but nothing is lost: {reason}") }
     }
 
     /// What one of the databases denied, and what to do about it.

@@ -10,8 +10,8 @@ pub fn hint(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let expression = unquoted_cron(arguments)?;
     let example = if expression.is_empty() { "30 2 * * *".to_owned() } else { expression };
     Some(format!(
-        "  put the cron expression in quotes, such as --cron \"{example}\": without them the shell takes it apart, \
-         and puts the names of files in the place of *"
+        "  put the cron expression in quotes, such as --cron \"{example}\": without them the shell splits it \
+         and replaces * with file names"
     ))
 }
 

@@ -23,7 +23,7 @@ pub enum Format {
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct OutputArgs {
-    /// How to print the answer
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t, env = "PUNCTUAL_OUTPUT")]
     pub format: Format,
 }

@@ -70,6 +70,6 @@ impl<'a> Patience<'a> {
             Duration::MAX => String::new(),
             limit => format!(" for up to {}", Span::from(limit)),
         };
-        live.say(&format!("note: {gone}; asking again{limit}"));
+        live.say(&format!("note: {gone}; retrying{limit}"));
     }
 }

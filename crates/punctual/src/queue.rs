@@ -17,13 +17,13 @@ use std::str::FromStr;
 pub enum QueueCommand {
     /// List queues that have work, are paused or have settings
     List(ListArgs),
-    /// Show queues: what is in them and what is set for them
+    /// Show the contents and settings of queues
     Show(QueueArgs),
-    /// Limit how much a queue takes in, runs at once and starts, and share it out; what is not named stays
+    /// Set the limits of a queue (depth, concurrency, rate) and the weights of owners; others keep their values
     Set(SetArgs),
-    /// Keep everything of queues waiting; what runs finishes
+    /// Pause queues: nothing in them starts; running executions finish
     Pause(QueueArgs),
-    /// Let paused queues go on: all that waited runs, late
+    /// Resume paused queues: everything that waited runs, late
     Resume(QueueArgs),
 }
 
@@ -63,23 +63,23 @@ pub struct SetArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = true)]
 struct SettingArgs {
-    /// How many executions may wait or be queued before submits are refused, or none for any number
+    /// How many executions may wait or be queued before submits are rejected, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u64>)]
     max_depth: Option<Setting<u64>>,
-    /// How many executions are queued or run at once, or none for any number
+    /// How many executions may be queued or running at once, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u32>)]
     concurrency: Option<Setting<u32>>,
-    /// How many executions start in a span of time, such as 100/1m, or none for any number
+    /// How many executions may start in a span of time, such as 100/1m, or none for no limit
     #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
     rate: Option<Setting<StartRate>>,
-    /// How many executions with the same concurrency key are queued or run at once, or none for any number
+    /// How many executions with the same concurrency key may be queued or running at once, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u32>)]
     key_concurrency: Option<Setting<u32>>,
-    /// How many executions with the same concurrency key start in a span of time, or none for any number
+    /// How many executions with the same concurrency key may start in a span of time, or none for no limit
     #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
     key_rate: Option<Setting<StartRate>>,
-    /// How large the share of an owner is against those of others, who have 1, or none to take it away; can be given more
-    /// than once
+    /// The weight of an owner's share relative to other owners, who have 1, or none to remove it; can be given more than
+    /// once
     #[arg(long, value_name = "OWNER=N|none", value_parser = weight)]
     weight: Vec<(String, u32)>,
 }

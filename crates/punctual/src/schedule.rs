@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 
 #[derive(Subcommand)]
 pub enum ScheduleCommand {
-    /// Show what a schedule means and when it fires next
+    /// Describe a schedule and show its next fire times
     Preview(PreviewArgs),
 }
 
@@ -19,28 +19,28 @@ pub enum ScheduleCommand {
 pub struct PreviewArgs {
     #[command(flatten)]
     pattern: Pattern,
-    /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
+    /// Time zone of the schedule, such as Europe/Berlin; by default UTC
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
-    /// What to do about local times that clocks skip: SKIP or RUN_AFTER
+    /// How to handle local times that a DST change skips: SKIP or RUN_AFTER
     #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstGap>)]
     dst_gap: Option<DstGap>,
-    /// Which of the local times that clocks repeat to run at: FIRST, SECOND or BOTH
+    /// When to run at local times that a DST change repeats: FIRST, SECOND or BOTH
     #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstOverlap>)]
     dst_overlap: Option<DstOverlap>,
-    /// Count an interval from this time, and show nothing before it
+    /// Count an interval from this time, and show no runs before it
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     start_at: Option<Timestamp>,
-    /// Show nothing after this time
+    /// Show no runs after this time
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     end_at: Option<Timestamp>,
-    /// The name of the job to be: with its owner it decides what H stands for
+    /// The name of the planned job: with its owner it determines the value of H
     #[arg(long)]
     name: Option<String>,
-    /// Whose job it will be
+    /// The owner of the planned job
     #[arg(long)]
     owner: Option<String>,
-    /// Show what comes after this time; now if left out
+    /// Show runs after this time; by default now
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     after: Option<Timestamp>,
     /// How many to show
@@ -93,7 +93,7 @@ pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
     args.output.print(&preview, preview_table)?;
     if lacks_name {
         eprintln!(
-            "note: what H stands for depends on the job's name and owner: give --name, and --owner if any"
+            "note: the value of H depends on the job's name and owner: pass --name, and --owner if there is one"
         );
     }
     Ok(Exit::Done)
@@ -104,9 +104,9 @@ fn preview_table(preview: &PreviewBody) -> String {
     let rows = preview.occurrences.iter().map(|occurrence| {
         let effect = match occurrence.dst {
             None => "",
-            Some(DstEffect::RunAfterGap) => "clocks skip its time: runs right after",
-            Some(DstEffect::OverlapFirst) => "clocks repeat this time: the first",
-            Some(DstEffect::OverlapSecond) => "clocks repeat this time: the second",
+            Some(DstEffect::RunAfterGap) => "skipped by a DST change: runs right after",
+            Some(DstEffect::OverlapFirst) => "repeated by a DST change: the first",
+            Some(DstEffect::OverlapSecond) => "repeated by a DST change: the second",
         };
         let (utc, local) = (occurrence.scheduled_time, &occurrence.local_time);
         let (utc, local) = match to_millis {

@@ -44,7 +44,7 @@ fn stats_table(stats: &StatsBody) -> String {
         &["WHAT", "COUNT"],
         counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),
     );
-    text += "\n(fired: begun by a schedule; immediate jobs are queued without being fired)";
+    text += "\n(fired: started by a schedule; immediate jobs are queued without being fired)";
     text += "\n\nLive:\n";
     text += &lanes(stats);
     text += "\n\nWorkers:\n";
@@ -53,7 +53,7 @@ fn stats_table(stats: &StatsBody) -> String {
         let LiveBody { lanes, sessions, .. } = stats.live;
         let _ = write!(
             text,
-            "\n\nnot all is shown: {lanes} pairs of queue and type are in use and {sessions} workers are connected; \
+            "\n\nthis list is truncated: {lanes} pairs of queue and type are in use and {sessions} workers are connected; \
              `punctual queue list` and `punctual workers list` show all"
         );
     }
@@ -69,7 +69,7 @@ fn jobs(stats: &StatsBody) -> String {
 
 fn lanes(stats: &StatsBody) -> String {
     if stats.queues.is_empty() {
-        return "nothing waits or runs".to_owned();
+        return "nothing is waiting or running".to_owned();
     }
     let rows = stats.queues.iter().map(|lane| {
         vec![

@@ -9,15 +9,15 @@ use punctual_core::health::Bytes;
 
 #[derive(Subcommand)]
 pub enum WorkersCommand {
-    /// List workers that are connected
+    /// List connected workers
     List(ListArgs),
     /// Show workers
     Show(WorkersArgs),
-    /// Give workers no new work; they go on with what they have
+    /// Pause workers: they get no new work and finish what they have
     Pause(WorkersArgs),
-    /// Give paused workers work again
+    /// Resume paused workers
     Resume(WorkersArgs),
-    /// Have workers finish what runs, give back the rest, and end
+    /// Drain workers: they finish what is running, return the rest, and exit
     Drain(WorkersArgs),
 }
 
@@ -31,7 +31,7 @@ pub struct ListArgs {
 
 #[derive(clap::Args)]
 pub struct WorkersArgs {
-    /// The workers' names, or ids of their sessions
+    /// The workers' names or session ids
     #[arg(value_name = "WORKER", required = true)]
     workers: Vec<String>,
     #[command(flatten)]
@@ -59,8 +59,8 @@ pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
             let drained = each(args, async |client, worker| client.drain_worker(worker).await).await?;
             if drained.items.iter().any(|worker| worker.embedded) {
                 eprintln!(
-                    "note: the server's own worker is drained: the server runs no handlers until it is started \
-                     again; `punctual workers pause` holds a worker that is to go on later"
+                    "note: the server's own worker is drained: the server runs no handlers until it is restarted; \
+                     to stop a worker only for a while, use `punctual workers pause`"
                 );
             }
         }

@@ -49,7 +49,7 @@ impl Clients {
             if self.attempt(&action).await == Fate::Known {
                 return;
             }
-            self.cluster.world.count("verbs of unknown fate");
+            self.cluster.world.count("verbs with unknown outcome");
             let pause = lock(&self.rng).millis(10, 1_500);
             self.cluster.world.executor.sleep(pause).await;
         }
@@ -239,7 +239,7 @@ impl Clients {
                     let detail = format!("{verb:?} was refused: {problem:?}");
                     world.object(Violation { rule: "a valid update is accepted", detail });
                 }
-                world.count("updates that were not valid");
+                world.count("invalid updates");
                 Fate::Known
             }
             Ok(Ok(controlled)) => {

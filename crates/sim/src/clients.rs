@@ -179,7 +179,7 @@ impl Clients {
 
     async fn pause_before_retry(&self) {
         let world = &self.cluster.world;
-        world.count("submits of unknown fate");
+        world.count("submits with unknown outcome");
         let pause = lock(&self.rng).millis(10, 2_000);
         world.executor.sleep(pause).await;
     }

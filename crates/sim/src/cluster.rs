@@ -188,8 +188,7 @@ impl Cluster {
         let shares: Vec<usize> = believed.iter().map(|cluster| cluster.segments).collect();
         if !self.topology.is_coordinated || self.coordination.is_away() {
             let is_everything = believed.iter().all(|cluster| cluster.segments == SEGMENTS && cluster.leads);
-            return (!is_everything)
-                .then(|| format!("without coordination, schedulers look after {shares:?}"));
+            return (!is_everything).then(|| format!("without coordination, schedulers own {shares:?}"));
         }
         let (mut held, leaders) = self.coordination.deal();
         let mut shares: Vec<usize> = shares.into_iter().filter(|share| *share > 0).collect();
@@ -200,7 +199,9 @@ impl Cluster {
         let is_dealt = held.iter().sum::<usize>() == SEGMENTS && held.len() == believed.len() && differ <= 1;
         let is_believed = held == shares && (leaders, leading) == (1, 1);
         (!is_dealt || !is_believed).then(|| {
-            format!("coordination says {held:?} and {leaders} leaders, schedulers look after {shares:?}, {leading} lead")
+            format!(
+                "coordination says {held:?} and {leaders} leaders, schedulers own {shares:?}, {leading} lead"
+            )
         })
     }
 

@@ -80,8 +80,8 @@ impl Service {
         let member = lock(&self.rng).pick(&members).clone();
         state.remove(&member);
         drop(state);
-        self.world.note(format_args!("coordination gives up {member} too early"));
-        self.world.count("members given up early");
+        self.world.note(format_args!("coordination expires {member} too early"));
+        self.world.count("members expired early");
     }
 
     /// The number of segments of each member that holds any, and the number of leaders.

@@ -118,7 +118,7 @@ impl Database {
     pub fn restart(&self) {
         lock(&self.core).restart();
         self.world.tell(|auditor| auditor.shares_are_forgotten());
-        self.world.note(format_args!("the store begins anew"));
+        self.world.note(format_args!("the store restarts"));
         self.world.count("restarts of the store");
     }
 
@@ -177,7 +177,7 @@ impl Database {
         let mut core = lock(&self.core);
         let problems = core.tally_check();
         self.world.audit(|auditor| {
-            let wrong = |detail| Violation { rule: "what is counted is what there is", detail };
+            let wrong = |detail| Violation { rule: "the counters match the rows", detail };
             match problems {
                 Ok(problems) if problems.is_empty() => {}
                 other => return Err(wrong(format!("{other:?}"))),

@@ -248,7 +248,7 @@ impl Nemesis {
         let limit = duration_micros(self.cluster.topology.engine.clock_offset_max);
         let skew_us = if self.is_over() { skew_us % limit } else { skew_us };
         self.cluster.set_skew(node, skew_us);
-        self.cluster.world.count("clocks set wrong");
+        self.cluster.world.count("clocks set to a wrong time");
     }
 
     /// Cuts a node off from some of the others for a while.
@@ -271,7 +271,7 @@ impl Nemesis {
     /// Coordination does not answer for a while.
     async fn absence(&self) {
         let duration = lock(&self.rng).millis(200, 30_000);
-        self.cluster.world.count("absences of coordination");
+        self.cluster.world.count("outages of coordination");
         self.cluster.coordination.set_away(true);
         self.cluster.world.executor.sleep(duration).await;
         if !self.is_over() {

@@ -186,7 +186,7 @@ fn run(
     let drained = || !has_strays() && clients.are_done() && world.ask(|auditor| auditor.is_drained());
     if go(world, all_done_by_us, drained)? == Stopped::TimeUp {
         return Err(Violation {
-            rule: "without faults everything comes to its end",
+            rule: "without faults everything finishes",
             detail: format!("after {patience:?}: {}", world.ask(|auditor| auditor.left_over())),
         });
     }
@@ -278,7 +278,7 @@ fn leave(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
         let (sessions, runs) = world.ask(|auditor| (auditor.live_sessions(), auditor.active_runs()));
         let staying: Vec<usize> = (0..nodes).filter(|node| !cluster.is_drained(*node)).collect();
         return Err(Violation {
-            rule: "drained workers leave nothing behind",
+            rule: "drained workers leave no sessions and no runs",
             detail: format!(
                 "after {wait:?} {sessions} sessions and {runs} runs are left, nodes {staying:?} stay"
             ),
@@ -303,7 +303,7 @@ fn compare(world: &World, cluster: &Cluster, clients: &Clients) -> Verdict {
     }
     if contents.jobs.len() > clients.jobs_max() {
         return Err(Violation {
-            rule: "no job comes from nowhere",
+            rule: "every stored job was submitted",
             detail: format!("{} jobs of {} sent", contents.jobs.len(), clients.jobs_max()),
         });
     }
@@ -318,7 +318,7 @@ fn go(world: &World, until_us: u64, done: impl Fn() -> bool) -> Result<Stopped, 
     match world.executor.run(until_us, || world.is_broken(), done) {
         Stopped::Panicked(message) => Err(Violation { rule: "no part of a node panics", detail: message }),
         Stopped::BusyLoop => Err(Violation {
-            rule: "nothing goes round without time passing",
+            rule: "no loop spins without time passing",
             detail: format!("at {} us", world.executor.now_us()),
         }),
         Stopped::Idle => Err(Violation {

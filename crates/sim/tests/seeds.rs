@@ -42,13 +42,13 @@ fn seeds_from_120_are_sound() {
 fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
     let coverage = check(160..200);
     for what in [
-        "absences of coordination",
+        "outages of coordination",
         "answers lost",
         "answers of coordination lost",
         "batches of several writes",
         "checkpoints saved",
         "claims of sessions that get no work",
-        "clocks set wrong",
+        "clocks set to a wrong time",
         "conflicts on fire",
         "conflicts on gates",
         "connections closed by the sender",
@@ -57,18 +57,18 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "dependents released",
         "dependents skipped",
         "duplicate polls refused",
-        "ends told to a follower",
+        "ends read by a follower",
         "executions cancelled",
-        "executions given back",
-        "further pages of lines",
+        "executions returned",
+        "further pages of wait lists",
         "executions lost",
         "executions of an owner with more weight",
-        "executions that go back in line",
-        "executions that leave a line for another gate",
-        "executions that one worker gave back and another took",
-        "executions that take another place in line",
+        "executions that return to a wait list",
+        "executions that leave a wait list for another gate",
+        "executions that one worker returned and another took",
+        "executions that change their place on a wait list",
         "executions that wait for a paused queue with limits",
-        "executions that wait in line",
+        "executions on a wait list",
         "executions within a limit",
         "expiries found by a claim",
         "fires and gates on time",
@@ -82,14 +82,14 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "jumps of the store's clock",
         "leases with a checkpoint",
         "limits lowered",
-        "limits of queues taken away",
+        "limits of queues removed",
         "limits raised",
-        "limits taken away",
+        "limits removed",
         "limits that become tighter over a backlog",
         "lines moved",
-        "members given up early",
+        "members expired early",
         "messages doubled",
-        "nominal times after a change of clocks",
+        "nominal times after a DST change",
         "notes kept",
         "occurrences dead",
         "occurrences expired",
@@ -111,13 +111,13 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "repeated notes recognised",
         "repeated reports recognised",
         "repeated submits recognised",
-        "requests repeated under their key",
+        "requests repeated with their key",
         "restarts of the store",
         "resumes that skip what fell due",
         "resyncs",
         "retries",
-        "retries into a pause",
-        "retries that would come after the expiry",
+        "retries during a pause",
+        "retries that would be after the expiry",
         "rows of history deleted for their age",
         "running executions asked to stop",
         "runs that may happen once",
@@ -126,16 +126,16 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "sessions ordered to drain",
         "sessions paused",
         "sessions resumed",
-        "sessions that say that they drain",
+        "sessions that announce that they drain",
         "stale notes refused",
         "stale reports refused",
         "stale resyncs refused",
-        "steps of taking places again that were not the last",
+        "steps of re-admission that were not the last",
         "store answers lost",
         "store calls stalled",
         "submits of a known idempotency key",
         "submits of a unique key that is taken",
-        "submits of unknown fate",
+        "submits with unknown outcome",
         "submits refused by a full queue",
         "submits refused for a parent",
         "submits to a queue with room",
@@ -144,12 +144,12 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "triggers while paused",
         "updates",
         "updates of a schedule",
-        "verbs of unknown fate",
+        "verbs with unknown outcome",
         "verbs refused",
-        "work given back that was held for too long",
+        "work returned after being held for too long",
         "workers drained",
         "workers drained by order",
-        "workers told to stop something",
+        "workers asked to stop something",
     ] {
         assert!(coverage.contains_key(what), "no seed brought {what}: {coverage:?}");
     }
@@ -158,13 +158,13 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
 /// Rare: a worker seldom holds unstarted executions.
 #[test]
 fn a_worker_that_drains_gives_back_what_it_holds() {
-    assert!(check(49..50).contains_key("work given back by a worker that drains"));
+    assert!(check(49..50).contains_key("work returned by a draining worker"));
 }
 
 /// Rare: limits become tighter while a worker holds unstarted executions.
 #[test]
 fn what_is_given_back_goes_in_line_where_limits_have_become_tighter() {
-    assert!(check(110..111).contains_key("executions given back that have lost their place"));
+    assert!(check(110..111).contains_key("executions returned that have lost their place"));
 }
 
 /// Each of these once broke a rule. Changes to the workload or the faults give these seeds other runs.

@@ -33,8 +33,8 @@ const FORBIDDEN: [Forbidden; 17] = [
     Forbidden { path: "std::thread", instead: "spawn through the Spawn port" },
     Forbidden { path: "rand", instead: "draw from the Random port" },
     Forbidden { path: "getrandom", instead: "draw from the Random port" },
-    Forbidden { path: "HashMap", instead: "use BTreeMap: an order that differs per run differs per trace" },
-    Forbidden { path: "HashSet", instead: "use BTreeSet: an order that differs per run differs per trace" },
+    Forbidden { path: "HashMap", instead: "use BTreeMap: its iteration order is the same in every run" },
+    Forbidden { path: "HashSet", instead: "use BTreeSet: its iteration order is the same in every run" },
     Forbidden { path: "println!", instead: "use tracing; only the binary prints" },
     Forbidden { path: "print!", instead: "use tracing; only the binary prints" },
     Forbidden { path: "eprintln!", instead: "use tracing; only the binary prints" },
@@ -92,7 +92,7 @@ fn unfair_selects(source: &Source) -> Vec<Violation> {
         let body = code[at + "select!".len()..].trim_start().trim_start_matches(['{', '(']).trim_start();
         !body.starts_with("biased;")
     });
-    let advice = "start the `select!` with `biased;`: a random order cannot be repeated";
+    let advice = "start the `select!` with `biased;`: a random order is not reproducible";
     random.map(|at| source.violation(at, "simulable", advice)).collect()
 }
 
@@ -105,7 +105,7 @@ fn sql_outside_the_store(source: &Source) -> Vec<Violation> {
         statement.contains(" SET ")
     }));
     lines_once(source, places, "sql", |_| {
-        "SQL lives in crates/store only: add a verb to the Store port".to_owned()
+        "SQL belongs in crates/store only: add a verb to the Store port".to_owned()
     })
 }
 
@@ -114,7 +114,7 @@ fn http_inside(source: &Source) -> Vec<Violation> {
     let words = ["axum::", "hyper::", "hyper_util::", "reqwest::"];
     let places = words.iter().flat_map(|word| find_words(code, word)).collect();
     lines_once(source, places, "http", |_| {
-        format!("HTTP lives in {} only: pass plain types across the port", SPEAK_HTTP.join(", "))
+        format!("HTTP belongs in {} only: pass plain types across the port", SPEAK_HTTP.join(", "))
     })
 }
 

@@ -21,7 +21,7 @@ fn broken_links(file: &TextFile, exists: impl Fn(&Path) -> bool) -> Vec<Violatio
         let target = link.split(['#', '?']).next().unwrap_or("");
         let is_elsewhere = target.is_empty() || target.contains("://") || target.starts_with("mailto:");
         if !is_elsewhere && !exists(&directory.join(target)) {
-            let advice = format!("nothing is at {link}: mend the link");
+            let advice = format!("{link} does not exist: fix the link");
             violations.push(Violation { path: file.path.clone(), line, rule: "links", advice });
         }
     }
@@ -59,7 +59,7 @@ fn overlong_architecture(file: &TextFile) -> Option<Violation> {
         line: ARCHITECTURE_LINES_MAX,
         rule: "length",
         advice: format!(
-            "{lines} lines: keep it under {ARCHITECTURE_LINES_MAX} by moving details beside their code"
+            "{lines} lines: keep it under {ARCHITECTURE_LINES_MAX} by moving details next to their code"
         ),
     })
 }
@@ -114,7 +114,7 @@ mod tests {
         let expected = [(2, "c.md"), (3, "../e.md")];
         assert_eq!(
             found,
-            expected.map(|(line, link)| (line, format!("nothing is at {link}: mend the link")))
+            expected.map(|(line, link)| (line, format!("{link} does not exist: fix the link")))
         );
     }
 

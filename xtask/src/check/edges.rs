@@ -92,7 +92,10 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
     };
     let violation = |advice| Violation { path: manifest.clone(), line: 1, rule: RULE, advice };
     let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name) else {
-        return vec![violation(format!("say in xtask/src/check/edges.rs what {} may know", package.name))];
+        return vec![violation(format!(
+            "add {} with its allowed dependencies to xtask/src/check/edges.rs",
+            package.name
+        ))];
     };
     let mut violations = Vec::new();
     for dependency in &package.dependencies {
@@ -101,7 +104,7 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
         let is_for_tests = dependency.name == FOR_TESTS && dependency.kind.as_deref() == Some("dev");
         if is_ours && !is_itself && !is_for_tests && !allowed.contains(&dependency.name.as_str()) {
             violations.push(violation(format!(
-                "{} must not know {}: move what they share into core, or put them together in the binary",
+                "{} must not depend on {}: move shared code into core, or connect them in the binary",
                 package.name, dependency.name
             )));
         }
@@ -109,7 +112,7 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
         let plants = dependency.features.iter().any(|feature| feature == DEFECTS_FEATURE);
         if plants && !MAY_PLANT_DEFECTS.contains(&package.name.as_str()) {
             violations.push(violation(format!(
-                "{} must not turn on {DEFECTS_FEATURE}: it would reach the binary that users run",
+                "{} must not enable {DEFECTS_FEATURE}: it would get into the binary that users run",
                 package.name
             )));
         }
@@ -125,12 +128,12 @@ fn misplaced_driver(package: &Package, dependency: &Dependency) -> Option<String
     }
     if package.name != KNOWS_DATABASES {
         return Some(format!(
-            "{} must not know {name}: only {KNOWS_DATABASES} speaks to databases",
+            "{} must not depend on {name}: only {KNOWS_DATABASES} accesses databases",
             package.name
         ));
     }
     (is_server_driver && !dependency.optional)
-        .then(|| format!("{name} must be optional: a feature turns the adapter on that needs it"))
+        .then(|| format!("{name} must be optional: a feature enables the adapter that needs it"))
 }
 
 #[cfg(test)]
@@ -166,7 +169,7 @@ mod tests {
         let advice = advice(&packages.join(","));
         assert_eq!(advice.len(), 1);
         assert!(advice[0].starts_with(
-            "crates/worker/Cargo.toml:1: crate edges: punctual-worker must not know punctual-engine"
+            "crates/worker/Cargo.toml:1: crate edges: punctual-worker must not depend on punctual-engine"
         ));
     }
 
@@ -177,13 +180,13 @@ mod tests {
             advice(&[package("punctual-store", &dependency), package(FOR_TESTS, "")].join(","))
         };
         assert_eq!(store("\"dev\""), [""; 0]);
-        assert!(store("null")[0].contains("punctual-store must not know punctual-test-servers"));
+        assert!(store("null")[0].contains("punctual-store must not depend on punctual-test-servers"));
     }
 
     #[test]
     fn the_binary_does_not_know_the_simulator() {
         let packages = [package("punctual", &dependency("punctual-sim", "")), package("punctual-sim", "")];
-        assert!(advice(&packages.join(","))[0].contains("punctual must not know punctual-sim"));
+        assert!(advice(&packages.join(","))[0].contains("punctual must not depend on punctual-sim"));
     }
 
     #[test]
@@ -192,7 +195,7 @@ mod tests {
             package("punctual", &dependency("punctual-core", "\"planted-defects\"")),
             package("punctual-core", ""),
         ];
-        assert!(advice(&packages.join(","))[0].contains("must not turn on planted-defects"));
+        assert!(advice(&packages.join(","))[0].contains("must not enable planted-defects"));
     }
 
     #[test]
@@ -205,7 +208,8 @@ mod tests {
         assert!(advice(&package("punctual-store", &always))[0].contains("mysql_async must be optional"));
         let elsewhere = of_kind("tokio-postgres", "\"optional\": true, \"kind\": null");
         assert!(
-            advice(&package("punctual", &elsewhere))[0].contains("punctual must not know tokio-postgres")
+            advice(&package("punctual", &elsewhere))[0]
+                .contains("punctual must not depend on tokio-postgres")
         );
         let in_tests = of_kind("tokio-postgres", "\"optional\": false, \"kind\": \"dev\"");
         assert_eq!(advice(&package("punctual", &in_tests)), [""; 0]);
@@ -213,6 +217,6 @@ mod tests {
 
     #[test]
     fn a_new_crate_needs_a_line_in_the_table() {
-        assert!(advice(&package("punctual-extra", ""))[0].contains("say in xtask/src/check/edges.rs"));
+        assert!(advice(&package("punctual-extra", ""))[0].contains("to xtask/src/check/edges.rs"));
     }
 }

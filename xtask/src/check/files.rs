@@ -13,7 +13,7 @@ const LEFTOVERS: [(&str, &str); 6] = [
     ("dbg!", "remove it"),
     ("#[allow(", "use #[expect(.., reason = \"..\")], which says why and goes away when it is not needed"),
     ("#![allow(", "use #[expect(.., reason = \"..\")], which says why and goes away when it is not needed"),
-    ("#[ignore", "a test that does not run proves nothing: mend it or remove it"),
+    ("#[ignore", "a test that does not run proves nothing: fix it or remove it"),
 ];
 
 /// The only test function that may let time pass: it polls until a condition holds.
@@ -40,7 +40,7 @@ fn leftovers(source: &Source) -> Vec<Violation> {
 
 fn opening(source: &Source) -> Option<Violation> {
     let is_product = source.path.split('/').any(|part| part == "src");
-    let advice = "begin with `//!`: what this module owns and what it must not know";
+    let advice = "begin with `//!`: what this module owns and what it must not depend on";
     (is_product && !source.text.starts_with("//!")).then(|| source.violation(0, "opening", advice))
 }
 

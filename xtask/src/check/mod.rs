@@ -21,7 +21,7 @@ pub fn run(root: &Path) -> Result<ExitCode> {
         println!("{violation}");
     }
     if violations.is_empty() {
-        println!("every rule is kept");
+        println!("all rules passed");
         return Ok(ExitCode::SUCCESS);
     }
     println!("violations: {}", violations.len());

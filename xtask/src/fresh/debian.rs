@@ -26,7 +26,7 @@ pub fn make_if_missing(cell: &Cell, folder: &Path, scratch: &Path) -> Result<boo
     // Atomically: it gets its name only once it is complete.
     let mut partial = folder.as_os_str().to_owned();
     partial.push(".partial");
-    ensure!(!Path::new(&partial).exists(), "{} is there: remove it", partial.display());
+    ensure!(!Path::new(&partial).exists(), "{} exists: remove it", partial.display());
     std::fs::create_dir_all(folder.parent().context("the folder has no parent")?)?;
     let mut make = Cell::command(MAKER);
     make.args(["--mode=root", "--variant=minbase"]).arg(format!("--include={PACKAGES}"));
@@ -53,5 +53,5 @@ fn install_maker() -> Result<()> {
     };
     install()
         .or_else(|_| succeed(Command::new("apt-get").args(["update", "-q"])).and_then(|()| install()))
-        .with_context(|| format!("{MAKER} cannot be had with apt-get: install it"))
+        .with_context(|| format!("{MAKER} is not available from apt-get: install it"))
 }

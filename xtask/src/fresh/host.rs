@@ -47,7 +47,7 @@ pub fn copy_settings(root: &Path) -> Result<()> {
     let files = FILES.iter().map(PathBuf::from).filter(|file| file.is_file());
     for file in files.chain(named).chain(files_below(Path::new(AUTHORITIES))) {
         let copy = inside(root, &file);
-        std::fs::create_dir_all(copy.parent().context("a file lies in no folder")?)?;
+        std::fs::create_dir_all(copy.parent().context("a file has no parent directory")?)?;
         // Do not write through a link in the root folder.
         let _ = std::fs::remove_file(&copy);
         std::fs::copy(&file, &copy).with_context(|| format!("copy {}", file.display()))?;
@@ -71,7 +71,7 @@ pub fn copy_users_settings(home: &Path) -> Result<()> {
 }
 
 fn write(file: &Path, text: &[u8]) -> Result<()> {
-    std::fs::create_dir_all(file.parent().context("a file lies in no folder")?)?;
+    std::fs::create_dir_all(file.parent().context("a file has no parent directory")?)?;
     Ok(std::fs::write(file, text)?)
 }
 

@@ -34,7 +34,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     let options = Options::parse(words)?;
     ensure!(
         rustix::process::geteuid().is_root(),
-        "`cargo xtask fresh` needs root, to mount folders and to change its root folder"
+        "`cargo xtask fresh` needs root, to mount directories and to change its root directory"
     );
     let cell = Cell::watch()?;
     let outcome = run_all(root, &options, &cell);
@@ -108,7 +108,7 @@ fn say_what_is_left_out(root: &Path) -> Result<()> {
     ensure!(output.status.success(), "git status: {}", String::from_utf8_lossy(&output.stderr));
     let changes = String::from_utf8_lossy(&output.stdout).lines().count();
     if changes > 0 {
-        println!("{changes} changes are not committed and are left out");
+        println!("{changes} uncommitted changes are not included");
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ fn remove(folder: &Path) -> Result<()> {
     let folder = folder.canonicalize().with_context(|| format!("find {}", folder.display()))?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").context("read /proc/self/mounts")?;
     if let Some(mount) = mount_below(&mounts, &folder) {
-        bail!("{} is left: something is mounted at {}", folder.display(), mount.display());
+        bail!("{} was not removed: something is mounted at {}", folder.display(), mount.display());
     }
     succeed(Command::new("rm").args(["--recursive", "--force", "--one-file-system", "--"]).arg(&folder))
 }

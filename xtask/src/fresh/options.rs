@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 pub const USAGE: &str = "\
 cargo xtask fresh [--user root|ordinary|both] [--command serve|test|both] [--root DIR] [--target-dir DIR] [--keep] [-- COMMAND…]
-                            runs the two commands of the README, or another one, on the last commit in a minimal Debian of its
-                            own, as root and as an ordinary user; needs root. --root keeps the Debian that it begins with for the
-                            next time, --target-dir what was compiled, --keep what each user has left behind";
+                            runs the two commands of the README, or another one, on the last commit in a minimal Debian, as root
+                            and as an ordinary user; needs root. --root keeps the base Debian for the next run, --target-dir the
+                            compiled files, --keep the files of each user";
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {

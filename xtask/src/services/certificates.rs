@@ -18,7 +18,7 @@ pub struct Certificates {
 impl Certificates {
     pub fn for_servers_in(site: &Site) -> Result<Self> {
         let folder = std::env::var_os(CERTIFICATES).with_context(|| {
-            format!("{CERTIFICATES} is not set: let it name a folder with {CA}, {SERVER} and {KEY}")
+            format!("{CERTIFICATES} is not set: set it to a directory with {CA}, {SERVER} and {KEY}")
         })?;
         let copy = |name: &str| {
             let path = Path::new(&folder).join(name);

@@ -41,7 +41,7 @@ impl Children {
         // `command` still holds the write ends of the pipe; while they are open, the output would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawned?;
-        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("an odd process id")?;
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("an invalid process id")?;
         state.running.push(Running { child, id, stop_signal });
         Ok((id, BufReader::new(reader)))
     }

@@ -187,7 +187,7 @@ fn zookeeper_server(programs: &Programs, site: &Site, settings: &Path) -> Result
 
 fn class_path(programs: &Programs) -> Result<OsString> {
     let found: Vec<_> = JARS.iter().filter_map(|jar| programs.file(jar)).collect();
-    ensure!(found.len() == JARS.len(), "parts of ZooKeeper were there and are no more");
+    ensure!(found.len() == JARS.len(), "files of ZooKeeper have disappeared");
     std::env::join_paths(found).context("a folder with a colon in its name")
 }
 

@@ -59,7 +59,7 @@ pub fn cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
 
 fn member(programs: &Programs, site: &Site, name: &str, members: &str, ports: Ports) -> Result<Command> {
     let Ports { clients, group, missed_writes, whole_copy } = ports;
-    let provider = programs.file(PROVIDER).context("the library of Galera was there and is no more")?;
+    let provider = programs.file(PROVIDER).context("the library of Galera has disappeared")?;
     let mut server = mariadb_server(programs, site, clients)?;
     server.args(["--wsrep-on=ON", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2"]);
     server.arg(format!("--wsrep-provider={}", provider.display()));

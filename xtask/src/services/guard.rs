@@ -37,7 +37,7 @@ pub fn hold(root: &Path, services: &[Service]) -> Result<ExitCode> {
         Word::Ready(servers) => say(&Ready { folder: scratch.path().to_owned(), servers }),
         Word::Done(answer) => say(&answer),
     });
-    scratch.close().context("remove what the servers have left")?;
+    scratch.close().context("remove the data of the servers")?;
     outcome?;
     Ok(ExitCode::SUCCESS)
 }
@@ -130,7 +130,7 @@ fn hold_plans(
         children.kill_all();
         ensure!(
             children.have_ended_within(STOP_TIME_MAX),
-            "some did not end within {} s",
+            "some servers did not stop within {} s",
             STOP_TIME_MAX.as_secs()
         );
     }
@@ -228,7 +228,7 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
             (_, state) => {
                 server.state = state;
                 let error =
-                    "`kill`, `stop` and `sql` are for those that run, `start` for those that were ended so";
+                    "`kill`, `stop` and `sql` need a running server, `start` one that was stopped this way";
                 self.tell(Answer::failed(name, error))
             }
         }

@@ -34,13 +34,13 @@ pub use programs::find_or_unpack;
 
 pub const USAGE: &str = "\
 cargo xtask services run [SERVICE…] -- COMMAND…
-                            runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES and its like say where they are;
+                            runs a command with its own servers; PUNCTUAL_TEST_POSTGRES and similar variables hold their addresses;
                             a SERVICE is postgres, mariadb, mysql, redis, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
                             mariadb-secured, redis-secured and etcd-secured speak TLS, with the certificates in
                             PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
-                            the same for people at work: keeps them until Ctrl-C";
+                            starts the servers and keeps them running until Ctrl-C";
 
 /// A service: one server, or several that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Service {
         let found = Service::ALL.into_iter().find(|service| service.word() == word);
         found.with_context(|| {
             let words = Service::ALL.map(Service::word);
-            format!("no such service: {word}; there are {}", words.join(", "))
+            format!("unknown service: {word}; use one of {}", words.join(", "))
         })
     }
 }
@@ -141,7 +141,7 @@ fn named(words: &[&str]) -> Result<Vec<Service>> {
     let mut services = Vec::new();
     for word in words {
         let service = Service::from_word(word)?;
-        ensure!(!services.contains(&service), "{word} is named twice");
+        ensure!(!services.contains(&service), "{word} is given twice");
         services.push(service);
     }
     Ok(if services.is_empty() { SINGLE.to_vec() } else { services })
@@ -159,10 +159,10 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
         }
         ["run", rest @ ..] => {
             let Some(at) = rest.iter().position(|word| *word == "--") else {
-                bail!("a command belongs behind --\n\n{USAGE}");
+                bail!("put the command after --\n\n{USAGE}");
             };
             let (names, [_, program, arguments @ ..]) = rest.split_at(at) else {
-                bail!("there is no command behind --\n\n{USAGE}");
+                bail!("no command after --\n\n{USAGE}");
             };
             let running = Running::start(root, &named(names)?)?;
             // Standard output belongs to the command.
@@ -236,7 +236,7 @@ impl Running {
         // while it ends.
         guard.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut guard = guard.spawn().context("start the guard of the services")?;
-        let interrupts = Interrupts::watch(guard.stdin.take().context("the guard has no lifeline")?)?;
+        let interrupts = Interrupts::watch(guard.stdin.take().context("the guard has no standard input")?)?;
         let mut line = String::new();
         BufReader::new(guard.stdout.take().context("the guard has no output")?).read_line(&mut line)?;
         match serde_json::from_str(&line) {
@@ -258,7 +258,7 @@ impl Running {
             writeln!(output, "# ready after {seconds:.1} s:\nexport {variable}={url}")?;
         }
         let program = std::process::id();
-        writeln!(output, "# Starts servers that one test has to itself:")?;
+        writeln!(output, "# Starts servers for the exclusive use of one test:")?;
         writeln!(output, "export {SERVICES_VARIABLE}=/proc/{program}/exe")?;
         let folder = self.ready.folder.display();
         writeln!(output, "# Their data is in {folder}, for as long as they run.")?;
@@ -291,7 +291,7 @@ impl Running {
         self.interrupts.cut_lifeline();
         let status = self.guard.wait()?;
         self.interrupts.end_if_interrupted();
-        ensure!(status.success(), "the services did not end well ({status})");
+        ensure!(status.success(), "the services failed to stop cleanly ({status})");
         Ok(())
     }
 }
@@ -311,8 +311,8 @@ mod tests {
     fn services_are_named_once_or_not_at_all() {
         assert_eq!(named(&["mysql", "postgres"]).unwrap(), [Service::MySql, Service::Postgres]);
         assert_eq!(named(&[]).unwrap(), SINGLE);
-        assert!(named(&["mysql", "mysql"]).unwrap_err().to_string().contains("named twice"));
-        assert!(named(&["oracle"]).unwrap_err().to_string().contains("no such service: oracle"));
+        assert!(named(&["mysql", "mysql"]).unwrap_err().to_string().contains("given twice"));
+        assert!(named(&["oracle"]).unwrap_err().to_string().contains("unknown service: oracle"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn mariadb_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
 
 pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let [port] = free_ports()?;
-    let base = programs.folder.parent().context("mysqld lies in no folder")?;
+    let base = programs.folder.parent().context("mysqld has no parent directory")?;
     let program = programs.folder.join("mysqld");
     let (mut init, mut server) = (site.command(programs, &program), site.command(programs, &program));
     for command in [&mut init, &mut server] {
@@ -56,7 +56,7 @@ pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
 
 /// Creates the server's system tables.
 pub fn install_mariadb(programs: &Programs, site: &Site) -> Result<Command> {
-    let base = programs.folder.parent().context("mariadbd lies in no folder")?;
+    let base = programs.folder.parent().context("mariadbd has no parent directory")?;
     let mut install = site.command(programs, &base.join("bin").join("mariadb-install-db"));
     install.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
     install.args(["--skip-test-db", "--skip-name-resolve"]);
@@ -66,7 +66,7 @@ pub fn install_mariadb(programs: &Programs, site: &Site) -> Result<Command> {
 }
 
 pub fn mariadb_server(programs: &Programs, site: &Site, port: u16) -> Result<Command> {
-    let base = programs.folder.parent().context("mariadbd lies in no folder")?;
+    let base = programs.folder.parent().context("mariadbd has no parent directory")?;
     let mut server = site.command(programs, &programs.folder.join("mariadbd"));
     server.arg("--no-defaults");
     server.arg(format!("--basedir={}", base.display()));

@@ -148,11 +148,11 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
     }
     let Wanted { name, packages, advice, .. } = wanted(service);
     // The guard's standard output is for answers.
-    eprintln!("{name} is not here; it is unpacked beside the build, once");
+    eprintln!("{name} is not installed; downloading it once into the build directory");
     packages::unpack(&packages, &unpacked_folder(root, service)?)
-        .and_then(|()| find(root, service).context("it does not run, although it was unpacked"))
+        .and_then(|()| find(root, service).context("it was unpacked but does not run"))
         .with_context(|| {
-            format!("the tests need {name}, which is not here and cannot be had with apt-get: {advice}")
+            format!("the tests need {name}, which is not installed and not available from apt-get: {advice}")
         })
 }
 

@@ -145,7 +145,7 @@ fn begin_all(plan: &Plan, children: &Arc<Children>, events: &Sender<Event>) -> R
         }
         return Ok(all);
     }
-    bail!("nothing was tried")
+    bail!("no attempt was made")
 }
 
 enum Outcome {

@@ -86,9 +86,7 @@ fn unprivileged(service: Service) -> Result<User> {
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));
-    found.with_context(|| {
-        format!("there is no user {own} and none called nobody; run this as another than root")
-    })
+    found.with_context(|| format!("neither user {own} nor user nobody exists; do not run this as root"))
 }
 
 fn user_named(users: &str, name: &str) -> Option<User> {

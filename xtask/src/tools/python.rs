@@ -34,7 +34,7 @@ impl Python {
         let python = match Python::find(root) {
             Some(python) => python,
             None => Python::unpack(root).context(
-                "Python 3 with venv and pip cannot be had with apt-get: install it (on Debian the packages python3 and \
+                "Python 3 with venv and pip is not available from apt-get: install it (on Debian the packages python3 and \
                  python3-venv), so that `python3 -m venv` works",
             )?,
         };
@@ -43,9 +43,9 @@ impl Python {
     }
 
     fn unpack(root: &Path) -> Result<Self> {
-        println!("Python 3 with venv and pip is not here; it is unpacked beside the build, once");
+        println!("Python 3 with venv and pip is not installed; downloading it once into the build directory");
         services::unpack(DEBIAN_PACKAGES, &unpacked_folder(root))?;
-        Python::find(root).context("it does not run, although it was unpacked")
+        Python::find(root).context("it was unpacked but does not run")
     }
 
     fn find(root: &Path) -> Option<Self> {

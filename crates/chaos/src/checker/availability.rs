@@ -48,8 +48,8 @@ impl fmt::Display for Availability {
         let Availability { requests, answered_by_another, failed, failed_while_away, .. } = self;
         write!(
             f,
-            "{:.3} % of {requests} requests ({answered_by_another} by another node than the first, {failed} failed, \
-             {failed_while_away} failed while the database or all API nodes were away)",
+            "{:.3} % of {requests} requests ({answered_by_another} by a different node than the first, {failed} failed, \
+             {failed_while_away} failed while the database or all API nodes were down)",
             self.per_mille() / 10.0
         )
     }

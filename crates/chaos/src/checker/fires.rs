@@ -98,7 +98,7 @@ fn check_every(case: &Case<'_>, fired: &Fired, verdict: &mut Verdict) {
     }
     for (time, count) in &times {
         if !due.contains(time) {
-            let what = format!("{key} was fired for {time}, which is none of its times");
+            let what = format!("{key} was fired for {time}, which is not one of its times");
             verdict.violations.push(Violation::new(Rule::Extra, what));
         } else if *count > 1 {
             let what = format!("{key} was fired {count} times for {time}");

@@ -34,8 +34,8 @@ const BATCH: usize = 1_000;
 /// How long before they are due jobs are submitted.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LeadArgs {
-    /// Time from the submit to the first due time: all jobs must be there by then; 2s and as much again for every
-    /// 10,000 jobs if left out
+    /// Time from the submit to the first due time, by which all jobs must be submitted; by default 2s, plus 2s for every
+    /// 10,000 jobs
     #[arg(long, value_name = "DURATION")]
     lead: Option<Span>,
 }
@@ -57,10 +57,10 @@ pub struct AccuracyArgs {
     /// How many recurring jobs; 0 for none
     #[arg(long, default_value_t = 1_000)]
     recurring: u64,
-    /// How far apart the runs of a recurring job are; the jobs are shifted against each other
+    /// Interval between the runs of a recurring job; the jobs start at different offsets
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     every: Span,
-    /// How long they recur
+    /// How long the recurring jobs run
     #[arg(long = "for", default_value = "30s", value_name = "DURATION")]
     duration: Span,
     #[command(flatten)]
@@ -100,7 +100,7 @@ impl AccuracyArgs {
                 Kind::Recurring { .. } => "--recurring, --for and --every",
             };
             return Err(bad_option(format!(
-                "{option}: {} due times are more than can be measured at once ({})",
+                "{option}: {} due times exceed the maximum per measurement ({})",
                 grouped(round.due_count() as f64),
                 grouped(DUE_TIMES_MAX as f64)
             )));
@@ -251,7 +251,7 @@ pub async fn measure(stage: &mut Stage, round: Round, lead: LeadArgs) -> anyhow:
         }
     }
     if host::wall_time() > first {
-        bail!("submitting {} jobs took longer than {}: give them longer with --lead", round.jobs, span(lead));
+        bail!("submitting {} jobs took longer than {}: allow more time with --lead", round.jobs, span(lead));
     }
     collect(stage, &mut ledger).await?;
     Ok(ledger.fires())
@@ -295,7 +295,7 @@ pub async fn collect(stage: &mut Stage, ledger: &mut Ledger) -> anyhow::Result<(
     let left = ledger.last_due().map_or(Duration::ZERO, |last| last.since(host::wall_time()));
     while !ledger.is_complete() {
         let Ok(start) = timeout(left + GIVE_UP, stage.starts.recv()).await else { break };
-        ledger.record(start.context("the server to be measured is gone")?);
+        ledger.record(start.context("the measured server has exited")?);
         bar.inc(1);
     }
     while let Ok(Some(one_too_many)) = timeout(AFTERMATH, stage.starts.recv()).await {

@@ -31,7 +31,7 @@ pub struct ClaimsArgs {
     /// How many jobs are queued in the full database before anything is drained
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     queued: u64,
-    /// How many finished executions it has, spread over the days that history is kept
+    /// How many finished executions the full database has, spread over the retention time of the history
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     historic: u64,
     /// How many jobs are drained, twice from each database
@@ -207,13 +207,13 @@ impl Side {
             us.map_or_else(|| "more than 10 s".to_owned(), |us| format!("up to {} ms", us as f64 / 1_000.0))
         };
         let amount = format!(
-            "{} queued jobs, {} executions of the past; {}",
+            "{} queued jobs, {} past executions; {}",
             grouped(self.queued as f64),
             grouped(self.historic as f64),
             self.disk.describe()
         );
         let rate = format!(
-            "{} jobs/s first, {} again",
+            "{} jobs/s first, {} in the second run",
             grouped(self.first_per_second),
             grouped(self.again_per_second)
         );
@@ -234,12 +234,12 @@ impl Side {
 fn describe(report: &ClaimsReport) -> String {
     let (look, floor) = (Look::of_stdout(), &report.floor);
     let drained = format!(
-        "{} jobs with {} bytes each, and as many again",
+        "{} jobs with {} bytes each, and the same number again",
         grouped(report.jobs as f64),
         report.load.payload_bytes
     );
     let ratio = format!(
-        "the full database drains at {:.2} times the rate of the empty one, {:.2} times again",
+        "the full database drains at {:.2} times the rate of the empty one, {:.2} times in the second run",
         report.ratios.first, report.ratios.again
     );
     let of_floor = floor.beside(report.empty.drain.per_second, floor.claim_complete_per_second);
@@ -247,6 +247,6 @@ fn describe(report: &ClaimsReport) -> String {
         .into_iter()
         .chain(report.empty.rows("Empty", look))
         .chain(report.full.rows("Full", look));
-    let ends = [("Ratio", Some(ratio)), ("Floor", Some(of_floor)), floor.durable_write.row()];
+    let ends = [("Ratio", Some(ratio)), ("Baseline", Some(of_floor)), floor.durable_write.row()];
     details(rows.chain(ends).chain(report.machine.rows()))
 }

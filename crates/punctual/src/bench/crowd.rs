@@ -54,7 +54,7 @@ impl Crowd {
             }
             if Instant::now() > gives_up_at {
                 let held: Vec<_> = counts.iter().map(|counts| counts.segments).collect();
-                bail!("{count} schedulers have not shared out the segments within {BALANCE_MAX:?}: {held:?}");
+                bail!("{count} schedulers have not divided the segments within {BALANCE_MAX:?}: {held:?}");
             }
             tokio::time::sleep(BALANCE_PAUSE).await;
         }

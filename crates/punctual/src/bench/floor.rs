@@ -50,7 +50,7 @@ pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor
     for _ in 0..ROUNDS {
         // A place of its own for each: what one has written would slow down the next.
         let mut ground = Ground::lay(place).await?;
-        let floor = measure_once(&mut ground, options).await.context("the floor cannot be measured")?;
+        let floor = measure_once(&mut ground, options).await.context("the baseline cannot be measured")?;
         best = bare::Floor {
             insert_per_sec: best.insert_per_sec.max(floor.insert_per_sec),
             claim_complete_per_sec: best.claim_complete_per_sec.max(floor.claim_complete_per_sec),
@@ -67,7 +67,7 @@ pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor
         insert_per_second: best.insert_per_sec,
         claim_complete_per_second: best.claim_complete_per_sec,
         hold_per_second: best.hold_per_sec,
-        durable_write: durable_write.context("the floor was not measured")?,
+        durable_write: durable_write.context("the baseline was not measured")?,
     })
 }
 
@@ -77,7 +77,7 @@ async fn measure_once(ground: &mut Ground, options: FloorOptions) -> anyhow::Res
     }
     let dir = ground.dir().to_owned();
     let measured = tokio::task::spawn_blocking(move || measure_floor(&dir, options));
-    Ok(measured.await.context("the floor broke off")??)
+    Ok(measured.await.context("the baseline measurement was interrupted")??)
 }
 
 impl Floor {
@@ -90,7 +90,7 @@ impl Floor {
             format!("over {} connections", self.writers)
         };
         let (rate, floor) = (grouped(rate), grouped(floor));
-        format!("{rate} jobs/s, {share} of the {floor} of the bare database {how}")
+        format!("{rate} jobs/s, {share} of the baseline {floor} of the bare database {how}")
     }
 
     const fn is_embedded(&self) -> bool {

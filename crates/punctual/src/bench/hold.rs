@@ -27,15 +27,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(clap::Args)]
 pub struct HoldArgs {
-    /// How many jobs of the future
+    /// How many jobs that are due in the future
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
     #[command(flatten)]
     load: LoadArgs,
-    /// Jobs whose latency is measured, one after the other, before and beside the held ones
+    /// Jobs whose latency is measured, one after the other, without and with the future jobs
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=DUE_TIMES_MAX))]
     samples: u64,
-    /// One-time jobs whose lateness is measured, before and beside the held ones
+    /// One-time jobs whose lateness is measured, without and with the future jobs
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=DUE_TIMES_MAX))]
     due: u64,
     /// The time over which these are spread evenly
@@ -176,7 +176,7 @@ fn describe(report: &HoldReport) -> String {
         (
             "Held",
             Some(format!(
-                "{} jobs of the future with {} bytes each",
+                "{} future jobs with {} bytes each",
                 grouped(report.jobs as f64),
                 report.load.payload_bytes
             )),
@@ -187,26 +187,26 @@ fn describe(report: &HoldReport) -> String {
         (
             "Memory",
             Some(format!(
-                "{} with all held, {} before; {} at its peak",
+                "{} with all of them, {} before; {} at its peak",
                 megabytes(beside_held.server_memory_bytes),
                 megabytes(before.server_memory_bytes),
                 megabytes(report.server_peak_memory_bytes)
             )),
         ),
         ("Latency before", Some(before.latency.start_us.describe())),
-        ("  beside them", Some(beside_held.latency.start_us.describe())),
+        ("  with them", Some(beside_held.latency.start_us.describe())),
         ("  ratio", Some(format!("{:.2} at p50, {:.2} at p99", ratios.latency_p50, ratios.latency_p99))),
         ("Lateness before", Some(before.accuracy.late_us.describe())),
-        ("  beside them", Some(beside_held.accuracy.late_us.describe())),
+        ("  with them", Some(beside_held.accuracy.late_us.describe())),
         ("  ratio", Some(format!("{:.2} at p50, {:.2} at p99", ratios.lateness_p50, ratios.lateness_p99))),
         ("Fires before", Some(describe_fires(&before.accuracy))),
-        ("  beside them", Some(describe_fires(&beside_held.accuracy))),
+        ("  with them", Some(describe_fires(&beside_held.accuracy))),
         report.floor.durable_write.row(),
     ];
     let facts = details(rows.into_iter().chain(report.machine.rows()));
     let plot = |today: &Today| percentiles::plot(&today.latency.start_histogram, Look::of_stdout());
     format!(
-        "{facts}\n\nSubmit to start, before\n{}\n\nSubmit to start, beside the held jobs\n{}",
+        "{facts}\n\nSubmit to start, before\n{}\n\nSubmit to start, with the future jobs\n{}",
         plot(before),
         plot(beside_held)
     )

@@ -158,7 +158,7 @@ impl LimitedSide {
     fn describe(&self) -> String {
         let Shares { submit, drain, together } = self.of_without;
         format!(
-            "{} of the rate without to submit, {} to drain, {} to do both at once",
+            "{} of the rate without limits for submits, {} for drains, {} for both at once",
             percent(submit),
             percent(drain),
             percent(together)
@@ -176,12 +176,12 @@ impl LimitsReport {
                 grouped(side.together_per_second)
             )
         };
-        let waiting = format!("; {} wait in line at first", grouped(self.line.side.in_line as f64));
+        let waiting = format!("; {} wait at first", grouped(self.line.side.in_line as f64));
         [
             ("Without limits", Some(rates(&self.without))),
             ("Limits with room", Some(self.room.describe())),
             ("", Some(rates(&self.room.side))),
-            ("Limits with a line", Some(self.line.describe())),
+            ("Limits with a wait list", Some(self.line.describe())),
             ("", Some(rates(&self.line.side) + &waiting)),
         ]
     }

@@ -24,7 +24,7 @@ pub struct LoadArgs {
     /// Jobs per submit
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=SUBMIT_BATCH_MAX as u64))]
     pub batch: u64,
-    /// Submits under way at once
+    /// Number of concurrent submits
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub submitters: u64,
     /// Bytes of each job's payload
@@ -38,13 +38,13 @@ impl LoadArgs {
         let batch_bytes = self.batch * (self.payload_bytes + ENVELOPE_BYTES);
         if batch_bytes > BATCH_BYTES_MAX {
             return Err(bad_option(format!(
-                "--batch {} with --payload-bytes {} is more than a server takes in one request: make either smaller",
+                "--batch {} with --payload-bytes {} is more than a server accepts in one request: reduce either of them",
                 self.batch, self.payload_bytes
             )));
         }
         if batch_bytes * self.submitters > UNDER_WAY_BYTES_MAX {
             return Err(bad_option(format!(
-                "--submitters {} with --batch {} is more than a server takes at once: make either smaller",
+                "--submitters {} with --batch {} is more than a server accepts at once: reduce either of them",
                 self.submitters, self.batch
             )));
         }
@@ -85,7 +85,7 @@ pub async fn submit_all(
             });
         }
         if let Some(done) = under_way.join_next().await {
-            bar.inc(done.context("a submit broke off")??);
+            bar.inc(done.context("a submit was interrupted")??);
         }
     }
     Ok(start.elapsed())
@@ -99,7 +99,7 @@ pub async fn submit_batch(client: &Client, jobs: &[SubmitJob]) -> anyhow::Result
         .into_iter()
         .map(|item| match item {
             BatchItem::Submitted(submitted) => Ok(submitted.job_id),
-            BatchItem::Refused { error } => bail!("a job was not taken: {error}"),
+            BatchItem::Refused { error } => bail!("a job was rejected: {error}"),
         })
         .collect::<anyhow::Result<_>>()?;
     if ids.len() != jobs.len() {

@@ -52,7 +52,7 @@ impl Machine {
         [
             ("Machine", Some(facts.into_iter().flatten().collect::<Vec<_>>().join(", "))),
             ("Version", Some(version)),
-            ("Careful", self.warning()),
+            ("Warning", self.warning()),
         ]
     }
 

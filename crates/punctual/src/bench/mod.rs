@@ -50,24 +50,24 @@ use std::path::{Path, PathBuf};
 
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// Execute many no-ops to their recorded outcome: submitted before, and submitted meanwhile
+    /// Measure throughput with no-op jobs: submitted beforehand, and submitted during the run
     Throughput(throughput::ThroughputArgs),
     /// Submit over HTTP: in batches, and one by one over many connections
     Submit(submit::SubmitArgs),
     /// Submit one no-op at a time and measure until its handler starts
     Latency(latency::LatencyArgs),
-    /// Let scheduled jobs fall due: count their fires and measure how late their handlers start
+    /// Run scheduled jobs: count their fires and measure how late their handlers start
     #[command(alias = "lateness")]
     Accuracy(accuracy::AccuracyArgs),
-    /// Hold many jobs of the future, and measure latency and accuracy before and beside them
+    /// Store many future jobs, and measure latency and accuracy without and with them
     Hold(hold::HoldArgs),
-    /// Drain jobs from a database with much in it, and from an empty one, and compare
+    /// Compare draining jobs from a full database and from an empty one
     Claims(claims::ClaimsArgs),
     /// Use many queues, owners, tags and keys once, and compare a server with them to an empty one
     Unused(unused::UnusedArgs),
-    /// Let many jobs fall due at once on a database that 1, 2 and 4 schedulers share, and count what they fire a second
+    /// Measure fires per second when many jobs fall due at once on a database shared by 1, 2 and 4 schedulers
     Schedulers(schedulers::SchedulersArgs),
-    /// Put a steady load on a server for hours and say whether memory, files, rate and lateness stay flat
+    /// Put a steady load on a server for hours and report whether memory, files, rate and lateness stay flat
     Soak(soak::SoakArgs),
     /// The server that is measured
     #[command(name = node::SUBCOMMAND, hide = true)]
@@ -77,8 +77,7 @@ pub enum BenchCommand {
 /// Where a benchmark keeps its database.
 #[derive(Debug, Clone, clap::Args)]
 struct PlaceArgs {
-    /// A directory on the disk to measure; the benchmark works in a directory of its own below it and leaves nothing
-    /// behind
+    /// A directory on the disk to measure; the benchmark uses a temporary directory below it and removes it afterwards
     #[arg(long, alias = "data-dir", default_value = ".", value_name = "DIR")]
     dir: PathBuf,
     /// Measures a database server instead, in a database of its own that is made there and dropped
@@ -97,13 +96,13 @@ impl PlaceArgs {
             StorePlace::Sqlite(directory) if directory.as_os_str().is_empty() => {
                 if std::env::var_os("PUNCTUAL_STORE").is_some() {
                     eprintln!(
-                        "PUNCTUAL_STORE is not followed here: name the database to measure with --store"
+                        "PUNCTUAL_STORE is not used by benchmarks: pass the database to measure with --store"
                     );
                 }
                 Ok(None)
             }
             StorePlace::Sqlite(_) => {
-                Err(bad_option("--store: where SQLite is measured is chosen with --dir"))
+                Err(bad_option("--store: choose the directory of a SQLite benchmark with --dir"))
             }
         }
     }

@@ -101,7 +101,9 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
 }
 
 async fn answer_until_the_end(engine: Arc<Engine>, tell: UnboundedSender<Tell>) -> anyhow::Result<Exit> {
-    tokio::task::spawn_blocking(move || answer_lines(&engine, &tell)).await.context("stdin broke off")?;
+    tokio::task::spawn_blocking(move || answer_lines(&engine, &tell))
+        .await
+        .context("reading standard input failed")?;
     Ok(Exit::Done)
 }
 
@@ -214,9 +216,9 @@ fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
                     let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
                     let _ = tell.send(Tell::Transactions(times));
                 }
-                Err(error) => eprintln!("the store does not tell its figures: {error}"),
+                Err(error) => eprintln!("cannot read the statistics of the store: {error}"),
             },
-            Err(error) => eprintln!("not understood: {line}: {error}"),
+            Err(error) => eprintln!("invalid command: {line}: {error}"),
         }
     }
 }

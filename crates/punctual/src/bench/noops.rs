@@ -131,7 +131,7 @@ impl NoOps<'_> {
             }
             if seen.queued > expected || Instant::now() > gives_up_at {
                 bail!(
-                    "{} of {} jobs are queued and {} wait in line, where {expected} should be queued",
+                    "{} of {} jobs are queued and {} wait, but {expected} should be queued",
                     seen.queued,
                     self.jobs,
                     seen.in_line

@@ -54,9 +54,9 @@ pub struct Launched {
 impl NodeProcess {
     /// Starts a process and waits until it is ready.
     pub async fn start(launch: Launch<'_>) -> anyhow::Result<Launched> {
-        let mut child = launch.command()?.spawn().context("cannot start the server to be measured")?;
+        let mut child = launch.command()?.spawn().context("cannot start the measured server")?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let (stdin, stdout) = pipes.context("the server to be measured has no pipes")?;
+        let (stdin, stdout) = pipes.context("the measured server has no pipes")?;
         let (ready_sender, mut ready) = unbounded_channel();
         let (start_sender, starts) = unbounded_channel();
         let (count_sender, counts) = unbounded_channel();
@@ -70,7 +70,7 @@ impl NodeProcess {
         std::thread::spawn(move || listener.listen(stdout));
         let process = NodeProcess { child, stdin, counts, transactions };
         let Ok(Some(door)) = timeout(ANSWER_TIMEOUT, ready.recv()).await else {
-            bail!("the server to be measured did not start");
+            bail!("the measured server did not start");
         };
         Ok(Launched { process, starts, door })
     }
@@ -79,14 +79,14 @@ impl NodeProcess {
     pub async fn counts(&mut self) -> anyhow::Result<Counts> {
         self.ask(Ask::Counts)?;
         let counted = timeout(ANSWER_TIMEOUT, self.counts.recv()).await;
-        counted.ok().flatten().context("the server to be measured does not answer")
+        counted.ok().flatten().context("the measured server does not respond")
     }
 
     /// How long its transactions have taken so far.
     pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
         self.ask(Ask::Transactions)?;
         let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
-        told.ok().flatten().context("the server to be measured does not answer")
+        told.ok().flatten().context("the measured server does not respond")
     }
 
     pub fn worker(&self) -> String {
@@ -112,7 +112,7 @@ impl NodeProcess {
 
     fn ask(&mut self, ask: Ask) -> anyhow::Result<()> {
         let line = serde_json::to_string(&ask)? + "\n";
-        self.stdin.write_all(line.as_bytes()).context("the server to be measured is gone")
+        self.stdin.write_all(line.as_bytes()).context("the measured server has exited")
     }
 }
 

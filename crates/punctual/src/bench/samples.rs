@@ -19,9 +19,8 @@ impl SampleFile {
     pub fn open(path: &Path) -> Result<Self, CliError> {
         let name = path.display().to_string();
         let file = File::options().create(true).append(true).open(path);
-        let file = file.map_err(|error| {
-            CliError::cannot_start(format!("--samples {name}: cannot be written: {error}"))
-        })?;
+        let file =
+            file.map_err(|error| CliError::cannot_start(format!("--samples {name}: cannot write: {error}")))?;
         Ok(SampleFile { file, name, has_failed: false })
     }
 

@@ -45,12 +45,12 @@ pub struct SchedulersArgs {
     /// How many schedulers; several numbers, separated by commas, are measured one after the other
     #[arg(long, value_delimiter = ',', default_values_t = [1_u64, 2, 4], value_parser = clap::value_parser!(u64).range(1..=SCHEDULERS_MAX))]
     schedulers: Vec<u64>,
-    /// By how much later the database's answers reach the schedulers, as over a network; several are measured one after the
+    /// Latency added to the responses of the database, as over a network; several values are measured one after the
     /// other
     #[arg(long, value_delimiter = ',', default_values = ["0ms", "20ms"], value_name = "DURATION")]
     round_trip: Vec<Span>,
-    /// Time from the first submit to the moment at which all are due: they must be there two seconds before; 5s, and 2s more
-    /// for every 10,000 jobs, if left out
+    /// Time from the first submit to the moment at which all jobs are due; all must be submitted two seconds before it; by
+    /// default 5s, plus 2s for every 10,000 jobs
     #[arg(long, value_name = "DURATION")]
     lead: Option<Span>,
     #[command(flatten)]
@@ -69,8 +69,8 @@ impl SchedulersArgs {
     fn check(&self) -> Result<Option<String>, CliError> {
         let Some(server) = self.place.database_server()? else {
             return Err(bad_option(
-                "--store: name the PostgreSQL or MySQL server whose database the schedulers share; the embedded store belongs to \
-                 one process",
+                "--store: pass the PostgreSQL or MySQL server whose database the schedulers share; the embedded store is used by \
+                 a single process",
             ));
         };
         if let Some(long) = self.round_trip.iter().find(|trip| trip.get() > ROUND_TRIP_MAX) {
@@ -79,7 +79,7 @@ impl SchedulersArgs {
         let address = server.url.address();
         if address.is_none() && self.round_trip.iter().any(|trip| !trip.get().is_zero()) {
             return Err(bad_option(
-                "--round-trip: a longer way leads to one host with one port; name it in --store, or measure with --round-trip 0ms",
+                "--round-trip: added latency needs a single host with one port in --store; or measure with --round-trip 0ms",
             ));
         }
         Ok(address)
@@ -176,7 +176,7 @@ async fn fire(
     // Who takes a job that is due so soon fires it without a scheduler.
     if host::wall_time().plus(OWN_LOOK_AHEAD) > due_at {
         bail!(
-            "{} jobs were not submitted {} before they are due, {} after the first: give them longer with --lead",
+            "{} jobs were not submitted {} before they are due, {} after the first: allow more time with --lead",
             args.jobs,
             span(OWN_LOOK_AHEAD),
             span(args.lead())
@@ -215,8 +215,8 @@ fn describe(report: &SchedulersReport) -> String {
 impl WayReport {
     fn describe(&self) -> String {
         let way = match self.round_trip_ms {
-            0.0 => "as near as it is".to_owned(),
-            ms => format!("further away by {ms} ms for each answer"),
+            0.0 => "no added latency".to_owned(),
+            ms => format!("{ms} ms added to each response"),
         };
         let (title, commit) = self.durable_write.row();
         let head = [("Database", Some(way)), (title, commit)];
@@ -228,14 +228,14 @@ impl RunReport {
     fn rows(&self) -> [(&'static str, Option<String>); 4] {
         let fired = &self.fired;
         let rate = format!(
-            "{}: {} fires/s, {:.2} times the first; the machine's processors {} busy",
+            "{}: {} fires/s, {:.2} times the first; the machine's CPUs {} busy",
             self.schedulers,
             grouped(fired.pace.per_second),
             self.of_first,
             percent(fired.processors_busy)
         );
         let shares: Vec<String> = fired.fired_by.iter().map(|count| grouped(*count as f64)).collect();
-        let shares = format!("{}; {} refused because another had", shares.join(" + "), fired.conflicts);
+        let shares = format!("{}; {} conflicts with another scheduler", shares.join(" + "), fired.conflicts);
         let cost = format!("{:.1} ms of all schedulers", fired.scheduler_cpu_ms_per_1000_fires);
         [
             ("Schedulers", Some(rate)),

@@ -40,5 +40,5 @@ impl Signals {
 }
 
 pub fn broken_off() -> CliError {
-    CliError { exit: Exit::Failed, message: "broken off; nothing is left behind".to_owned() }
+    CliError { exit: Exit::Failed, message: "interrupted; all temporary data was removed".to_owned() }
 }

@@ -49,7 +49,7 @@ pub struct Trend {
     pub per_hour: f64,
     /// By how much the line changes over the time looked at, as a share of the mean.
     pub change: f64,
-    /// Absent if there were too few samples to say, or over too short a time.
+    /// Absent if there were too few samples to tell, or over too short a time.
     pub flat: Option<bool>,
     pub verdict: String,
 }
@@ -68,10 +68,10 @@ impl Trend {
         let flat = (is_long && points.len() >= SAMPLES_MIN).then(|| change.abs() <= unit.tolerance());
         let verdict = match flat {
             None if !is_long => "too short to tell".to_owned(),
-            None => "too few samples to say".to_owned(),
+            None => "too few samples to tell".to_owned(),
             Some(true) => "flat".to_owned(),
             Some(false) => format!(
-                "{} by {} per hour ({} over the time looked at)",
+                "{} by {} per hour ({} over the measured time)",
                 if per_hour > 0.0 { "grows" } else { "falls" },
                 unit.describe(per_hour),
                 percent(change.abs())

@@ -36,16 +36,16 @@ pub struct SoakArgs {
     /// How long
     #[arg(long = "for", default_value = "2h", value_name = "DURATION")]
     duration: Span,
-    /// Executions per second, from 10 to 100000; `full` for as many as the server bears
+    /// Executions per second, from 10 to 100000; `full` for as many as the server can handle
     #[arg(long, default_value = "500", value_name = "RATE")]
     rate: Rate,
-    /// Time between two samples; a 240th of the whole, between 100ms and 1m, if left out
+    /// Time between two samples; by default a 240th of the whole run, between 100ms and 1m
     #[arg(long, value_name = "DURATION")]
     sample_every: Option<Span>,
     /// A file to which each sample is appended as a line of JSON, as soon as it is taken
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// How long finished jobs are kept; an eighth of the whole if left out
+    /// How long finished jobs are kept; by default an eighth of the whole run
     #[arg(long, value_name = "DURATION")]
     keep: Option<Span>,
     /// Bytes of each job's payload
@@ -73,7 +73,7 @@ impl SoakArgs {
         }
         if duration.as_millis() / every.as_millis() > SAMPLES_MAX {
             return Err(bad_option(format!(
-                "--sample-every {} makes more than {SAMPLES_MAX} samples in {}: take them less often",
+                "--sample-every {} makes more than {SAMPLES_MAX} samples in {}: increase the interval",
                 Span::from(every),
                 self.duration
             )));
@@ -81,7 +81,7 @@ impl SoakArgs {
         let at_once = self.rate.per_second().map_or(BATCH_MAX, |rate| BATCH_MAX.min(rate));
         if self.payload_bytes * at_once > 7 * 1024 * 1024 {
             return Err(bad_option(format!(
-                "--payload-bytes {}: at this --rate more than a server takes in one request: make either smaller",
+                "--payload-bytes {}: at this --rate more than a server accepts in one request: reduce either of them",
                 self.payload_bytes
             )));
         }

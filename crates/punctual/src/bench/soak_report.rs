@@ -124,8 +124,8 @@ impl Reached {
     fn warning(self) -> Option<String> {
         self.overloaded.then(|| {
             format!(
-                "{} of the {} executions/s asked for were reached ({}), {} behind in the end: more than this server \
-                 bears, or than can be submitted from here",
+                "{} of the {} requested executions/s were reached ({}), {} behind at the end: more than this server \
+                 can handle, or than this machine can submit",
                 grouped(self.done_per_second),
                 grouped(self.asked_per_second as f64),
                 percent(self.done_per_second / self.asked_per_second as f64),
@@ -138,7 +138,7 @@ impl Reached {
 impl SoakReport {
     fn load(&self) -> String {
         let rate = self.rate.map_or_else(
-            || "as many executions/s as the server bears".to_owned(),
+            || "as many executions/s as the server can handle".to_owned(),
             |rate| format!("{} executions/s", grouped(rate as f64)),
         );
         format!(
@@ -184,14 +184,14 @@ impl SoakReport {
         let dead_rows = last.and_then(|sample| sample.dead_rows);
         let rows = [
             ("Load", Some(self.load())),
-            ("Broken off", self.broken_off.clone()),
+            ("Interrupted", self.broken_off.clone()),
             ("Overload", self.reached.and_then(Reached::warning)),
             ("Done", Some(self.done())),
             ("Memory", Some(trends.server_memory_bytes.describe(Unit::Bytes))),
             ("", self.plot(look, |sample| sample.server_memory_bytes as f64)),
             (if has_files { "Files" } else { "Database" }, Some(trends.disk_bytes.describe(Unit::Bytes))),
             ("", self.plot(look, |sample| sample.disk_bytes as f64)),
-            ("Dead rows", dead_rows.map(|dead| format!("{} in the end", grouped(dead as f64)))),
+            ("Dead rows", dead_rows.map(|dead| format!("{} at the end", grouped(dead as f64)))),
             ("", dead_rows.and_then(|_| self.plot(look, |sample| sample.dead_rows.unwrap_or(0) as f64))),
             ("Rate", Some(self.rate())),
             ("", self.plot(look, |sample| sample.done_per_second)),
@@ -229,7 +229,7 @@ mod tests {
         assert!(overload.overloaded && (overload.lag_seconds - 30.0).abs() < 1e-9, "{overload:?}");
         let said = overload.warning().unwrap();
         assert!(
-            said.starts_with("250 of the 500 executions/s asked for were reached (50 %), 30s behind"),
+            said.starts_with("250 of the 500 requested executions/s were reached (50 %), 30s behind"),
             "{said}"
         );
     }

@@ -44,7 +44,7 @@ impl Disk {
         let needed = (bytes as f64 * (1.0 + SPARE)) as u64;
         match self.free_bytes() {
             Some(free) if free < needed => Err(CliError::cannot_start(format!(
-                "{what} take about {}, and the disk of {} has {} left: ask for fewer, or make room for {}",
+                "{what} take about {}, but the disk of {} has {} left: reduce the number, or free {}",
                 megabytes(bytes),
                 self.of,
                 megabytes(free),
@@ -66,7 +66,7 @@ mod tests {
         assert!(disk.must_hold("a few jobs", 1_000).is_ok());
         let refused = disk.must_hold("--historic 9 jobs", 1 << 60).unwrap_err().message;
         assert!(refused.starts_with("--historic 9 jobs take about 1152921504606.8 MB"), "{refused}");
-        assert!(refused.contains("--dir") && refused.contains("left: ask for fewer"), "{refused}");
+        assert!(refused.contains("--dir") && refused.contains("left: reduce the number"), "{refused}");
         let nowhere = Disk::of_dir(Path::new("/nowhere/at/all"));
         assert!(nowhere.must_hold("anything", u64::MAX / 2).is_ok(), "what is not known is tried");
     }

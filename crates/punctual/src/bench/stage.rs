@@ -81,7 +81,7 @@ impl Ground {
         let dir = self.dir().to_owned();
         let kept =
             tokio::task::spawn_blocking(move || punctual_store::sqlite::keep_past(&dir, past, &progress));
-        Ok(kept.await.context("the past broke off")??)
+        Ok(kept.await.context("writing the history was interrupted")??)
     }
 
     /// Measures the bare database over another address, if one is given.
@@ -136,7 +136,7 @@ impl Stage {
 
     pub async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
         let Launched { process, starts, door } = ground.launch(options, None).await?;
-        let door = door.context("the server to be measured takes no requests")?;
+        let door = door.context("the measured server accepts no requests")?;
         let client = Client::new(&door.address, door.token)?;
         Ok(Stage { client, starts, server: process, ground })
     }
@@ -186,7 +186,7 @@ impl Stage {
     /// What its files or its database take up.
     pub async fn disk(&mut self) -> anyhow::Result<Disk> {
         if let Some(bare) = &mut self.ground.bare {
-            let size = bare.size().await.context("the database does not say how large it is")?;
+            let size = bare.size().await.context("cannot read the size of the database")?;
             return Ok(Disk { bytes: size.bytes, write_ahead_log_bytes: None, dead_rows: size.dead_rows });
         }
         let (mut bytes, mut log_bytes) = (0, 0);
@@ -206,20 +206,24 @@ impl Stage {
     pub async fn explained(&mut self, error: anyhow::Error) -> anyhow::Error {
         let told = format!("{error:#}");
         if let Some(full) = self.ground.disks.iter().find_map(space::Disk::fullness) {
-            return failed(format!("{full}: make room, or measure elsewhere or with fewer jobs ({told})"));
+            return failed(format!(
+                "{full}: free some space, or measure elsewhere or with fewer jobs ({told})"
+            ));
         }
         if let Some(how) = self.server.ended().await {
-            return failed(format!("the server that is measured ended while measuring ({how}): {told}"));
+            return failed(format!("the measured server exited during the measurement ({how}): {told}"));
         }
         if let (Some(bare), Some(scratch)) = (&mut self.ground.bare, &self.ground.scratch)
             && !matches!(timeout(DATABASE_TIMEOUT, bare.commit_once()).await, Ok(Ok(())))
         {
             let url = &scratch.server().url;
-            return failed(format!("the database server {url} went away while measuring: {told}"));
+            return failed(format!(
+                "the connection to the database server {url} was lost during the measurement: {told}"
+            ));
         }
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => {
-                failed(format!("the server that is measured does not answer: {told}"))
+                failed(format!("the measured server does not respond: {told}"))
             }
             _ => error,
         }

@@ -221,7 +221,7 @@ impl Steady {
             under_way.spawn(async move { submit_batch(&client, &batch).await });
         }
         while let Some(done) = under_way.join_next().await {
-            done.context("a submit broke off")??;
+            done.context("a submit was interrupted")??;
         }
         self.submitted += count;
         self.expected += count;

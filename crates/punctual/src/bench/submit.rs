@@ -28,10 +28,10 @@ pub struct SubmitArgs {
     /// How many jobs in batches
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
-    /// How many jobs in requests of their own, each kept durably before it is answered
+    /// How many jobs in separate requests, each stored durably before the response
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     singles: u64,
-    /// Connections over which these come, one request at a time on each
+    /// Connections for these requests, one request at a time on each
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
     connections: u64,
     #[command(flatten)]
@@ -171,7 +171,7 @@ async fn submit_singles(stage: &Stage, args: &SubmitArgs, job: SubmitJob) -> any
     }
     let mut acknowledged = Vec::new();
     while let Some(times) = connections.join_next().await {
-        acknowledged.extend(times.context("a connection broke off")??);
+        acknowledged.extend(times.context("a connection was interrupted")??);
     }
     bar.finish_and_clear();
     Ok(Singles { time: start.elapsed(), acknowledged })

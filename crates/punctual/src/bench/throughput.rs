@@ -27,10 +27,10 @@ pub struct ThroughputArgs {
     /// Handlers that run at once
     #[arg(long, default_value_t = StageOptions::USUAL.slots, value_parser = args::slots)]
     slots: usize,
-    /// Executions held ready beyond the slots
+    /// Executions fetched ahead, beyond the slots
     #[arg(long, default_value_t = StageOptions::USUAL.prefetch as u64, value_parser = clap::value_parser!(u64).range(..=POLL_CAPACITY_MAX as u64))]
     prefetch: u64,
-    /// Measure also with limits on the queue and its keys, in turns with the same without, and say what they cost
+    /// Also measure with limits on the queue and its keys, alternating with runs without them, and report their cost
     #[arg(long)]
     with_limits: bool,
     #[command(flatten)]

@@ -23,10 +23,10 @@ pub struct UnusedArgs {
     /// How many queues, owners, tags and keys have been used, each by one job
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     names: u64,
-    /// How many jobs are submitted and drained to measure it
+    /// How many jobs are submitted and drained for the measurement
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
-    /// How long the server rests after they were used: at least one round of retention
+    /// How long the server is idle after they were used: at least one round of retention
     #[arg(long, default_value = "70s", value_name = "DURATION")]
     rest: Span,
     #[command(flatten)]

@@ -39,7 +39,7 @@ impl ConfigFile {
     /// Reads and checks a file. Reports all errors at once.
     pub fn read(path: &Path) -> Result<Self, Vec<Problem>> {
         let text = read_text(path).map_err(|error| {
-            vec![Problem::new(path.display(), format!("the configuration file cannot be read: {error}"))]
+            vec![Problem::new(path.display(), format!("cannot read the configuration file: {error}"))]
         })?;
         ConfigFile::parse(path, &text)
     }
@@ -168,7 +168,7 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
             let texts = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
             match texts.collect() {
                 Some(texts) => Raw::List(texts),
-                None => Raw::Other("a list with something else than texts".to_owned()),
+                None => Raw::Other("a list with values that are not strings".to_owned()),
             }
         }
         DeValue::Float(number) => Raw::Other(format!("the number {number}")),
@@ -187,7 +187,7 @@ fn unknown(key: &str) -> String {
     if let Some(setting) = in_file {
         let key = setting.key;
         return format!(
-            "a secret does not stand here: write it to a file of its own, and name that with {key}"
+            "secrets are not allowed here: write it to a separate file, and set {key} to its path"
         );
     }
     if is_table(key) {
@@ -196,10 +196,10 @@ fn unknown(key: &str) -> String {
     let displaced = settings.iter().find(|setting| setting.key != key && setting.name() == name);
     match displaced {
         Some(setting) if setting.table().is_empty() => {
-            format!("{key} is not a setting, but {name} is: it belongs before the first [table]")
+            format!("{key} is not a setting, but {name} is: move it before the first [table]")
         }
         Some(setting) => {
-            format!("{key} is not a setting, but {} is: it belongs below [{}]", setting.key, setting.table())
+            format!("{key} is not a setting, but {} is: move it below [{}]", setting.key, setting.table())
         }
         None => format!("{key} is not a setting{}", offered(key, known)),
     }
@@ -251,7 +251,7 @@ mod tests {
             ("slots = \"4\"", "\"4\""),
             ("slots = 4.5", "the number 4.5"),
             ("slots = true", "true"),
-            ("slots = [4]", "a list with something else than texts"),
+            ("slots = [4]", "a list with values that are not strings"),
             ("slots = -1", "the number -1"),
             ("drain_grace = 30", "the number 30"),
             ("drain_grace = \"8d\"", "\"8d\""),
@@ -286,7 +286,10 @@ mod tests {
     #[test]
     fn a_nul_in_a_path_is_refused() {
         let told = problems("data_dir = \"a\\u0000b\"");
-        assert_eq!(told, ["punctual.toml:1: data_dir must be a path, without a NUL in it, but is \"a\\0b\""]);
+        assert_eq!(
+            told,
+            ["punctual.toml:1: data_dir must be a path without a NUL character, but is \"a\\0b\""]
+        );
     }
 
     #[test]
@@ -308,12 +311,12 @@ mod tests {
         for (text, told) in [
             (
                 "[log]\nslots = 4",
-                "log.slots is not a setting, but slots is: it belongs before the first [table]",
+                "log.slots is not a setting, but slots is: move it before the first [table]",
             ),
-            ("level = \"info\"", "level is not a setting, but log.level is: it belongs below [log]"),
+            ("level = \"info\"", "level is not a setting, but log.level is: move it below [log]"),
             (
                 "[logs]\nlevel = \"info\"",
-                "logs.level is not a setting, but log.level is: it belongs below [log]",
+                "logs.level is not a setting, but log.level is: move it below [log]",
             ),
             ("[stores]\npool = 4", "[stores] is not a table of settings; did you mean store?"),
             ("[slots]", "slots is a setting, not a table: write slots = …"),
@@ -332,7 +335,7 @@ mod tests {
             "[http]\nsigning_key = \"pt_admin_x\"",
         ] {
             let told = problems(text);
-            assert!(told[0].contains("a secret does not stand here"), "{told:?}");
+            assert!(told[0].contains("secrets are not allowed here"), "{told:?}");
             assert!(!told[0].contains("pt_admin_x"), "{told:?}");
         }
     }

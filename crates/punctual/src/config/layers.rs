@@ -39,7 +39,7 @@ pub fn refusal(problems: &[Problem]) -> CliError {
         [only] => only.to_string(),
         several => {
             let lines: Vec<String> = several.iter().map(|problem| format!("\n  {problem}")).collect();
-            format!("the configuration cannot be used:{}", lines.concat())
+            format!("invalid configuration:{}", lines.concat())
         }
     };
     CliError { exit: Exit::Misunderstood, message }
@@ -48,7 +48,7 @@ pub fn refusal(problems: &[Problem]) -> CliError {
 /// Which configuration file to read.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConfigFlag {
-    /// The configuration file; ./punctual.toml is read if it is there
+    /// The configuration file; by default ./punctual.toml if it exists
     #[arg(long, env = "PUNCTUAL_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -332,8 +332,8 @@ mod tests {
         assert_eq!(told.exit, Exit::Misunderstood);
         assert_eq!(
             told.message,
-            "the configuration cannot be used:\n  \
-             PUNCTUAL_SLOTS: must be a number from 1 to 10000, or the least and the most, such as \"4..64\", but is \"many\"\n  \
+            "invalid configuration:\n  \
+             PUNCTUAL_SLOTS: must be a number from 1 to 10000, or a minimum and a maximum, such as \"4..64\", but is \"many\"\n  \
              --prefetch: must be a number from 0 to 10000, but is \"-1\"\n  \
              PUNCTUAL_LEASE: must be a duration from 500ms to 10m, such as 30s, 5m or PT1M, but is \"1\""
         );

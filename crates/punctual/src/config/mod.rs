@@ -32,9 +32,9 @@ use std::path::PathBuf;
 pub enum ConfigCommand {
     /// Print a configuration file with every setting, its default and what it does
     Template,
-    /// Show what counts, and where each value comes from
+    /// Show the effective settings and the source of each value
     Show(ShowArgs),
-    /// Tell what is wrong with a configuration file
+    /// Report all problems in a configuration file
     Check(CheckArgs),
     /// Print the reference page
     #[command(hide = true)]
@@ -57,7 +57,7 @@ pub struct ShowArgs {
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// The file to look at; by default the one that would be read
+    /// The file to check; by default the one that a server would read
     file: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigFlag,
@@ -117,7 +117,9 @@ fn shown_table(shown: &Shown) -> String {
         .map(|setting| vec![setting.key.to_owned(), value(setting), setting.source.to_string()]);
     let file = match &shown.file {
         Some(file) => format!("configuration file: {}", file.display()),
-        None => format!("no configuration file: there is no {USUAL_FILE} here, and none was named"),
+        None => format!(
+            "no configuration file: {USUAL_FILE} does not exist in this directory, and none was given"
+        ),
     };
     format!("{}\n\n{file}", table(&["SETTING", "VALUE", "FROM"], rows))
 }
@@ -125,8 +127,9 @@ fn shown_table(shown: &Shown) -> String {
 fn check(args: CheckArgs) -> anyhow::Result<()> {
     let config = args.file.map_or(args.config, ConfigFlag::naming);
     let Some(file) = config.file() else {
-        let message =
-            format!("there is no {USUAL_FILE} here; name a file, or begin with `punctual config template`");
+        let message = format!(
+            "{USUAL_FILE} does not exist in this directory; pass a file, or create one with `punctual config template`"
+        );
         return Err(CliError::not_found(message).into());
     };
     // Only the file: variables and flags do not matter here.
@@ -134,7 +137,7 @@ fn check(args: CheckArgs) -> anyhow::Result<()> {
     let path = file.path.clone();
     let alone = Surroundings { variables: Default::default(), file: Some(file) };
     alone.read(&Flags::<RoleSettings>::default())?.serve.check()?;
-    output::print_text(&format!("{} is right", path.display()))
+    output::print_text(&format!("{} is valid", path.display()))
 }
 
 impl ServeSettings {
@@ -143,14 +146,14 @@ impl ServeSettings {
         let is_manual = self.clock.clock == crate::serve::ClockKind::Manual;
         if self.clock.clock_start.is_some() && !is_manual {
             let message =
-                "it is only for a manual clock: add --clock manual, or clock = \"manual\" to the file"
+                "only valid with a manual clock: add --clock manual, or clock = \"manual\" to the file"
                     .to_owned();
             return Err(refusal(&[Problem::new("clock_start", message)]));
         }
         if let (true, Some(StoreUrl::Server(url))) = (is_manual, &self.store.url) {
             let message = format!(
-                "a manual clock is only for the embedded store, which one process has alone; others on {url} would go \
-                 by another time"
+                "a manual clock is only for the embedded store, which a single process uses; other processes on {url} would \
+                 use a different time"
             );
             return Err(refusal(&[Problem::new("clock", message)]));
         }

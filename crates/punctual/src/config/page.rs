@@ -10,11 +10,11 @@ use std::path::Path;
 const COMMENT_CHARS_MAX: usize = 100;
 
 const TEMPLATE_OPENING: &str = "\
-# Configuration of Punctual: every setting, with its default. Take away the # before those that you change.
-# Flags count before variables, variables before this file, this file before defaults.
-# The file is punctual.toml in the working directory, or what --config or PUNCTUAL_CONFIG names. Paths are
-# relative to the directory of this file. Secrets never stand here: they have files of their own.
-# `punctual config check` tells what is wrong with it, `punctual config show` what counts and why.
+# Configuration of Punctual: every setting, with its default. Remove the # before those that you change.
+# Flags take precedence over variables, variables over this file, and this file over defaults.
+# The file is punctual.toml in the working directory, or the one given by --config or PUNCTUAL_CONFIG. Paths are
+# relative to the directory of this file. Secrets are not allowed here: they have separate files.
+# `punctual config check` reports problems, `punctual config show` the effective values and their sources.
 ";
 
 /// A file with every setting commented out.
@@ -36,31 +36,32 @@ pub fn template() -> String {
 const PAGE_OPENING: &str = "\
 # Configuration
 
-Every setting of `punctual serve`, `api`, `scheduler` and `worker`, and what commands need to find a server.
+Every setting of `punctual serve`, `api`, `scheduler` and `worker`, and those that commands use to find a server.
 [punctual.toml](punctual.toml) is a file with all of them, as `punctual config template` prints it.
 
-A setting can be given in three ways. Flags count before variables, variables before the file, the file before defaults:
+A setting can be given in three ways. Flags take precedence over variables, variables over the file, and the file over
+defaults:
 
 ```
 punctual serve --drain-grace 1m              # a flag
-PUNCTUAL_DRAIN_GRACE=1m punctual serve       # a variable; an empty one is as good as none
+PUNCTUAL_DRAIN_GRACE=1m punctual serve       # a variable; an empty one counts as unset
 drain_grace = \"1m\"                           # punctual.toml
 ```
 
-- The file is `punctual.toml` in the working directory if it is there, or what `--config` or `PUNCTUAL_CONFIG` names.
-- `log.level` is the key `level` below `[log]`. Flags and variables write it `--log-level` and `PUNCTUAL_LOG_LEVEL`; those
-  of `[client]` go without the name of the table, and `store.url` is `--store` and `PUNCTUAL_STORE`.
-- Durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT1M`. Lists are arrays of texts in the file; flags and
-  variables separate items by commas, and a flag can be given again.
+- The file is `punctual.toml` in the working directory if it exists, or the one given by `--config` or `PUNCTUAL_CONFIG`.
+- `log.level` is the key `level` below `[log]`. Its flag is `--log-level` and its variable `PUNCTUAL_LOG_LEVEL`. Those of
+  `[client]` omit the name of the table, and `store.url` is `--store` and `PUNCTUAL_STORE`.
+- Durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT1M`. Lists are arrays of strings in the file; flags and
+  variables separate items with commas, and a flag can be repeated.
 - Paths in the file are relative to the file, those of flags and variables to the working directory.
-- A key that is no setting, and a value that cannot be used, end the command with exit code 2 and are told with file and
-  line. A variable that begins with `PUNCTUAL_` and is none of these is warned of.
-- Secrets have files of their own (`token_file`, `signing_key_file`, `password_file`) and stand neither in the file nor in
-  flags. Commands take a token from the variable `PUNCTUAL_TOKEN` as well, and servers the password of their database from
-  `PUNCTUAL_STORE_PASSWORD`. URLs are shown without it everywhere.
+- An unknown key or an invalid value is an error (exit code 2), reported with file and line. An unknown variable that
+  begins with `PUNCTUAL_` causes a warning.
+- Secrets have separate files (`token_file`, `signing_key_file`, `password_file`) and are not allowed in the file or in
+  flags. Commands also read a token from the variable `PUNCTUAL_TOKEN`, and servers the password of their database from
+  `PUNCTUAL_STORE_PASSWORD`. URLs are always shown without the password.
 
-`punctual config show` prints what counts and where each value comes from, `punctual config check [FILE]` tells what is
-wrong. Commands that start no server read `data_dir` and `[client]` only, but refuse a file with a mistake anywhere.
+`punctual config show` prints the effective settings and the source of each value, `punctual config check [FILE]` reports
+problems. Commands that start no server use only `data_dir` and `[client]`, but reject a file with an error anywhere.
 ";
 
 /// The reference page.
@@ -71,7 +72,7 @@ pub fn reference() -> String {
         if table != Some(setting.table()) {
             table = Some(setting.table());
             let heading = match setting.table() {
-                "" => "Before all tables".to_owned(),
+                "" => "Top-level settings".to_owned(),
                 name => format!("`[{name}]`"),
             };
             let _ = write!(page, "\n## {heading}\n");
@@ -141,7 +142,7 @@ mod tests {
             let difference = committed.lines().zip(text.lines()).find(|(old, new)| old != new);
             assert!(
                 committed == text,
-                "docs/reference/{file} is not what the settings say: write it anew with `UPDATE_DOCS=1 cargo nextest \
+                "docs/reference/{file} is not what the settings say: regenerate it with `UPDATE_DOCS=1 cargo nextest \
                  run -p punctual -E 'test(/config::page/)'`. First difference: {difference:#?}"
             );
         }

@@ -14,7 +14,7 @@ pub fn exposure(file: &Path) -> io::Result<Option<String>> {
     let mode = std::fs::metadata(file)?.mode();
     Ok((mode & READABLE_BY_OTHERS != 0).then(|| {
         let file = file.display();
-        format!("others can read the secret in {file} (mode {:04o}): chmod 600 {file}", mode & 0o7777)
+        format!("other users can read the secret in {file} (mode {:04o}): chmod 600 {file}", mode & 0o7777)
     }))
 }
 
@@ -24,7 +24,7 @@ pub fn foreign_hand(file: &Path) -> io::Result<Option<String>> {
     Ok((mode & WRITABLE_BY_OTHERS != 0).then(|| {
         let (file, mode) = (file.display(), mode & 0o7777);
         format!(
-            "others can write {file} (mode {mode:04o}), and this process runs the commands in it: chmod go-w {file}"
+            "other users can write {file} (mode {mode:04o}), and this process runs the commands in it: chmod go-w {file}"
         )
     }))
 }
@@ -34,7 +34,7 @@ pub fn foreign_hand(file: &Path) -> io::Result<Option<String>> {
 pub fn seen_password(origin: &str, instead: &str) -> Option<String> {
     origin
         .starts_with("--")
-        .then(|| format!("everybody on this machine can see the password in {origin}: use {instead}"))
+        .then(|| format!("all users of this machine can see the password in {origin}: use {instead}"))
 }
 
 #[cfg(test)]

@@ -173,124 +173,124 @@ const fn millis(duration: Duration) -> u64 {
 settings! {
     /// Where a server's files are: for the server and for commands on the same machine.
     pub struct Place {
-        /// Where the embedded database and the admin token are kept
+        /// Directory of the embedded database and the admin token
         data_dir: PathBuf = "data_dir", is("./punctual-data"),
-            "It is created for its owner only. One server at a time can have it open.";
+            "Created with access for its owner only. Only one server at a time can open it.";
     }
 }
 
 settings! {
     /// How commands find the server.
     pub struct ClientSettings {
-        /// The server's address; by default the one that the data directory names, or 127.0.0.1:7070
+        /// The server's address; by default the one recorded in the data directory, or 127.0.0.1:7070
         server: Option<ServerAddress> = "client.server", unset("jobs.example.org:7070"),
-            "A server that cannot be reached ends the command with exit code 3.";
+            "If the server cannot be reached, the command fails with exit code 3.";
         /// A file with the API token; by default the admin token in the data directory
         token_file: Option<PathBuf> = "client.token_file", unset("/etc/punctual/token"),
-            "Only its owner should be able to read it; if others can, commands warn.";
+            "Only its owner should be able to read it; commands print a warning otherwise.";
     }
 }
 
 settings! {
     /// How the API accepts requests.
     pub struct ApiSettings {
-        /// Where to listen; port 0 takes any free one
+        /// Address to listen on; port 0 selects any free port
         listen: Address = "listen", is("127.0.0.1:7070"),
-            "Beyond loopback the connection is not encrypted: put TLS before it.";
-        /// How long open requests may take to finish once the handlers have
+            "Connections are not encrypted: use a TLS proxy for any address other than loopback.";
+        /// How long open requests may take to finish after all handlers have finished
         shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
-            "Requests that take longer are cut off.";
-        /// Connections at once
+            "Requests that take longer are aborted.";
+        /// Maximum number of concurrent connections
         connections_max: Count<1, 1_000_000> = "connections_max", is("4096"),
-            "A further one takes the place of an idle one, or is answered 503 if all are at work. Each needs a file descriptor.";
+            "A new connection beyond that replaces an idle one, or is answered with 503 if all are busy. Each connection needs a file descriptor.";
         /// How long a request's head may take to arrive, and how long a connection may stay idle
         header_timeout: Length<SECOND, HOUR> = "header_timeout", is("30s"),
             "Slower clients are disconnected.";
         /// How long a request's body may take to arrive
         body_timeout: Length<SECOND, HOUR> = "body_timeout", is("30s"),
-            "A slower one is answered 408, and its connection is closed.";
-        /// How long a client may take to read what it was sent
+            "A slower request is answered with 408, and its connection is closed.";
+        /// How long a client may take to read a response
         write_timeout: Length<SECOND, HOUR> = "write_timeout", is("30s"),
             "Slower clients are disconnected.";
-        /// Bytes of a request's head
+        /// Maximum size of a request's head in bytes
         head_bytes_max: Count<8_192, 1_048_576> = "head_bytes_max", is("32768"),
-            "A longer one is answered 431.";
-        /// Bytes of a request's path and query
+            "A longer one is answered with 431.";
+        /// Maximum size of a request's path and query in bytes
         uri_bytes_max: Count<256, 65_536> = "uri_bytes_max", is("8192"),
-            "A longer one is answered 414.";
+            "A longer one is answered with 414.";
     }
 }
 
 settings! {
     /// The settings of a worker: the one of `punctual serve`, or a standalone one.
     pub struct WorkerSettings {
-        /// Handlers that the worker runs at once: a number, or the least and the most of them, such as 4..64
+        /// Handlers that the worker runs at once: a number, or a minimum and a maximum, such as 4..64
         slots: SlotCount = "slots", is("16"),
-            "What is due beyond them waits in its queue. Between two bounds the worker makes more slots while executions wait and its machine carries them, and gives them up again when they are idle.";
-        /// Executions that the worker holds ready beyond its slots
+            "Further due executions wait in their queue. With a minimum and a maximum, the worker adds slots while executions wait and the machine has capacity, and removes them when they are idle.";
+        /// Executions that the worker fetches ahead, beyond its slots
         prefetch: Count<0, 10_000> = "prefetch", is("64"),
-            "They save a wait between short jobs: the worker holds no more than it will start within 100 ms, and gives back what it has held for 500 ms. What is held is not given to other workers; 0 holds nothing.";
+            "Prefetching avoids a wait between short jobs: the worker holds no more executions than it will start within 100 ms, and returns those it has held for 500 ms. Executions it holds are not available to other workers; 0 disables prefetching.";
         /// The queues that the worker serves; all if empty
         queues: Vec<QueueName> = "queues", is(""),
-            "Other queues wait for workers of their own.";
-        /// Commands that the worker runs for whoever may submit jobs: process, shell
+            "Jobs in other queues wait for a worker that serves them.";
+        /// Command job types that the worker runs for anyone who may submit jobs: process, shell
         allow: Vec<Allowed> = "allow", is(""),
-            "They run as the user of the server. Jobs of a type that is not allowed wait for a worker that has it.";
-        /// How long the worker may be silent before its work is given to others
+            "Commands run as the user of the server. Jobs of a type that is not allowed wait for a worker that allows it.";
+        /// How long the worker may be silent before its executions are given to other workers
         lease: Length<LEASE_MIN, LEASE_MAX> = "lease", is("6s"),
-            "Short leases recover sooner; a machine that stalls for longer than its lease loses its work to a retry.";
+            "A short lease recovers sooner; if a machine stalls for longer than its lease, its executions are lost and retried.";
         /// How long running handlers may take to finish when the server stops
         drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
-            "What still runs then is stopped and ends LOST. It counts as an attempt: it runs again if it has retries left, and is a dead letter with max_retries 0. Let TimeoutStopSec of systemd be longer.";
-        /// Where http jobs may go beyond the public internet, such as 10.0.0.0/8 or internal.example:8080
+            "Handlers that still run after that are stopped, and their executions end LOST. This counts as an attempt: the execution is retried if it has retries left; with max_retries 0 it becomes a dead letter. Set TimeoutStopSec of systemd to a longer time.";
+        /// Private networks and hosts that http jobs may call, such as 10.0.0.0/8 or internal.example:8080
         http_allow: Vec<Network> = "http.allow", is(""),
-            "Calls to other private addresses fail for good.";
-        /// A file with the key that signs the calls of http jobs which bring none of their own
+            "Calls to other private addresses fail without a retry.";
+        /// A file with the key that signs calls of http jobs that have no key of their own
         http_signing_key_file: Option<PathBuf> = "http.signing_key_file", unset("/etc/punctual/signing.key"),
-            "Read at the start. Only its owner should be able to read it; if others can, the server warns.";
-        /// A file with certificates (PEM) that http jobs trust beside the well-known ones
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// A file with CA certificates (PEM) that http jobs trust in addition to the well-known ones
         http_ca_file: Option<PathBuf> = "http.ca_file", unset("/etc/punctual/ca.pem"),
-            "Read at the start.";
-        /// What keeps the processes of a command together, whatever it does to the process that watches it: auto, cgroup, namespace or none
+            "Read at startup.";
+        /// How all processes of a command are contained, even if it kills the process that watches it: auto, cgroup, namespace or none
         containment: ContainmentMode = "worker.containment", is("auto"),
-            "Auto uses a cgroup for each command where one can be made, and none otherwise; the log and `punctual doctor` say which. A choice that this machine cannot keep stops the worker at its start. In a namespace, commands cannot signal processes outside, and those of an ordinary user cannot use sudo.";
-        /// Memory that must be free for the worker to take more work: of its control group or of the machine
+            "Auto uses a cgroup for each command if the worker can create cgroups, and none otherwise; the log and `punctual doctor` report which. The worker does not start if this machine does not support the chosen value. In a namespace, commands cannot signal processes outside, and those of an ordinary user cannot use sudo.";
+        /// Memory that must be free for the worker to accept more work: of its control group or of the machine
         memory_free_min: LeastFree = "worker.memory_free_min", is("3%"),
-            "With less it takes nothing new and goes on with what it has, until a fifth more is free: one more handler might have the kernel kill the worker, and lose all that it runs. Off takes work whatever is free.";
-        /// Space that must be free on the worker's disk for it to take more work
+            "With less, the worker accepts nothing new and continues what it has, until a fifth more than this is free: with another handler, the kernel might kill the worker, and everything it runs would be lost. Off accepts work regardless of free memory.";
+        /// Space that must be free on the worker's disk for it to accept more work
         disk_free_min: LeastFree = "worker.disk_free_min", is("off"),
-            "The disk is that of the data directory, or of the directory that the worker was started in. Only you know what your handlers write.";
-        /// How busy the processors may be for the worker to take more work
+            "The disk is that of the data directory, or of the working directory of the worker. Choose a value that fits what your handlers write.";
+        /// How busy the CPUs may be for the worker to accept more work
         cpu_max: MostPercent = "worker.cpu_max", is("off"),
-            "Over about ten seconds, of the processors that it may use. A busy machine is slow, but loses nothing: with a limit work waits in its queue instead.";
+            "Measured over about ten seconds, across the CPUs that the worker may use. A busy machine is slow, but loses nothing; with a limit, work waits in its queue instead.";
     }
 }
 
 settings! {
     /// What schedulers retain.
     pub struct SchedulerSettings {
-        /// How long to keep jobs after they have finished; those with dead letters stay
+        /// How long to keep jobs after they have finished; jobs with dead letters are kept
         keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
-            "The history of a job goes with it.";
+            "The history of a job is deleted with it.";
         /// How long to keep the history and logs of executions
         keep_history: Kept = "keep_history", is("30d"),
-            "Older ones are deleted in small steps, once a minute. The space is used again; the file does not shrink.";
-        /// How far this machine's clock may be off the store's
+            "Older entries are deleted in small batches, once a minute. The space is reused; the file does not shrink.";
+        /// Maximum difference between this machine's clock and the store's
         clock_offset_max: Length<CLOCK_OFFSET_LEAST, CLOCK_OFFSET_MOST> = "scheduler.clock_offset_max", is("30s"),
-            "A scheduler that is further off says so in /readyz and fires nothing; its segments go to others.";
-        /// A file of hooks that are told when a queue has been long or short for a while, so that they start or stop workers
+            "A scheduler beyond this limit reports it in /readyz and fires nothing; other schedulers take over its segments.";
+        /// A file of hooks that are called when a queue has been long or short for a while, to start or stop workers
         scaling_hooks_file: Option<PathBuf> = "scaling.hooks_file", unset("/etc/punctual/hooks.toml"),
-            "Read at the start. Its commands run as the user of the server: only its owner should be able to write it; if others can, the server warns.";
+            "Read at startup. Its commands run as the user of the server: only its owner should be able to write it; the server logs a warning otherwise.";
     }
 }
 
 settings! {
     /// The clock of schedules.
     pub struct ClockSettings {
-        /// What schedules go by: this machine's clock, or one that stands still until `punctual clock` moves it
+        /// The clock that schedules use: this machine's, or a manual one that moves only with `punctual clock`
         clock: ClockKind = "clock", is("system"),
-            "A manual clock is for tests of schedules.";
-        /// Where a manual clock starts; now if left out
+            "A manual clock is for testing schedules.";
+        /// The start time of a manual clock; now if omitted
         clock_start: Option<Timestamp> = "clock_start", unset("2026-03-29T00:00:00Z"),
             "Only with clock = \"manual\".";
     }
@@ -299,81 +299,81 @@ settings! {
 settings! {
     /// The log of the process.
     pub struct LogSettings {
-        /// Lines for people, or one JSON object per line
+        /// Human-readable lines, or one JSON object per line
         format: LogFormat = "log.format", is("text"),
-            "The log goes to standard error.";
+            "The log is written to standard error.";
         /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
         level: Level = "log.level", is("info"),
-            "A warning that repeats itself is shown once in 30 seconds, with a count.";
+            "A repeated warning is shown once every 30 seconds, with a count.";
     }
 }
 
 settings! {
     /// Where jobs are stored.
     pub struct StoreSettings {
-        /// Where jobs are kept: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE; by default SQLite in the data directory
+        /// The database of jobs: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE; by default SQLite in the data directory
         url: Option<StoreUrl> = "store.url", unset("postgres://punctual@db.example.org/punctual"),
-            "SQLite belongs to one process; a PostgreSQL or MySQL database can be shared by any number. The password has a file or a variable of its own.";
-        /// A file with the password of the database; PUNCTUAL_STORE_PASSWORD counts before it
+            "A SQLite store is used by a single process; any number can share a PostgreSQL or MySQL database. Set the password with store.password_file or PUNCTUAL_STORE_PASSWORD.";
+        /// A file with the password of the database; PUNCTUAL_STORE_PASSWORD takes precedence
         password_file: Option<PathBuf> = "store.password_file", unset("/etc/punctual/store.password"),
-            "Read at the start. Only its owner should be able to read it; if others can, the server warns.";
-        /// Connections that this process reads through
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// Number of connections that this process uses for reads
         pool: Count<1, 1_000> = "store.pool", is("8"),
-            "A read that finds all of them busy waits. Not for SQLite.";
-        /// Connections that this process writes through, each with a transaction of its own
+            "Reads wait while all of them are busy. Not for SQLite.";
+        /// Number of connections that this process uses for writes, one transaction on each
         writers: Count<1, 64> = "store.writers", is("4"),
-            "What waits to be written shares transactions: more writers help only where the database is far away. Not for SQLite.";
-        /// How long one statement may take
+            "Waiting writes share transactions, so more writers help only if the network latency to the database is high. Not for SQLite.";
+        /// Time limit of one statement
         statement_timeout: Length<{SECOND / 10}, HOUR> = "store.statement_timeout", is("30s"),
-            "A longer one is broken off, and the request is answered 503. Not for SQLite.";
-        /// A copy of the database that lists and views may be read from
+            "A statement that takes longer is cancelled, and the request is answered with 503. Not for SQLite.";
+        /// A read replica of the database, for lists and views
         replica: Option<StoreUrl> = "store.replica", unset("postgres://punctual@replica.example.org/punctual"),
-            "It may be behind: what is decided is never read from it. Not for SQLite.";
-        /// How often all of the SQLite files is checked for damage beside the work
+            "It may lag behind: scheduling decisions never read from it. Not for SQLite.";
+        /// How often the SQLite files are checked for damage in the background
         check_interval: Length<0, {30 * 24 * HOUR}> = "store.check_interval", is("1d"),
-            "The first check begins with the start. A check uses about 5% of one processor and takes as long as that needs. Damage makes /readyz answer 503. 0s checks only at the start. Only for SQLite.";
+            "The first check begins at startup. A check is throttled to about 5% of one CPU, and takes correspondingly long. If it finds damage, /readyz answers 503. 0s checks only at startup. Only for SQLite.";
     }
 }
 
 settings! {
     /// How much of the logs of executions is retained.
     pub struct LogsSettings {
-        /// How much all log lines of executions together may take up
+        /// Maximum total size of the log lines of all executions
         total_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
-            "Beyond it the oldest lines are removed, and a log that lost some begins with a line that says so. Say the same everywhere. Off keeps them for as long as keep_history says.";
+            "Beyond it, the oldest lines are deleted; a log that lost lines begins with a line that says so. Use the same value on all nodes. Off keeps all lines for the time in keep_history.";
     }
 }
 
 settings! {
     /// How the processes that share a store divide the work.
     pub struct CoordinationSettings {
-        /// Through what processes on one store share out segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
+        /// The service through which processes that share a store divide segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
         url: CoordinationUrl = "coordination.url", is("store"),
-            "While it is away, every scheduler looks after everything: nothing is late or fired twice, only more is read. Not for SQLite.";
-        /// A file with the password of whoever coordination.url names
+            "While it is unavailable, every scheduler handles all segments: nothing is late or fired twice, but the database is read more. Not for SQLite.";
+        /// A file with the password of the user in coordination.url
         password_file: Option<PathBuf> = "coordination.password_file", unset("/etc/punctual/coordination.password"),
-            "Read at the start. Only its owner should be able to read it; if others can, the server warns.";
-        /// How long a process may be silent before what it looks after goes to others
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// How long a process may be silent before other processes take over its segments
         ttl: Length<MEMBER_TTL_MIN, MEMBER_TTL_MAX> = "coordination.ttl", is("3s"),
-            "Short times fail over sooner; a machine that stalls for longer loses its segments until it is back, and nothing else. Say the same everywhere. Not for SQLite.";
+            "A short time fails over sooner; a machine that stalls for longer loses its segments until it is back, and nothing else. Use the same value on all nodes. Not for SQLite.";
     }
 }
 
 settings! {
     /// Where processes that serve no requests about jobs report their health.
     pub struct HealthSettings {
-        /// Where `punctual scheduler` and `punctual worker` answer /livez, /readyz and /metrics; a scheduler does on 127.0.0.1:7071 unless told otherwise, a worker only if told
+        /// Address where `punctual scheduler` and `punctual worker` serve /livez, /readyz and /metrics; by default 127.0.0.1:7071 for a scheduler, and none for a worker
         listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
-            "Beyond loopback the connection is not encrypted. /metrics needs a token, the others do not.";
+            "Connections are not encrypted, also beyond loopback. /metrics needs a token, the others do not.";
     }
 }
 
 settings! {
     /// The identity of a standalone worker.
     pub struct WorkerName {
-        /// The name of `punctual worker`, the same after a restart; the machine's by default
+        /// The name of `punctual worker`, the same after a restart; by default the host name
         worker_name: Option<Name> = "worker_name", unset("reports-1"),
-            "People see it with `punctual workers list`.";
+            "`punctual workers list` shows it.";
     }
 }
 

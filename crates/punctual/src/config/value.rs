@@ -198,7 +198,7 @@ pub struct SlotCount(pub SlotRange);
 
 impl Value for SlotCount {
     fn kind() -> String {
-        format!("a number from 1 to {SLOTS_MAX}, or the least and the most, such as \"4..64\"")
+        format!("a number from 1 to {SLOTS_MAX}, or a minimum and a maximum, such as \"4..64\"")
     }
 
     fn placeholder() -> String {
@@ -235,7 +235,7 @@ const OFF: &str = "off";
 
 impl Value for LeastFree {
     fn kind() -> String {
-        "a share such as 5%, a size such as 512MiB or 2GiB, or off".to_owned()
+        "a percentage such as 5%, a size such as 512MiB or 2GiB, or off".to_owned()
     }
 
     fn placeholder() -> String {
@@ -308,7 +308,7 @@ pub struct MostPercent(pub Option<u8>);
 
 impl Value for MostPercent {
     fn kind() -> String {
-        "a share such as 90%, or off".to_owned()
+        "a percentage such as 90%, or off".to_owned()
     }
 
     fn placeholder() -> String {
@@ -420,8 +420,8 @@ impl Value for ServerAddress {
     fn read(raw: &Raw) -> Result<Self, String> {
         match raw.text().map(str::trim) {
             Some(text) if holds_more_than_an_address(text) => Err(format!(
-                "{}, without a user, a password or a query: the token has a file of its own, which \
-                 client.token_file names",
+                "{}, without a user, a password or a query: put the token in a file, and set \
+                 client.token_file to its path",
                 must_be::<Self>()
             )),
             Some(text) if !text.is_empty() => Ok(ServerAddress(text.to_owned())),
@@ -482,7 +482,7 @@ impl Value for PathBuf {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         match raw.text() {
-            Some(text) if text.contains('\0') => Err("must be a path, without a NUL in it".to_owned()),
+            Some(text) if text.contains('\0') => Err("must be a path without a NUL character".to_owned()),
             Some(text) if !text.is_empty() => Ok(PathBuf::from(text)),
             _ => Err(must_be::<Self>()),
         }

@@ -48,7 +48,7 @@ fn add_of_arguments(command: &clap::Command, known: &mut BTreeSet<String>) {
 fn unknown(names: Vec<String>, known: &BTreeSet<String>) -> Vec<String> {
     let told = |name: String| match closest(&name, known) {
         Some(meant) => format!("{name} is not a variable of Punctual; did you mean {meant}?"),
-        None => format!("{name} is not a variable of Punctual and changes nothing"),
+        None => format!("{name} is not a variable of Punctual and has no effect"),
     };
     names.into_iter().filter(|name| !known.contains(name)).map(told).collect()
 }
@@ -74,7 +74,7 @@ mod tests {
             unknown(names.map(str::to_owned).to_vec(), &known),
             [
                 "PUNCTUAL_SLOT is not a variable of Punctual; did you mean PUNCTUAL_SLOTS?",
-                "PUNCTUAL_XYZ is not a variable of Punctual and changes nothing",
+                "PUNCTUAL_XYZ is not a variable of Punctual and has no effect",
             ]
         );
     }

@@ -25,12 +25,12 @@ pub async fn end_all(clock: &dyn Clock) {
     tracing::warn!(
         cgroups = groups.len(),
         shims = shims.len(),
-        "ending commands of a worker that was killed"
+        "stopping commands of a worker that was killed"
     );
     let until = Instant::now() + limits::LEFTOVERS_WAIT_MAX;
     while end(&groups, &shims) == Remains::Processes {
         if Instant::now() > until {
-            tracing::error!(?groups, ?shims, "commands of a worker that was killed do not end");
+            tracing::error!(?groups, ?shims, "cannot stop commands of a worker that was killed");
             return;
         }
         clock.sleep(ROUND_PAUSE).await;
@@ -68,7 +68,7 @@ fn groups() -> Vec<PathBuf> {
         if scanned > limits::CGROUPS_SCANNED_MAX {
             tracing::warn!(
                 limit = limits::CGROUPS_SCANNED_MAX,
-                "too many cgroups to look for old commands in all"
+                "too many cgroups: not all were searched for old commands"
             );
             break;
         }

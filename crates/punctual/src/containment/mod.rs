@@ -114,7 +114,7 @@ fn cgroup_here() -> Result<InForce, String> {
     let mut problems = Vec::new();
     for (parent, version) in v2.into_iter().chain(v1.map(|parent| (parent, Version::V1))) {
         if let Err(error) = access(&parent, Access::WRITE_OK) {
-            problems.push(format!("{} cannot be written: {error}", parent.display()));
+            problems.push(format!("cannot write {}: {error}", parent.display()));
             continue;
         }
         let in_force = InForce::Cgroup { parent, version };
@@ -126,13 +126,13 @@ fn cgroup_here() -> Result<InForce, String> {
     if problems.is_empty() {
         problems.push("no cgroups are mounted".to_owned());
     }
-    Err(format!("no cgroup can be made for commands: {}", problems.join("; ")))
+    Err(format!("cannot create a cgroup for commands: {}", problems.join("; ")))
 }
 
 fn namespace_here() -> Result<InForce, String> {
     match trial::of(&InForce::Namespace) {
         Ok(()) => Ok(InForce::Namespace),
-        Err(problem) => Err(format!("no PID namespace can be made for commands: {problem}")),
+        Err(problem) => Err(format!("cannot create a PID namespace for commands: {problem}")),
     }
 }
 

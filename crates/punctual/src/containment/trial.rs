@@ -15,8 +15,8 @@ pub fn of(in_force: &InForce) -> Result<(), String> {
     match run(shim::THIS_PROGRAM, &["--version"], in_force) {
         Ok(Ended { how: How::Exited { code: 0 }, .. }) => Ok(()),
         Ok(Ended { how: How::CannotStart { problem, .. }, .. }) => Err(problem),
-        Ok(ended) => Err(format!("a trial failed: {:?}", ended.how)),
-        Err(error) => Err(format!("a trial failed: {error}")),
+        Ok(ended) => Err(format!("a test run failed: {:?}", ended.how)),
+        Err(error) => Err(format!("a test run failed: {error}")),
     }
 }
 
@@ -66,5 +66,5 @@ fn ended(mut frames: &[u8]) -> io::Result<Ended> {
         }
         frames = rest;
     }
-    Err(io::Error::other("the shim did not say how it ended"))
+    Err(io::Error::other("the shim did not report the result of the command"))
 }

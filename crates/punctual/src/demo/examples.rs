@@ -54,7 +54,7 @@ pub fn all() -> Vec<Example> {
         Example {
             name: "demo-flaky",
             after: None,
-            what: "fails twice, as its time limit is too short, and succeeds when the limit has grown",
+            what: "fails twice because its time limit is too short, and succeeds after the limit has grown",
             look: &["punctual job history demo-flaky", "punctual job explain demo-flaky"],
             job: SubmitJob {
                 retry: Some(RetryBody {
@@ -67,7 +67,7 @@ pub fn all() -> Vec<Example> {
         Example {
             name: "demo-hopeless",
             after: None,
-            what: "fails for good, and is kept as a dead letter",
+            what: "fails permanently, and is kept as a dead letter",
             look: &[
                 "punctual dlq list --name demo-hopeless",
                 "punctual job explain demo-hopeless",
@@ -114,7 +114,7 @@ pub fn all() -> Vec<Example> {
         Example {
             name: "demo-nap",
             after: None,
-            what: "sleeps for 12 seconds, of the 30 that it may take",
+            what: "sleeps for 12 seconds, with a time limit of 30",
             look: &["punctual job wait demo-nap"],
             job: sleep(12_000, Duration::from_secs(30)),
         },

@@ -25,7 +25,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 pub struct DemoArgs {
-    /// Remove what an earlier demo has left, and submit nothing
+    /// Remove the jobs of an earlier demo, and submit nothing
     #[arg(long)]
     clean: bool,
     /// Submit the examples and explain them, without watching them first
@@ -66,7 +66,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
     let ids = submit(&client, &examples).await?;
     eprintln!("submitted {}, all tagged {TAG}", jobs(ids.len()));
     if client.clock().await?.mode == ClockMode::Manual {
-        eprintln!("note: the server's clock is manual: let time pass with `punctual clock advance 1m`");
+        eprintln!("note: the server's clock is manual: advance it with `punctual clock advance 1m`");
     } else if !args.no_watch {
         watch(&client, &examples, &ids).await?;
     }

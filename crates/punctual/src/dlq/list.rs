@@ -15,7 +15,7 @@ pub struct ListArgs {
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]

@@ -11,9 +11,9 @@ use clap::Subcommand;
 pub enum DlqCommand {
     /// List dead letters, latest first
     List(list::ListArgs),
-    /// Run dead letters again: each is the same run with further attempts
+    /// Run dead letters again: each continues as the same run with further attempts
     Redrive(select::RedriveArgs),
-    /// Delete dead letters; their history stays
+    /// Delete dead letters; their history is kept
     Discard(select::DiscardArgs),
 }
 

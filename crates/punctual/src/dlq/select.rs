@@ -27,7 +27,7 @@ struct SelectArgs {
     occurrences: Vec<OccurrenceId>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Every dead letter there is
+    /// All dead letters
     #[arg(long, conflicts_with = "FilterArgs")]
     all: bool,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct RedriveArgs {
 pub struct DiscardArgs {
     #[command(flatten)]
     which: SelectArgs,
-    /// Discard by filter, or all, without having seen each
+    /// Confirm discarding all dead letters, or all that match a filter
     #[arg(long)]
     yes: bool,
 }
@@ -66,7 +66,7 @@ pub async fn redrive(args: RedriveArgs) -> anyhow::Result<Exit> {
 
 pub async fn discard(args: DiscardArgs) -> anyhow::Result<Exit> {
     if args.which.occurrences.is_empty() && !args.yes {
-        let message = "this discards every dead letter that matches, for good: look at them with \
+        let message = "this permanently discards every dead letter that matches: review them with \
                        `punctual dlq list` and the same filter, then add --yes";
         return Err(CliError { exit: Exit::Misunderstood, message: message.to_owned() }.into());
     }
@@ -105,7 +105,9 @@ async fn act(
                     bar.finish_and_clear();
                     if total.count > 0 {
                         let count = total.count;
-                        eprintln!("{count} {what} before this; the same command goes on with the rest");
+                        eprintln!(
+                            "{count} {what} before this error; run the same command again to continue with the rest"
+                        );
                     }
                     return Err(error.into());
                 }

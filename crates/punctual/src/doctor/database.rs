@@ -28,7 +28,7 @@ pub async fn check(place: &ServerPlace) -> Vec<Finding> {
     let migration = match store::migration_status(place).await {
         Ok(migration) => migration,
         Err(error) => {
-            let fix = "the database must run, and let the user of store.url in with all its rights";
+            let fix = "start the database, and give the user in store.url access and all required rights";
             return vec![Finding::failed("store", error.message, fix)];
         }
     };
@@ -76,10 +76,10 @@ async fn schedules(store: &dyn Store) -> Finding {
         Ok::<_, StoreError>(first.map(|due| now.since(due.at)))
     };
     match overdue.await {
-        Ok(None) => Finding::good("schedules", "nothing is due that was not fired"),
+        Ok(None) => Finding::good("schedules", "everything due was fired"),
         Ok(Some(late)) => Finding::failed(
             "schedules",
-            format!("something has been due for {} and was not fired", output::span(late)),
+            format!("a run has been due for {} and was not fired", output::span(late)),
             "start `punctual scheduler` or `punctual serve` on this database; if one runs, see its log",
         ),
         Err(error) => Finding::failed("schedules", error.to_string(), "see the database's log"),
@@ -96,7 +96,7 @@ fn distance(place: &ServerPlace, version: usize, took: Duration) -> Finding {
     Finding::warning(
         "store",
         found,
-        "run servers close to their database: every commit waits for several answers",
+        "run servers close to their database: every commit needs several round trips",
     )
 }
 
@@ -107,7 +107,7 @@ fn clocks(ahead_us: i64) -> Finding {
     if difference < CLOCK_DIFFERENCE {
         return Finding::good("store's clock", found);
     }
-    let fix = "schedules go by the database's clock: let NTP keep it right, and this one too";
+    let fix = "schedules use the database's clock: synchronize it and this machine's with NTP";
     Finding::warning("store's clock", found, fix)
 }
 

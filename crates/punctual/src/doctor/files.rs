@@ -39,7 +39,7 @@ pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
         Ok(metadata) if metadata.is_dir() => metadata,
         Ok(_) => {
             let found = format!("{} is not a directory", path.display());
-            let finding = Finding::failed("data directory", found, "name another with --data-dir");
+            let finding = Finding::failed("data directory", found, "choose another with --data-dir");
             return (vec![finding], Here::Nothing);
         }
         Err(error) => return (vec![missing(path, &error)], Here::Nothing),
@@ -69,10 +69,14 @@ pub fn check_beside_database(data_dir: &DataDir) -> (Vec<Finding>, Here) {
 fn missing(path: &Path, error: &io::Error) -> Finding {
     let path = path.display();
     if error.kind() == io::ErrorKind::NotFound {
-        let fix = "`punctual serve` makes it; if a server runs elsewhere, name its directory with --data-dir";
+        let fix = "`punctual serve` creates it; if a server uses another directory, pass it with --data-dir";
         return Finding::warning("data directory", format!("there is no {path} yet"), fix);
     }
-    Finding::failed("data directory", format!("{path}: {error}"), "run this as the user of the server")
+    Finding::failed(
+        "data directory",
+        format!("{path}: {error}"),
+        "run this command as the user of the server",
+    )
 }
 
 /// A finding if the directory cannot be written. A full disk does not count: it can be written once there is
@@ -83,15 +87,16 @@ fn not_writable(path: &Path, metadata: &std::fs::Metadata) -> Option<Finding> {
     let owner = metadata.uid();
     let fix = match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            "mount the file system so that it can be written, or name another directory with --data-dir"
-                .to_owned()
+            "mount the file system read-write, or choose another directory with --data-dir".to_owned()
         }
         io::ErrorKind::PermissionDenied if owner != rustix::process::geteuid().as_raw() => {
-            format!("run the server and this as its owner, user {owner}, or name another with --data-dir")
+            format!(
+                "run the server and this command as its owner, user {owner}, or choose another with --data-dir"
+            )
         }
         io::ErrorKind::PermissionDenied => format!("chmod 700 {shown}"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return None,
-        _ => "name another directory with --data-dir".to_owned(),
+        _ => "choose another directory with --data-dir".to_owned(),
     };
     Some(Finding::failed("data directory", format!("{shown} cannot be written: {error}"), fix))
 }
@@ -100,15 +105,16 @@ fn directory(path: &Path, metadata: &std::fs::Metadata) -> Finding {
     let (shown, mode) = (path.display(), metadata.mode() & 0o7777);
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {
-        let found = format!("{shown} belongs to user {}, and this is user {user}", metadata.uid());
-        return Finding::warning("data directory", found, "run the server and this as its owner");
+        let found =
+            format!("{shown} belongs to user {}, but this command runs as user {user}", metadata.uid());
+        return Finding::warning("data directory", found, "run the server and this command as its owner");
     }
     if mode & OPEN_TO_OTHERS != 0 {
         let found =
-            format!("others can look into {shown} (mode {mode:04o}), and jobs may hold what is private");
+            format!("other users can read {shown} (mode {mode:04o}), and jobs may contain private data");
         return Finding::warning("data directory", found, format!("chmod 700 {shown}"));
     }
-    Finding::good("data directory", format!("{shown} is its owner's alone"))
+    Finding::good("data directory", format!("only its owner can access {shown}"))
 }
 
 fn token(data_dir: &DataDir) -> Finding {
@@ -118,14 +124,16 @@ fn token(data_dir: &DataDir) -> Finding {
             let fix = format!("chmod 600 {}, then restart the server with --new-admin-token", file.display());
             Finding::failed("admin token", exposed, fix)
         }
-        Ok(None) => Finding::good("admin token", format!("{} is its owner's alone", file.display())),
+        Ok(None) => Finding::good("admin token", format!("only its owner can read {}", file.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let fix = "the next start of the server makes a new one; the earlier one then no longer works";
+            let fix = "the server creates a new one at its next start; the old one then no longer works";
             Finding::warning("admin token", format!("there is no {}", file.display()), fix)
         }
-        Err(error) => {
-            Finding::failed("admin token", format!("{}: {error}", file.display()), "let its owner read it")
-        }
+        Err(error) => Finding::failed(
+            "admin token",
+            format!("{}: {error}", file.display()),
+            "give its owner read permission",
+        ),
     }
 }
 
@@ -139,14 +147,13 @@ fn store(data_dir: &DataDir) -> (Finding, Here) {
         return (Finding::failed("store", incomplete.to_string(), fix), Here::Nothing);
     }
     if must_hold_database(data_dir.path()).is_err() {
-        let found = "there is no database yet; `punctual serve` makes it";
+        let found = "there is no database yet; `punctual serve` creates it";
         return (Finding::skipped("store", found), Here::Nothing);
     }
     match inspect(data_dir.path()) {
         Ok(StoreState::InUse) => (Finding::good("store", "in use by a running server"), Here::Running),
         Ok(StoreState::NotClosed { log_bytes }) => {
-            let found =
-                format!("the last server did not close it; {} wait to be recovered", bytes(log_bytes));
+            let found = format!("the last server did not close it; {} to be recovered", bytes(log_bytes));
             (
                 Finding::warning("store", found, "start the server, or verify it with `punctual check`"),
                 Here::Stopped,
@@ -156,7 +163,11 @@ fn store(data_dir: &DataDir) -> (Finding, Here) {
         Err(error) => {
             let found = format!("{:#}", anyhow::Error::from(error));
             (
-                Finding::failed("store", found, "restore a backup, or run this as the user of the server"),
+                Finding::failed(
+                    "store",
+                    found,
+                    "restore a backup, or run this command as the user of the server",
+                ),
                 Here::Stopped,
             )
         }
@@ -167,28 +178,32 @@ fn closed(found: &Inspection) -> Finding {
     let Inspection { version, version_known, problems } = found;
     if let [first, rest @ ..] = problems.as_slice() {
         let text = format!("damaged: {first} (and {} more)", rest.len());
-        return Finding::failed("store", text, "restore a backup; `punctual check` says more");
+        return Finding::failed("store", text, "restore a backup; `punctual check` shows details");
     }
     if version > version_known {
-        let text = format!("schema version {version}, but this binary knows up to {version_known}");
+        let text = format!("schema version {version}, but this binary supports only up to {version_known}");
         return Finding::failed("store", text, "use the newer binary that wrote it");
     }
     if version < version_known {
         let text =
-            format!("schema version {version}; the next start of this binary makes it {version_known}");
-        return Finding::warning("store", text, "take a `punctual backup` first: there is no way back");
+            format!("schema version {version}; the next start of this binary migrates it to {version_known}");
+        return Finding::warning(
+            "store",
+            text,
+            "take a `punctual backup` first: the migration cannot be undone",
+        );
     }
-    Finding::good("store", format!("whole and closed, schema version {version}"))
+    Finding::good("store", format!("intact and closed, schema version {version}"))
 }
 
 fn disk(path: &Path) -> Vec<Finding> {
     let stat = match rustix::fs::statvfs(path) {
         Ok(stat) => stat,
-        Err(error) => return vec![Finding::skipped("disk", format!("the free space is not known: {error}"))],
+        Err(error) => return vec![Finding::skipped("disk", format!("cannot read the free space: {error}"))],
     };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let found = format!("{} free", bytes(free));
-    let fix = "make room, or keep less with keep_history and keep_finished_jobs; a full disk refuses submits";
+    let fix = "free some space, or keep less with keep_history and keep_finished_jobs; submits fail when the disk is full";
     let space = match free {
         ..FREE_BYTES_NONE => Finding::failed("disk", found, fix),
         FREE_BYTES_NONE..FREE_BYTES_FEW => Finding::warning("disk", found, fix),
@@ -196,9 +211,9 @@ fn disk(path: &Path) -> Vec<Finding> {
     };
     // Some file systems do not count inodes.
     let inodes = match (stat.f_files, stat.f_favail) {
-        (0, _) => Finding::skipped("inodes", "this file system does not count them"),
+        (0, _) => Finding::skipped("inodes", "this file system does not report them"),
         (_, free @ ..FREE_INODES_FEW) => {
-            Finding::warning("inodes", format!("{free} free"), "delete files that nobody needs")
+            Finding::warning("inodes", format!("{free} free"), "delete unneeded files")
         }
         (_, free) => Finding::good("inodes", format!("{free} free")),
     };
@@ -208,19 +223,15 @@ fn disk(path: &Path) -> Vec<Finding> {
 fn sync(path: &Path) -> Finding {
     let median = match median_sync(path) {
         Ok(median) => median,
-        Err(error) => return Finding::skipped("sync", format!("the disk cannot be timed: {error}")),
+        Err(error) => return Finding::skipped("sync", format!("cannot measure the disk: {error}")),
     };
     let micros = median.as_micros();
     let shown = if micros < 1_000 { format!("{micros}us") } else { output::span(median) };
-    let found = format!("fdatasync takes {shown} in the middle; a commit waits for it");
+    let found = format!("median fdatasync {shown}; every commit waits for it");
     if median < SYNC_SLOW {
         return Finding::good("sync", found);
     }
-    Finding::warning(
-        "sync",
-        found,
-        "use a faster disk, or one that is less busy; `punctual bench latency` says more",
-    )
+    Finding::warning("sync", found, "use a faster or less busy disk; `punctual bench latency` shows details")
 }
 
 fn median_sync(dir: &Path) -> io::Result<Duration> {

@@ -82,10 +82,8 @@ impl Report {
     fn summary(&self) -> String {
         let count = |level: Level| self.findings.iter().filter(|finding| finding.level == level).count();
         match (count(Level::Failed), count(Level::Warning)) {
-            (0, 0) => "all is well".to_owned(),
-            (0, warnings) => format!("nothing failed; to look at: {warnings}"),
-            (failed, 0) => format!("failed: {failed}"),
-            (failed, warnings) => format!("failed: {failed}; to look at: {warnings}"),
+            (0, 0) => "no problems found".to_owned(),
+            (failed, warnings) => format!("failures: {failed}, warnings: {warnings}"),
         }
     }
 }
@@ -107,6 +105,6 @@ mod tests {
             lines[1].starts_with("✓") && lines[2].starts_with("!") && lines[3] == "→ use another",
             "{lines:?}"
         );
-        assert_eq!(lines.last().unwrap(), "failed: 1; to look at: 1");
+        assert_eq!(lines.last().unwrap(), "failures: 1, warnings: 1");
     }
 }

@@ -37,10 +37,9 @@ pub async fn check(settings: &ServeSettings) -> Vec<Finding> {
 
 fn clock_keeper() -> Finding {
     match CLOCK_KEEPERS.iter().find(|(trace, _)| Path::new(trace).exists()) {
-        Some((_, keeper)) => Finding::good("clock", format!("kept in step by {keeper}")),
+        Some((_, keeper)) => Finding::good("clock", format!("synchronized by {keeper}")),
         None => {
-            let found =
-                "whether something keeps it in step cannot be told from here (a container goes by its host)";
+            let found = "cannot tell whether NTP is active (a container uses the clock of its host)";
             Finding::skipped("clock", found)
         }
     }
@@ -48,8 +47,8 @@ fn clock_keeper() -> Finding {
 
 fn user() -> Finding {
     if rustix::process::geteuid().is_root() {
-        let found = "this is root; a server started like this runs the commands of jobs as root as well";
-        return Finding::warning("user", found, "run the server as a user of its own");
+        let found = "running as root; a server started as root also runs the commands of jobs as root";
+        return Finding::warning("user", found, "run the server as a dedicated user");
     }
     Finding::good("user", format!("user {}, not root", rustix::process::geteuid().as_raw()))
 }
@@ -60,20 +59,20 @@ fn open_files(settings: &ServeSettings) -> Finding {
     match getrlimit(Resource::Nofile).maximum {
         Some(limit) if limit < needed => {
             let found = format!(
-                "{limit} at most, but {} connections need {needed}",
+                "limit {limit}, but {} connections need {needed}",
                 settings.api.connections_max.get()
             );
             let fix = format!("raise the limit (LimitNOFILE={needed} in the unit), or lower connections_max");
             Finding::warning("open files", found, fix)
         }
-        Some(limit) => Finding::good("open files", format!("{limit} at most, {needed} needed")),
+        Some(limit) => Finding::good("open files", format!("limit {limit}, {needed} needed")),
         None => Finding::good("open files", "not limited"),
     }
 }
 
 async fn commands(settings: &ServeSettings) -> Vec<Finding> {
     if settings.worker.allow.is_empty() {
-        let found = "process and shell jobs are not allowed here; `serve --allow process,shell` allows them";
+        let found = "process and shell jobs are not allowed; `serve --allow process,shell` allows them";
         return vec![Finding::skipped("commands", found)];
     }
     let mode = settings.worker.containment;
@@ -82,18 +81,18 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
         Err(problem) => (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem)),
     });
     let (in_force, containment) = chosen.await.unwrap_or_else(|error| {
-        let problem = format!("the trial broke off: {error}");
+        let problem = format!("the trial was interrupted: {error}");
         (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem))
     });
     let run = tokio::task::spawn_blocking(move || trial::run("true", &[], &in_force));
     let outcome = match tokio::time::timeout(TRIAL_TIMEOUT, run).await {
         Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("`true` did not end within {}s", TRIAL_TIMEOUT.as_secs())),
+        Err(_) => Err(format!("`true` did not finish within {}s", TRIAL_TIMEOUT.as_secs())),
     };
     let trial = match outcome {
         Ok(Ended { how: How::Exited { code: 0 }, .. }) => {
-            Finding::good("commands", "allowed, and a trial of `true` ran")
+            Finding::good("commands", "allowed; a test run of `true` succeeded")
         }
         Ok(ended) => failed_trial(format!("{:?}", ended.how)),
         Err(error) => failed_trial(error),
@@ -103,7 +102,7 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
 
 fn contained(in_force: InForce) -> Finding {
     let InForce::ShimOnly { because } = in_force else {
-        return Finding::good("containment", format!("{in_force}: it ends with all that it has started"));
+        return Finding::good("containment", format!("{in_force}; all processes of a command end with it"));
     };
     let found = format!("{because}; a command that kills its shim can leave daemons behind");
     let fix = match InForce::choose(ContainmentMode::Auto) {
@@ -111,10 +110,12 @@ fn contained(in_force: InForce) -> Finding {
             "set worker.containment = \"auto\": cgroups can be used here".to_owned()
         }
         _ => match InForce::choose(ContainmentMode::Namespace) {
-            Ok(_) => "let the server make cgroups (Delegate=yes in the unit), or set worker.containment = \
+            Ok(_) => {
+                "allow the server to create cgroups (Delegate=yes in the unit), or set worker.containment = \
                       \"namespace\" if no command needs sudo or signals processes outside"
-                .to_owned(),
-            Err(_) => "let the server make cgroups (Delegate=yes in the unit)".to_owned(),
+                    .to_owned()
+            }
+            Err(_) => "allow the server to create cgroups (Delegate=yes in the unit)".to_owned(),
         },
     };
     Finding::warning("containment", found, fix)
@@ -122,13 +123,13 @@ fn contained(in_force: InForce) -> Finding {
 
 fn cannot_contain(problem: String) -> Finding {
     let fix =
-        "set worker.containment = \"auto\", or give the server what is missing; it does not start like this";
+        "set worker.containment = \"auto\", or provide what is missing; the server does not start otherwise";
     Finding::failed("containment", problem, fix)
 }
 
 fn failed_trial(how: String) -> Finding {
-    let fix = "see that processes can be started here and that /proc is mounted";
-    Finding::failed("commands", format!("allowed, but a trial of `true` failed: {how}"), fix)
+    let fix = "check that processes can be started on this machine and that /proc is mounted";
+    Finding::failed("commands", format!("allowed, but a test run of `true` failed: {how}"), fix)
 }
 
 fn cgroups() -> Finding {
@@ -137,13 +138,15 @@ fn cgroups() -> Finding {
         .filter(|controller| shim::cgroup_place(controller).is_none())
         .collect();
     if missing.is_empty() {
-        return Finding::good("cgroups", "limits of commands hold for their whole process trees");
+        return Finding::good("cgroups", "limits of commands apply to their whole process trees");
     }
-    let found =
-        format!("no cgroup for {} can be made: limits hold for single processes only", missing.join(" and "));
+    let found = format!(
+        "cannot create a cgroup for {}: limits apply to single processes only",
+        missing.join(" and ")
+    );
     Finding::warning(
         "cgroups",
         found,
-        "nothing, unless jobs rely on limits for all that they start; see the guide on running commands",
+        "needed only if jobs rely on limits for all their processes; see the guide on running commands",
     )
 }

@@ -44,7 +44,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
             findings.push(Finding::failed(
                 "configuration",
                 error.message,
-                "mend it, see `punctual config show`",
+                "fix it; see `punctual config show`",
             ));
             defaults()
         }
@@ -55,7 +55,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
             findings.push(Finding::failed(
                 "connection",
                 format!("{error:#}"),
-                "mend it, see `punctual config show`",
+                "fix it; see `punctual config show`",
             ));
             findings.extend(machine::check(&settings).await);
             return findings;
@@ -64,7 +64,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     let place = match args.store.place(&around, connection.data_dir.path()) {
         Ok(place) => place,
         Err(error) => {
-            findings.push(Finding::failed("store", error.message, "mend it, see `punctual config show`"));
+            findings.push(Finding::failed("store", error.message, "fix it; see `punctual config show`"));
             StorePlace::Sqlite(connection.data_dir.path().to_owned())
         }
     };
@@ -76,7 +76,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     .await;
     let (of_files, here) = looked.unwrap_or_else(|error| {
         let finding =
-            Finding::failed("data directory", format!("the look at it broke off: {error}"), "report this");
+            Finding::failed("data directory", format!("the check was interrupted: {error}"), "report this");
         (vec![finding], Here::Nothing)
     });
     findings.extend(of_files);
@@ -93,13 +93,13 @@ fn surroundings(connect: &ConnectArgs) -> (Surroundings, Vec<Finding>) {
     match connect.surroundings() {
         Ok(around) => {
             let found = match &around.file {
-                Some(file) => format!("{} can be used", file.path.display()),
-                None => "no file; flags, variables and defaults count".to_owned(),
+                Some(file) => format!("{} is valid", file.path.display()),
+                None => "no file; flags, variables and defaults apply".to_owned(),
             };
             (around, vec![Finding::good("configuration", found)])
         }
         Err(error) => {
-            let fix = "mend the file; `punctual config template` shows every setting";
+            let fix = "fix the file; `punctual config template` shows every setting";
             let finding = Finding::failed("configuration", error.message, fix);
             (Surroundings::without_file(), vec![finding])
         }

@@ -32,7 +32,7 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
             return vec![Finding::failed(
                 "server",
                 error.to_string(),
-                "name the server with --server host:port",
+                "pass the server's address with --server host:port",
             )];
         }
     };
@@ -45,16 +45,12 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
         Err(_) => return vec![unreachable(connection, &client, here)],
     };
     if root["name"] != "punctual" {
-        let found = format!("something else than Punctual answers at {}", client.server());
-        return vec![Finding::failed("server", found, "name the right address with --server")];
+        let found = format!("the server at {} is not Punctual", client.server());
+        return vec![Finding::failed("server", found, "pass the right address with --server")];
     }
     let mut findings = vec![ready(&http, &client, connection.token.as_deref()).await, version(&root)];
     if connection.token.is_none() {
-        findings.push(Finding::warning(
-            "token",
-            "none is known here",
-            "name it with --token-file or --data-dir",
-        ));
+        findings.push(Finding::warning("token", "no token found", "pass it with --token-file or --data-dir"));
         return findings;
     }
     match client.stats().await {
@@ -70,17 +66,19 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
 }
 
 fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding {
-    let found = format!("nothing answers at {}", client.server());
+    let found = format!("no server answers at {}", client.server());
     match here {
         Here::Running => {
             let fix = "a process has the data directory open: see its log, or stop it and start the server";
             Finding::failed("server", found, fix)
         }
         _ if connection.is_named => {
-            Finding::failed("server", found, "start it, or name another with --server")
+            Finding::failed("server", found, "start it, or choose another with --server")
         }
         Here::Stopped => Finding::warning("server", "not running", "start it with `punctual serve`"),
-        Here::Nothing => Finding::skipped("server", "none has run here"),
+        Here::Nothing => {
+            Finding::skipped("server", "no server has run on this machine with this data directory")
+        }
     }
 }
 
@@ -96,11 +94,11 @@ async fn ready(http: &reqwest::Client, client: &Client, token: Option<&str>) -> 
         Ok(answer) if answer.status().is_success() => Finding::good("server", format!("ready at {server}")),
         Ok(answer) => {
             let body: Value = answer.json().await.unwrap_or_default();
-            let why = body["detail"].as_str().or(body["status"].as_str()).unwrap_or("it does not say why");
+            let why = body["detail"].as_str().or(body["status"].as_str()).unwrap_or("it gave no reason");
             Finding::failed(
                 "server",
                 format!("{server} is not ready: {why}"),
-                "its log says more; `punctual doctor` where it runs looks at its disk and its database",
+                "see its log; run `punctual doctor` on its machine to check its disk and its database",
             )
         }
         Err(error) => Finding::failed("server", format!("{server} does not answer: {error}"), "see its log"),
@@ -110,16 +108,15 @@ async fn ready(http: &reqwest::Client, client: &Client, token: Option<&str>) -> 
 fn version(root: &Value) -> Finding {
     let (ours, theirs) = (env!("CARGO_PKG_VERSION"), root["version"].as_str().unwrap_or("unknown"));
     if ours == theirs {
-        return Finding::good("version", format!("{ours}, the server's and this command's"));
+        return Finding::good("version", format!("{ours}, for both the server and this command"));
     }
     let found = format!("the server is {theirs}, this command is {ours}");
-    Finding::warning("version", found, "use the same for both")
+    Finding::warning("version", found, "use the same version for both")
 }
 
 fn refused(error: &ClientError) -> Finding {
-    let fix =
-        "name the right one with --token-file or --data-dir, or make a new one with serve --new-admin-token";
-    Finding::failed("token", format!("the server does not take it: {error}"), fix)
+    let fix = "pass the right one with --token-file or --data-dir, or create a new one with serve --new-admin-token";
+    Finding::failed("token", format!("the server rejects it: {error}"), fix)
 }
 
 async fn role(client: &Client) -> Finding {
@@ -129,7 +126,7 @@ async fn role(client: &Client) -> Finding {
         }
         Err(error) => Finding::warning(
             "token",
-            format!("accepted, but the server does not say what it may do: {error}"),
+            format!("accepted, but its role cannot be read: {error}"),
             "see the server's log",
         ),
     }
@@ -140,23 +137,23 @@ async fn time(client: &Client) -> Finding {
     let (before, began) = (host::wall_time(), std::time::Instant::now());
     let clock = match client.clock().await {
         Ok(clock) => clock,
-        Err(error) => return Finding::skipped("time", format!("the server's is not known: {error}")),
+        Err(error) => return Finding::skipped("time", format!("cannot read the server's time: {error}")),
     };
     let (after, took) = (host::wall_time(), began.elapsed());
     if clock.mode == ClockMode::Manual {
-        let found = format!("the server's clock is manual and stands at {}", clock.now);
+        let found = format!("the server's clock is manual, at {}", clock.now);
         return Finding::warning("time", found, "nothing falls due until `punctual clock` moves it");
     }
     if distance(after, before.plus(took)) > CLOCK_DIFFERENCE {
-        let found = "this machine's clock jumped just now";
-        return Finding::failed("time", found, "let NTP keep it in step, and nothing else set it");
+        let found = "this machine's clock jumped during the check";
+        return Finding::failed("time", found, "synchronize it with NTP, and do not set it by other means");
     }
     let difference = distance(clock.now, before.plus(took / 2));
-    let found = format!("the server's clock and this machine's are {} apart", output::span(difference));
+    let found = format!("the server's clock and this machine's differ by {}", output::span(difference));
     if difference <= CLOCK_DIFFERENCE {
         return Finding::good("time", found);
     }
-    Finding::warning("time", found, "keep both in step with NTP; jobs fall due by the server's clock")
+    Finding::warning("time", found, "synchronize both with NTP; jobs fall due by the server's clock")
 }
 
 /// The processes of the cluster: whether there is a leader and all segments have an owner, and the warnings
@@ -164,7 +161,7 @@ async fn time(client: &Client) -> Finding {
 async fn cluster(client: &Client) -> Finding {
     let nodes = match client.nodes().await {
         Ok(nodes) => nodes.items,
-        Err(error) => return Finding::skipped("cluster", format!("its processes are not known: {error}")),
+        Err(error) => return Finding::skipped("cluster", format!("cannot read its processes: {error}")),
     };
     told_of(&nodes)
 }
@@ -176,18 +173,18 @@ fn told_of(nodes: &[NodeBody]) -> Finding {
     let mut wrong: Vec<String> = warnings.collect();
     if nodes.iter().any(|node| node.others_unknown) {
         // They may well be running: schedulers continue without coordination.
-        let fix = "see that what coordination.url names is there, and the server's log";
+        let fix = "check that the service in coordination.url is running, and see the server's log";
         return Finding::warning("cluster", wrong.join("; "), fix);
     }
     if !nodes.iter().any(|node| node.roles.iter().any(|role| role == "scheduler")) {
-        wrong.push("no scheduler is there: nothing falls due".to_owned());
+        wrong.push("no scheduler is running: nothing fires".to_owned());
         return Finding::warning("cluster", wrong.join("; "), "start one: `punctual scheduler`");
     } else if !nodes.iter().any(|node| node.leader) {
-        wrong.push("nobody leads just now".to_owned());
+        wrong.push("there is no leader at the moment".to_owned());
     }
     if wrong.is_empty() {
         let leader = nodes.iter().find(|node| node.leader).map_or("none", |node| node.node_id.as_str());
-        let found = format!("processes: {}, none has anything to complain of; leader: {leader}", nodes.len());
+        let found = format!("processes: {}, no warnings; leader: {leader}", nodes.len());
         return Finding::good("cluster", found);
     }
     let fix = "`punctual nodes` shows them all";
@@ -229,7 +226,7 @@ async fn work(client: &Client) -> Vec<Finding> {
         ])
     };
     look.await.unwrap_or_else(|error| {
-        vec![Finding::failed("work", format!("cannot be looked at: {error}"), "see the server's log")]
+        vec![Finding::failed("work", format!("cannot be checked: {error}"), "see the server's log")]
     })
 }
 
@@ -271,11 +268,11 @@ fn handlers(
     let is_drained = has_own_worker
         && !workers.iter().any(|worker| worker.embedded && worker.state != WorkerState::Draining);
     if orphaned.is_empty() && is_drained && open.is_empty() {
-        let found = "nobody runs jobs: the server's own worker is gone, and there is no other";
+        let found = "no worker runs jobs: the server's own worker is not connected, and there is no other";
         return Finding::warning(
             "handlers",
             found,
-            "restart the server; `punctual workers drain` ends a worker",
+            "restart the server; `punctual workers drain` stops a worker until then",
         );
     }
     if orphaned.is_empty() {
@@ -284,9 +281,9 @@ fn handlers(
     }
     let names: Vec<&str> = orphaned.iter().map(String::as_str).collect();
     let fix = if is_drained {
-        "restart the server: its own worker is gone, as after `punctual workers drain`"
+        "restart the server: its own worker is not connected, as after `punctual workers drain`"
     } else {
-        "start a worker for them, resume one that is paused, see in `punctual workers list` why one refuses work, or allow \
+        "start a worker for them, resume a paused one, check in `punctual workers list` why one refuses work, or allow \
          them with serve --allow process,shell"
     };
     Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&names)), fix)
@@ -296,14 +293,15 @@ fn paused_queues(held: &[QueueBody]) -> Finding {
     let unreadable = held.iter().find_map(|queue| Some((&queue.queue, queue.unreadable.as_ref()?)));
     if let Some((queue, reason)) = unreadable {
         let found =
-            format!("the settings of the queue {queue} cannot be read, so nothing of it starts: {reason}");
-        let fix = "set them again with `punctual queue set NAME`; `punctual check` names every row that cannot be read";
+            format!("the settings of the queue {queue} cannot be read, so nothing in it starts: {reason}");
+        let fix =
+            "set them again with `punctual queue set NAME`; `punctual check` lists every unreadable row";
         return Finding::failed("queues", found, fix);
     }
     if held.is_empty() {
         return Finding::good("queues", "none is paused");
     }
-    let fix = "`punctual queue resume NAME` lets them go on";
+    let fix = "`punctual queue resume NAME` resumes a queue";
     let names: Vec<&str> = held.iter().map(|queue| queue.queue.as_str()).collect();
     Finding::warning("queues", format!("paused: {}", listed(&names)), fix)
 }
@@ -313,7 +311,7 @@ fn dead_letters(count: &str) -> Finding {
         return Finding::good("dead letters", "none");
     }
     let fix = "`punctual dlq list` shows them, `punctual dlq redrive --all` runs them again";
-    Finding::warning("dead letters", format!("runs that failed for good: {count}"), fix)
+    Finding::warning("dead letters", format!("runs that failed permanently: {count}"), fix)
 }
 
 /// Work in paused queues does not wait for a worker; paused queues have their own finding.
@@ -330,7 +328,7 @@ fn queued_work(stats: &StatsBody, paused: &[String]) -> Finding {
         return Finding::good("queued work", found);
     }
     let names: Vec<&str> = late.iter().map(String::as_str).collect();
-    let fix = "add slots or workers; `punctual job explain NAME` says what one job waits for";
+    let fix = "add slots or workers; `punctual job explain NAME` shows what a job waits for";
     Finding::warning("queued work", format!("waiting: {}", listed(&names)), fix)
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct ControlArgs {
-    /// The jobs' ids, or the first 8 letters of them or more, or their names where only one job has it, or only one that is not finished
+    /// The jobs' ids, prefixes of them (at least 8 characters), or names that are unique among all or among unfinished jobs
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
     let mut server = bound.patient(Patience::with(&control.connect, client.clone()));
     for item in &mut answer.items {
         let Item::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
-        eprintln!("retries with execution {added}");
+        eprintln!("retrying with execution {added}");
         let last = trigger::until_ended(&mut server, client.execution(*added).await?, bound).await?;
         if last.status != ExecutionStatus::Succeeded {
             exit = Exit::Failed;
@@ -186,14 +186,14 @@ async fn told(client: &Client, verb: Verb, item: &Item) -> Option<String> {
                 },
                 Verb::Cancel => format!("cancelled {named}{}", note(job.status_reason.as_deref())),
                 Verb::Retry => match job.execution_id {
-                    Some(execution) => format!("retries {named} with execution {execution}"),
-                    None => format!("retries {named}"),
+                    Some(execution) => format!("retrying {named} with execution {execution}"),
+                    None => format!("retrying {named}"),
                 },
                 Verb::Delete => format!("deleted {named}"),
             }
         }
         Item::Execution(execution) if execution.cancel_requested => {
-            format!("execution {} runs and has been asked to stop", execution.execution_id)
+            format!("execution {} is running and was asked to stop", execution.execution_id)
         }
         Item::Execution(execution) => {
             format!("execution {} is {}", execution.execution_id, execution.status)

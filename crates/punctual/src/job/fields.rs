@@ -31,13 +31,13 @@ pub const GROUPS: [&str; 5] = ["BasicArgs", "When", "RecurringArgs", "OverlapArg
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The job")]
 struct BasicArgs {
-    /// Which handler runs it; the name if left out
+    /// The handler that runs the job; by default its name
     #[arg(long = "type", value_name = "JOB_TYPE")]
     job_type: Option<String>,
-    /// Which workers may take it: those that serve this queue; `default` if left out
+    /// The queue of the job, which decides the workers that may run it; by default `default`
     #[arg(long)]
     queue: Option<String>,
-    /// Names what the job uses, for the limits of its queue for each key
+    /// Key of the resource that the job uses, for per-key limits of its queue
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
     /// 1 to 10, or low, medium, high
@@ -52,7 +52,7 @@ struct BasicArgs {
     /// End each run that has not started this long after its scheduled time
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     expires_after: Option<Span>,
-    /// A word about it; can be given more than once
+    /// A label for the job; can be given more than once
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 }
@@ -68,40 +68,40 @@ struct When {
     /// Run once, after this time, such as 5m
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     delay: Option<Span>,
-    /// Run again and again, this far apart, such as 90s, 1h or daily
+    /// Repeat at this interval, such as 90s, 1h or daily
     #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
     every: Option<String>,
-    /// Run again and again, when this cron expression says, such as "30 2 * * MON-FRI"
+    /// Repeat by this cron expression, such as "30 2 * * MON-FRI"
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
 }
 
 /// What else a recurring job may have.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "If it runs again and again")]
+#[command(next_help_heading = "If it is recurring")]
 struct RecurringArgs {
-    /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
+    /// Time zone of the schedule, such as Europe/Berlin; by default UTC
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
-    /// What to do about local times that clocks skip: SKIP or RUN_AFTER
+    /// How to handle local times that a DST change skips: SKIP or RUN_AFTER
     #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstGap>)]
     dst_gap: Option<DstGap>,
-    /// Which of the local times that clocks repeat to run at: FIRST, SECOND or BOTH
+    /// When to run at local times that a DST change repeats: FIRST, SECOND or BOTH
     #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstOverlap>)]
     dst_overlap: Option<DstOverlap>,
-    /// What to do about missed runs: SKIP_MISSED, RUN_ONCE or RUN_ALL
+    /// How to handle missed runs: SKIP_MISSED, RUN_ONCE or RUN_ALL
     #[arg(long, value_name = "POLICY", value_parser = args::word::<MisfirePolicy>)]
     misfire_policy: Option<MisfirePolicy>,
-    /// How late a run may be found and still simply start
+    /// How late a run may be before it counts as missed
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     misfire_grace: Option<Span>,
-    /// How many missed runs RUN_ALL makes up for, the latest
+    /// How many missed runs RUN_ALL replays at most, the latest ones
     #[arg(long, value_name = "COUNT")]
     misfire_limit: Option<u32>,
-    /// How late a missed run may be for RUN_ALL to make up for it
+    /// How late a missed run may be for RUN_ALL to replay it
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     max_lateness: Option<Span>,
-    /// How fast RUN_ALL makes up for missed runs, such as 10/m or 2/s
+    /// How fast RUN_ALL replays missed runs, such as 10/m or 2/s
     #[arg(long, value_name = "RATE")]
     replay_rate: Option<ReplayRate>,
     /// Spread the starts over this time
@@ -120,15 +120,15 @@ struct RecurringArgs {
 
 /// What happens when a run is due while an earlier one is open.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "If the last run is still open")]
+#[command(next_help_heading = "If the previous run is still open")]
 struct OverlapArgs {
-    /// What to do if the last run is still open: SKIP, ALLOW, QUEUE or REPLACE
+    /// What to do if the previous run is still open: SKIP, ALLOW, QUEUE or REPLACE
     #[arg(long, value_name = "POLICY", value_parser = args::word::<OverlapPolicy>)]
     overlap_policy: Option<OverlapPolicy>,
     /// How many runs may wait behind an open one under QUEUE
     #[arg(long, value_name = "COUNT")]
     overlap_limit: Option<u32>,
-    /// How many runs may be open at all
+    /// Maximum number of open runs
     #[arg(long, value_name = "COUNT")]
     max_open: Option<u32>,
 }
@@ -140,22 +140,22 @@ struct RetryArgs {
     /// Retries after the first attempt
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = retries())]
     max_retries: Option<u32>,
-    /// How the pause before a retry grows: exponential, fixed or ladder
+    /// How the delay before a retry grows: exponential, fixed or ladder
     #[arg(long, value_name = "STRATEGY", value_parser = args::small_word::<RetryStrategy>)]
     retry_strategy: Option<RetryStrategy>,
-    /// Pause before the first retry, or before each if fixed
+    /// Delay before the first retry, or before each retry if fixed
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     retry_delay: Option<Span>,
-    /// Longest pause before a retry
+    /// Maximum delay before a retry
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     retry_max_delay: Option<Span>,
-    /// The pauses of a ladder, separated by commas, such as 1m,5m,1h
+    /// The delays of a ladder, separated by commas, such as 1m,5m,1h
     #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = args::span)]
     retry_steps: Vec<Span>,
-    /// Do not retry this failure: TIMED_OUT, LOST, or a part of the error; can be given more than once
+    /// Do not retry this failure: TIMED_OUT, LOST, or a substring of the error; can be given more than once
     #[arg(long, value_name = "FAILURE")]
     fail_on: Vec<String>,
-    /// Multiply the time limit by this from one attempt to the next, such as 1.5
+    /// Multiply the time limit by this factor on each further attempt, such as 1.5
     #[arg(long, value_name = "FACTOR", value_parser = args::growth, allow_negative_numbers = true)]
     timeout_growth: Option<Growth>,
 }

@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> anyhow::Result<JobFile> {
     let read = read.map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
     match read {
         JobFile::Many(jobs) if jobs.is_empty() => {
-            Err(CliError::refused(format!("{} holds no job", file.display())).into())
+            Err(CliError::refused(format!("{} contains no job", file.display())).into())
         }
         read => Ok(read),
     }
@@ -92,9 +92,9 @@ impl Batches<'_> {
         let submitted = self.submit_all(jobs, &mut items).await;
         if submitted.is_err() {
             items.iter_mut().for_each(|item| {
-                *item = item
-                    .take()
-                    .or_else(|| Some(refused("no answer came, so nobody knows whether it was taken")))
+                *item = item.take().or_else(|| {
+                    Some(refused("no response arrived, so it is unknown whether the job was accepted"))
+                })
             });
         }
         let answer = BatchAnswer { items: items.into_iter().flatten().collect() };
@@ -117,7 +117,9 @@ impl Batches<'_> {
             if ready.is_empty() {
                 // The remaining jobs wait for each other in a cycle.
                 let waiting = items.iter_mut().filter(|item| item.is_none());
-                waiting.for_each(|item| *item = Some(refused("depends_on leads back to the job itself")));
+                waiting.for_each(|item| {
+                    *item = Some(refused("depends_on forms a cycle back to the job itself"))
+                });
             }
             let (places, ready): (Vec<usize>, Vec<Box<RawValue>>) = ready.into_iter().unzip();
             let (mut places, mut rest) = (places.into_iter(), ready.as_slice());
@@ -202,16 +204,18 @@ fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
     if exit == Exit::Done || keyed.len() + plain.len() == 0 {
         return exit;
     }
-    let were_taken = format!("{} of {} jobs were taken", keyed.len() + plain.len(), jobs.len());
+    let were_taken = format!("{} of {} jobs were accepted", keyed.len() + plain.len(), jobs.len());
     if plain.is_empty() {
-        tell(&format!("note: {were_taken}; the file can be submitted again, as each has an idempotency_key"));
+        tell(&format!(
+            "note: {were_taken}; the file can be submitted again, because each job has an idempotency_key"
+        ));
         return exit;
     }
     let names: Vec<String> = plain.iter().take(NAMES_TOLD_MAX).map(|(_, job)| name_of(job)).collect();
     let more = if plain.len() > names.len() { ", …" } else { "" };
     tell(&format!(
-        "note: {were_taken}; submitting the file again would submit {} of them again ({}{more}): take them out of it, \
-         or give every job an idempotency_key before the first time",
+        "note: {were_taken}; submitting the file again would submit {} of them again ({}{more}): remove them from the file \
+         first, and next time give every job an idempotency_key",
         plain.len(),
         names.join(", "),
     ));

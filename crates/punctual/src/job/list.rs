@@ -35,16 +35,16 @@ pub struct ListArgs {
     /// Only jobs of this kind: IMMEDIATE, ONE_TIME or RECURRING
     #[arg(long, value_parser = parse_schedule_type)]
     schedule_type: Option<ScheduleType>,
-    /// Only jobs with this tag; given again and again, with all of them
+    /// Only jobs with this tag; if given more than once, only jobs with all of them
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Only jobs with this text in their name, type or tags, or at the beginning of their id
+    /// Only jobs whose name, type or tags contain this text, or whose id begins with it
     #[arg(short = 'q', long, value_name = "TEXT")]
     search: Option<String>,
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]

@@ -19,10 +19,10 @@ pub struct LogsArgs {
     /// The job's id or name, or the id of a single execution
     #[arg(value_name = "JOB|EXECUTION")]
     writer: String,
-    /// Go on showing what is written until the job, or the execution, is finished
+    /// Keep showing new lines until the job or the execution is finished
     #[arg(short = 'f', long)]
     follow: bool,
-    /// Only the last N lines, and with --follow what comes after them
+    /// Only the last N lines, and with --follow all later ones
     #[arg(long, value_name = "N", value_parser = args::tail)]
     tail: Option<usize>,
     /// Only lines written from this time on, such as 2026-03-29T03:00:00Z

@@ -33,25 +33,25 @@ pub enum JobCommand {
     Show(show::ShowArgs),
     /// Show the executions of a job, open ones first, then latest first
     History(show::HistoryArgs),
-    /// Show what a job has written: its latest run, attempt by attempt
+    /// Show the log of a job's latest run, attempt by attempt
     Logs(logs::LogsArgs),
     /// Wait until a job is finished
     Wait(wait::WaitArgs),
-    /// Say why a job does what it does
+    /// Explain the current state of a job
     Explain(explain::ExplainArgs),
-    /// Change a job: what is not named stays
+    /// Change a job; fields that are not given keep their values
     Update(Box<update::UpdateArgs>),
-    /// Hold jobs; what runs finishes
+    /// Pause jobs; running executions finish
     Pause(control::ControlArgs),
-    /// Let paused jobs go on; what fell due meanwhile is skipped, one-time jobs run late
+    /// Resume paused jobs; runs that fell due in the meantime are skipped, one-time jobs run late
     Resume(control::ControlArgs),
-    /// Run a job once more, now; its schedule does not move
+    /// Run a job now, in addition to its schedule
     Trigger(trigger::TriggerArgs),
-    /// End jobs or single executions: nothing more starts, what runs is asked to stop
+    /// Cancel jobs or single executions: nothing more starts, and running executions are asked to stop
     Cancel(control::CancelArgs),
     /// Run the latest dead letter of each job again
     Retry(control::RetryArgs),
-    /// Cancel jobs and remove them with their history
+    /// Cancel jobs and delete them with their history
     Delete(control::ControlArgs),
 }
 

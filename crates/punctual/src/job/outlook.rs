@@ -58,7 +58,7 @@ pub async fn outlook(client: &Client, submitted: &SubmittedBody, job: Option<&Jo
         None => match &submitted.status_reason {
             Some(reason) => Outlook { text: reason.clone(), is_note: true },
             None if waits_behind(client, submitted, Gate::Concurrency).await => {
-                let text = "waits in line: the limits of its queue let no more go on now".to_owned();
+                let text = "waits: the limits of its queue allow no more executions now".to_owned();
                 Outlook { text, is_note: true }
             }
             None => known("runs at once".to_owned()),
@@ -86,7 +86,7 @@ pub fn past(submitted: &SubmittedBody, at: Option<Timestamp>) -> Option<String> 
     let made_at = submitted.job_id.made_at();
     let at = at.filter(|at| at.plus(PAST_MIN) < made_at && !submitted.existing)?;
     let (at, now) = (time(at), time(made_at));
-    Some(format!("{at} had passed, it was {now} when the job was submitted: it runs now, late"))
+    Some(format!("{at} is in the past (the job was submitted at {now}): it runs now, late"))
 }
 
 /// A notice that no worker has a handler for this type, and what to do about it.
@@ -96,7 +96,9 @@ pub async fn lacks_worker(client: &Client, job_type: &str) -> Option<String> {
         return None;
     }
     let advice = match job_type {
-        "process" | "shell" => format!("start one that may run it with `punctual serve --allow {job_type}`"),
+        "process" | "shell" => {
+            format!("start a worker that may run it with `punctual serve --allow {job_type}`")
+        }
         _ => "start a worker that has one, or choose another with --type".to_owned(),
     };
     let meant = did_you_mean(job_type, types.iter().map(String::as_str));

@@ -68,8 +68,9 @@ impl Family {
                     return Turn::Hopeless(format!("depends_on names {parent}, which was refused"));
                 }
                 (Some(_), Some(_)) => {
-                    let message =
-                        format!("depends_on names {parent}, as more than one job of the file is named");
+                    let message = format!(
+                        "depends_on names {parent}, which is the name of more than one job in the file"
+                    );
                     return Turn::Hopeless(message);
                 }
             }

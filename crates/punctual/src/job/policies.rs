@@ -14,7 +14,7 @@ pub fn retries(job: &JobBody) -> String {
     };
     let growth = match job.retry.timeout_growth {
         Some(growth) if growth.percent != 100 => {
-            format!("; the time limit is {} times as long each time", f64::from(growth.percent) / 100.0)
+            format!("; the time limit grows by a factor of {} each time", f64::from(growth.percent) / 100.0)
         }
         _ => String::new(),
     };
@@ -45,8 +45,8 @@ fn pauses(job: &JobBody) -> String {
 pub fn missed(job: &JobBody) -> Option<String> {
     let mut text = match job.misfire_policy.unwrap_or_default() {
         MisfirePolicy::SkipMissed => return None,
-        MisfirePolicy::RunOnce => "one run makes up for all".to_owned(),
-        MisfirePolicy::RunAll => "all are made up for".to_owned(),
+        MisfirePolicy::RunOnce => "one run replaces all".to_owned(),
+        MisfirePolicy::RunAll => "all are replayed".to_owned(),
     };
     if let Some(limit) = job.misfire_limit {
         text += &format!(", at most {limit}");
@@ -64,12 +64,12 @@ pub fn missed(job: &JobBody) -> Option<String> {
 pub fn overlap(job: &JobBody) -> Option<String> {
     let text = match job.overlap_policy.unwrap_or_default() {
         OverlapPolicy::Skip => return None,
-        OverlapPolicy::Allow => "runs beside each other".to_owned(),
+        OverlapPolicy::Allow => "runs may overlap".to_owned(),
         OverlapPolicy::Queue => match job.overlap_limit {
             Some(limit) => format!("runs wait for each other, at most {limit}"),
             None => "runs wait for each other".to_owned(),
         },
-        OverlapPolicy::Replace => "a new run replaces the last".to_owned(),
+        OverlapPolicy::Replace => "a new run replaces the previous one".to_owned(),
     };
     Some(text)
 }

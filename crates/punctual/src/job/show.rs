@@ -97,7 +97,7 @@ pub struct HistoryArgs {
     /// How many executions to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]

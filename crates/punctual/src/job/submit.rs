@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("What").args(["name", "shell", "command", "file"]).required(true).multiple(true))]
 pub struct SubmitArgs {
-    /// The job's name; may be left out when the job is a command
+    /// The job's name; optional if the job is a command
     #[arg(conflicts_with = "file")]
     name: Option<String>,
     /// Run this command, with its arguments: a job of type process
@@ -35,7 +35,7 @@ pub struct SubmitArgs {
     /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
     file: Option<PathBuf>,
-    /// Names this request: repeating it within 24 hours submits nothing twice
+    /// Idempotency key of this request: repeating the request within 24 hours submits nothing twice
     #[arg(long, value_name = "KEY", value_parser = args::request_key)]
     request_key: Option<String>,
     /// Wait until the job is finished; exit code 1 if it did not succeed
@@ -53,17 +53,17 @@ pub struct SubmitArgs {
     lasting: LastingArgs,
 }
 
-/// What no update can change.
+/// Fixed at submission.
 #[derive(clap::Args)]
-#[command(next_help_heading = "What no update can change")]
+#[command(next_help_heading = "Fixed at submission")]
 struct LastingArgs {
-    /// Whose job it is
+    /// The owner of the job
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// Names this job: submitting it again answers with the one that is there
+    /// Idempotency key of the job: submitting it again returns the existing job
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Refuse the job while another with this key is unfinished
+    /// Reject the job while another job with this key is unfinished
     #[arg(long, value_name = "KEY")]
     unique_key: Option<String>,
     /// Start when this job has succeeded, by id or name; can be given more than once
@@ -85,7 +85,8 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
                     client.submit_json(&job_file::with_parents(&client, job.clone()).await?).await?
                 }
                 jobs if args.wait => {
-                    let message = format!("--wait takes one job; {} holds {}", file.display(), jobs.len());
+                    let message =
+                        format!("--wait needs a single job; {} contains {}", file.display(), jobs.len());
                     return Err(CliError { exit: Exit::Misunderstood, message }.into());
                 }
                 jobs => {

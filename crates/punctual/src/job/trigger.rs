@@ -15,10 +15,10 @@ use punctual_client::{ClientError, ExecutionBody, ExecutionStatus, TriggerReques
 pub struct TriggerArgs {
     #[command(flatten)]
     which: WhichJob,
-    /// Run beside what is open, whatever the job's overlap policy
+    /// Run alongside open runs, regardless of the job's overlap policy
     #[arg(long = "override")]
     despite_overlap: bool,
-    /// Names this request: repeating it within 24 hours triggers nothing twice
+    /// Idempotency key of this request: repeating the request within 24 hours triggers nothing twice
     #[arg(long, value_name = "KEY", value_parser = args::request_key)]
     request_key: Option<String>,
     /// Wait until the run and its retries are finished; exit code 1 if it did not succeed
@@ -59,7 +59,7 @@ pub async fn until_ended(
 ) -> anyhow::Result<ExecutionBody> {
     let occurrence = begun.execution_id.occurrence;
     let Some(last) = bound.limit(ended(server, begun)).await else {
-        let message = format!("the run {occurrence} was not finished within {bound}");
+        let message = format!("the run {occurrence} did not finish within {bound}");
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     Ok(last?)

@@ -25,13 +25,13 @@ pub struct UpdateArgs {
     /// Run this script through sh instead: a job of type shell
     #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with_all = ["job_type", "payload"])]
     shell: Option<String>,
-    /// JSON for the handler, or @FILE; an object is merged into the present one, in which null removes a key
+    /// JSON for the handler, or @FILE; an object is merged into the current payload, and null removes a key
     #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON")]
     payload: Option<Box<RawValue>>,
     /// Reset this field to its default, such as queue or retry.fail_on; can be given more than once
     #[arg(long, value_name = "FIELD")]
     unset: Vec<String>,
-    /// Change nothing unless the job still has this version; `job show` tells it
+    /// Change nothing unless the job still has this version, as shown by `job show`
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u32>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
 
 fn describe(job: &JobBody, next: Option<String>) -> String {
     let next = next.map_or_else(String::new, |next| format!(", {next}"));
-    format!("job {} ({}) has version {}{next}", job.job_id, job.name, job.version)
+    format!("updated job {} ({}) to version {}{next}", job.job_id, job.name, job.version)
 }
 
 /// A merge patch; every value is passed on as written.
@@ -78,7 +78,8 @@ impl UpdateArgs {
         }
         if patch.is_empty() {
             return Err(misunderstood(
-                "nothing to change: name what to, such as --priority high or --unset queue".to_owned(),
+                "nothing to change: pass at least one field, such as --priority high or --unset queue"
+                    .to_owned(),
             ));
         }
         Ok(patch)
@@ -101,7 +102,7 @@ fn unset(patch: &mut Patch, path: &str) -> anyhow::Result<()> {
         Some((field, inner)) => (field, Some(inner)),
         None => (path, None),
     };
-    let contradicts = || misunderstood(format!("--unset {path} takes away what another flag gives"));
+    let contradicts = || misunderstood(format!("--unset {path} conflicts with another flag that sets it"));
     let value = match (inner, patch.get(field)) {
         (None, None) => RawValue::NULL.to_owned(),
         (None, Some(_)) => return Err(contradicts()),

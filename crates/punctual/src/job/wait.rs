@@ -34,7 +34,7 @@ pub struct WaitArgs {
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct WaitBound {
-    /// Stop waiting after this time (exit code 8); the job goes on
+    /// Stop waiting after this time (exit code 8); the job continues
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     wait_timeout: Option<Span>,
 }
@@ -101,13 +101,13 @@ pub async fn until_finished(
     };
     let Some(finished) = bound.limit(waiting).await else {
         let state = watched.state(server.client()).await;
-        let message = format!("job {id} was not finished within {bound}{state}");
+        let message = format!("job {id} did not finish within {bound}{state}");
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     let job = finished?;
     output.print(&job, job_details)?;
     if output.is_table() && COMMANDS.contains(&job.job_type.as_str()) {
-        eprintln!("see what it has written with `punctual job logs {id}`");
+        eprintln!("show its output with `punctual job logs {id}`");
     }
     Ok(if job.status == JobStatus::Completed { Exit::Done } else { Exit::Failed })
 }
@@ -122,7 +122,7 @@ async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
     }
     if job.schedule_type == ScheduleType::Recurring {
         let end = match (job.max_runs, job.end_at) {
-            (None, None) => "which it never does by itself",
+            (None, None) => "and it has no end",
             _ => "with its last run",
         };
         let trigger = format!("`punctual job trigger {} --wait`", job.job_id);

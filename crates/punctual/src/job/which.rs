@@ -18,7 +18,7 @@ const SHORTENED_AMONG_MAX: usize = 10 * limits::PAGE_ITEMS_MAX;
 
 #[derive(Debug, clap::Args)]
 pub struct WhichJob {
-    /// The job's id, or the first 8 letters of it or more, or its name if only one job has it, or only one that is not finished
+    /// The job's id, a prefix of it (at least 8 characters), or its name if that is unique among all or among unfinished jobs
     #[arg(value_name = "JOB")]
     job: String,
 }
@@ -97,7 +97,7 @@ fn is_too_short(text: &str) -> bool {
 fn unknown(name: &str, latest: &[JobBody]) -> anyhow::Error {
     let mut meant = did_you_mean(name, latest.iter().map(|job| job.name.as_str()));
     if meant.is_empty() && is_too_short(name) {
-        meant = format!("; of an id at least the first {ID_LETTERS_MIN} letters are needed");
+        meant = format!("; a prefix of an id needs at least {ID_LETTERS_MIN} characters");
     }
     CliError::not_found(format!("there is no job with the id or name {}{meant}", one_line(name))).into()
 }
@@ -115,7 +115,7 @@ fn part_of_a_job(id: &str) -> Option<String> {
         (_, Ok(occurrence)) => ("one run of a job", occurrence.job),
         _ => return None,
     };
-    Some(format!("{id} is the id of {kind}; give that of its job, {job}"))
+    Some(format!("{id} is the id of {kind}; pass the id of its job, {job}"))
 }
 
 fn ambiguous(name: &str, are_named: &str, jobs: &[JobBody]) -> anyhow::Error {
@@ -123,7 +123,7 @@ fn ambiguous(name: &str, are_named: &str, jobs: &[JobBody]) -> anyhow::Error {
         ..=TOLD_MAX => jobs.len().to_string(),
         _ => format!("more than {TOLD_MAX}"),
     };
-    let mut message = format!("{count} {are_named} {}: give the id of one", one_line(name));
+    let mut message = format!("{count} {are_named} {}: pass the id of one of them", one_line(name));
     for job in jobs.iter().take(TOLD_MAX) {
         message += &format!("\n  {} {}, created {}", job.job_id, status(job.status), time(job.created_at));
     }

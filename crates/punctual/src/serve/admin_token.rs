@@ -52,13 +52,13 @@ pub async fn ensure(
                 Some(kept) if kept.secret_sha256 == secret_sha256 => {}
                 Some(_) => tracing::warn!(
                     file = %data_dir.token_file().display(),
-                    "the file does not hold the admin token that counts: put that back, or start with --new-admin-token"
+                    "the file does not contain the current admin token: restore it, or start with --new-admin-token"
                 ),
                 // Another server may have been faster.
                 None if add(store, secret_sha256, now).await? => {}
                 None => tracing::warn!(
                     file = %data_dir.token_file().display(),
-                    "another server made an admin token at the same moment, and this file does not hold it: put that one \
+                    "another server created an admin token at the same moment, and this file does not contain it: copy that one \
                      here, or start with --new-admin-token"
                 ),
             }
@@ -94,8 +94,8 @@ fn secret<'a>(token: &'a str, data_dir: &DataDir) -> Result<&'a str, CliError> {
     token.strip_prefix(PREFIX).filter(is_secret).ok_or_else(|| {
         let file = data_dir.token_file();
         CliError::cannot_start(format!(
-            "{} does not hold an admin token, which is {PREFIX} and {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} letters and \
-             digits: delete the file, and the next start makes a new token",
+            "{} does not contain an admin token, which is {PREFIX} and {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} letters and \
+             digits: delete the file, and the next start creates a new token",
             file.display()
         ))
     })
@@ -108,12 +108,12 @@ fn warn_if_exposed(data_dir: &DataDir) {
 }
 
 async fn keep(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<()> {
-    store.put_token(admin(secret_sha256, now)).await.context("cannot keep the admin token")
+    store.put_token(admin(secret_sha256, now)).await.context("cannot store the admin token")
 }
 
 /// Stores the first token; returns whether this one is valid.
 async fn add(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<bool> {
-    let kept = store.add_token(admin(secret_sha256, now)).await.context("cannot keep the admin token")?;
+    let kept = store.add_token(admin(secret_sha256, now)).await.context("cannot store the admin token")?;
     Ok(kept.secret_sha256 == secret_sha256)
 }
 

@@ -38,7 +38,7 @@ pub async fn executors(
     }
     let in_force = InForce::choose(mode).map_err(|problem| {
         CliError::cannot_start(format!(
-            "worker.containment is {}, but {problem}; choose auto for what this machine can do",
+            "worker.containment is {}: {problem}; choose auto to use what this machine supports",
             word(&mode)
         ))
     })?;

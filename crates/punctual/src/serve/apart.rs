@@ -67,7 +67,7 @@ impl Apart {
         loop {
             match self.look().await {
                 Ok(found) => self.found(found, &tell),
-                Err(error) => tracing::debug!(%error, "who else is on the store is not known now"),
+                Err(error) => tracing::debug!(%error, "cannot read the other processes on the store"),
             }
             tokio::select! {
                 biased;
@@ -78,7 +78,7 @@ impl Apart {
         if self.info.coordination != STORE
             && let Err(error) = self.register.leave(&self.member).await
         {
-            tracing::debug!(%error, "this process stays in the store's register until it was silent for long enough");
+            tracing::debug!(%error, "cannot remove this process from the store's membership table; its entry expires");
         }
     }
 
@@ -152,13 +152,13 @@ impl Stranger {
         let Stranger { node_id, coordination } = self;
         let named = |kind: &str| if kind == STORE { "the store".to_owned() } else { kind.to_owned() };
         let how = if coordination == own {
-            format!("through another {coordination} than this process")
+            format!("through a different {coordination} than this process")
         } else {
-            format!("through {}, and this process through {}", named(coordination), named(own))
+            format!("through {}, but this process through {}", named(coordination), named(own))
         };
         format!(
-            "{node_id} works on the same store and coordinates {how}: neither knows of the other, and both do all the work; \
-             give all processes the same coordination.url"
+            "{node_id} uses the same store and coordinates {how}: the two do not see each other, and both do all the work; \
+             set the same coordination.url for all processes"
         )
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         let told: Vec<String> = found.iter().map(|stranger| stranger.told(STORE)).collect();
         assert_eq!(told.len(), 1);
         assert!(told[0].starts_with(
-            "c-3 works on the same store and coordinates through redis, and this process through the store: "
+            "c-3 uses the same store and coordinates through redis, but this process through the store: "
         ));
     }
 
@@ -187,7 +187,7 @@ mod tests {
         let cards = [of("b-2", ""), of("c-3", "etcd")];
         let told: Vec<String> =
             strangers(cards.into_iter(), |_| true).iter().map(|stranger| stranger.told("etcd")).collect();
-        assert!(told[0].contains("through the store, and this process through etcd: "), "{told:?}");
-        assert!(told[1].contains("through another etcd than this process: "), "{told:?}");
+        assert!(told[0].contains("through the store, but this process through etcd: "), "{told:?}");
+        assert!(told[1].contains("through a different etcd than this process: "), "{told:?}");
     }
 }

@@ -26,7 +26,7 @@ pub struct ApiArgs {
     settings: Flags<ApiRoleSettings>,
     #[command(flatten)]
     password: PasswordArg,
-    /// Replace the admin token by a new one
+    /// Replace the admin token with a new one
     #[arg(long)]
     new_admin_token: bool,
 }
@@ -50,7 +50,7 @@ pub async fn run(args: ApiArgs) -> anyhow::Result<Exit> {
     let mut node = Node::new(Duration::ZERO);
     let apart = apart::watch(&open, &host, &engine, &info, node.draining());
     let api = api_of(&engine, &host, &node, info).noticing(apart);
-    let address = listener.local_addr().context("cannot tell where the server listens")?;
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
     let http = server(&api, &host, listener, limits(&settings.api));
     node.run_http(http.run(api.router(), node.stopping()));
     node.run_loops(engine);

@@ -38,7 +38,7 @@ pub async fn store_time(open: &OpenStore) -> Result<Timestamp, CliError> {
 }
 
 fn no_clock(error: &StoreError) -> CliError {
-    CliError::cannot_start(format!("cannot read the store's clock: {error}; is the database there?"))
+    CliError::cannot_start(format!("cannot read the store's clock: {error}; is the database running?"))
 }
 
 async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> anyhow::Result<()> {
@@ -53,7 +53,7 @@ async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> an
         }
         // With a full disk, they end with their leases.
         Err(error) if error.is_retryable() => {
-            tracing::warn!(%error, "the sessions of the last process cannot be ended yet; their work waits for its leases");
+            tracing::warn!(%error, "cannot end the sessions of the last process yet; their executions are recovered when the leases expire");
             Ok(())
         }
         Err(error) => Err(error).context("cannot end old sessions"),
@@ -71,5 +71,7 @@ pub async fn worker_connected(host: &Host, store: &dyn Store) {
             _ => return,
         }
     }
-    tracing::warn!("the worker is not connected yet; what falls due before it is will run late");
+    tracing::warn!(
+        "the worker is not connected yet; executions that fall due before it connects will run late"
+    );
 }

@@ -14,7 +14,7 @@ pub async fn listen(address: &str, flag: &str) -> Result<TcpListener, CliError> 
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => ": the port is in use; stop the other process or choose another port",
-            io::ErrorKind::PermissionDenied => ": no right to use this port; choose one above 1023",
+            io::ErrorKind::PermissionDenied => ": no permission to use this port; choose one above 1023",
             io::ErrorKind::AddrNotAvailable => ": this machine does not have the address; choose another",
             _ => return CliError::cannot_start(format!("cannot listen on {address}: {error}")),
         };

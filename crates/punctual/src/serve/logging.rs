@@ -57,7 +57,7 @@ const TALKATIVE: &str = "zookeeper_client=off";
 pub fn start(settings: &LogSettings) -> Result<(), CliError> {
     // Later directives win, so users can enable the library's log.
     let filter = EnvFilter::try_new(format!("{TALKATIVE},{}", settings.level.0))
-        .map_err(|error| CliError::cannot_start(format!("log.level cannot be understood: {error}")))?;
+        .map_err(|error| CliError::cannot_start(format!("log.level is invalid: {error}")))?;
     // A failure to write the log is not reported: the report would go the same way, and panic.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -73,7 +73,7 @@ pub fn start(settings: &LogSettings) -> Result<(), CliError> {
             log.with_ansi(std::io::stderr().is_terminal()).event_format(lines).try_init()
         }
     };
-    started.map_err(|error| CliError::cannot_start(format!("the log cannot be started: {error}")))
+    started.map_err(|error| CliError::cannot_start(format!("cannot start the log: {error}")))
 }
 
 /// Standard error, which may be on a full disk or a closed pipe: the server continues without it.

@@ -60,7 +60,7 @@ pub struct ServeArgs {
     settings: Flags<ServeSettings>,
     #[command(flatten)]
     password: PasswordArg,
-    /// Replace the admin token by a new one
+    /// Replace the admin token with a new one
     #[arg(long)]
     new_admin_token: bool,
 }
@@ -104,7 +104,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     if let Some(clock) = driven {
         api = api.driving(clock);
     }
-    let address = listener.local_addr().context("cannot tell where the server listens")?;
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
     let http = server(&api, &host, listener, limits(&settings.api));
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
@@ -186,12 +186,12 @@ fn warn_of_token(token: AdminToken, data_dir: &DataDir) {
     match token {
         AdminToken::Usual => {}
         AdminToken::Replaced => {
-            tracing::warn!(file = %file.display(), "made a new admin token; the earlier one no longer works");
+            tracing::warn!(file = %file.display(), "created a new admin token; the old one no longer works");
         }
         AdminToken::Elsewhere => tracing::warn!(
             file = %file.display(),
-            "the admin token of this store was made by another server: copy its admin.token here for commands on this \
-             machine, or make a new one with --new-admin-token"
+            "another server created the admin token of this store: copy its admin.token here for commands on this \
+             machine, or create a new one with --new-admin-token"
         ),
     }
 }
@@ -199,7 +199,7 @@ fn warn_of_token(token: AdminToken, data_dir: &DataDir) {
 fn warn_of_open_address(address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
-            "others can reach this address and the connection is not encrypted: put TLS before it"
+            "other machines can reach this address, and connections are not encrypted: use a TLS proxy"
         );
     }
 }
@@ -224,6 +224,6 @@ fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit on open files stays as it is");
+        tracing::debug!(%error, "cannot raise the limit on open files");
     }
 }

@@ -75,7 +75,7 @@ impl Node {
         let ends_with_worker = matches!(self.worker, Some((_, Drained::End)));
         let died = tokio::select! {
             signal = signals.next() => {
-                tracing::info!(signal, "stopping; a second signal stops at once");
+                tracing::info!(signal, "stopping; a second signal stops immediately");
                 None
             }
             () = ended(self.http.as_mut()) => Some("the listener"),
@@ -89,7 +89,7 @@ impl Node {
         tokio::select! {
             () = self.stop() => Exit::Done,
             signal = signals.next() => {
-                tracing::warn!(signal, "stopping at once");
+                tracing::warn!(signal, "stopping immediately");
                 std::process::exit(Exit::Failed as i32)
             }
         }
@@ -100,7 +100,7 @@ impl Node {
     /// shows what the process waits for, and submitted jobs are stored for the next start.
     async fn stop(self) {
         if self.worker.is_some() {
-            tracing::info!("draining: handlers that run may take up to {} to finish", self.drain_grace);
+            tracing::info!("draining: running handlers may take up to {} to finish", self.drain_grace);
         }
         self.draining.send_replace(true);
         if let Some((loops, engine)) = self.loops {
@@ -140,10 +140,10 @@ async fn work(worker: Worker, mut draining: watch::Receiver<bool>, drained: Drai
         return;
     }
     match drained {
-        Drained::End => tracing::info!("the worker was drained; the process ends"),
+        Drained::End => tracing::info!("the worker was drained; the process exits"),
         Drained::GoOn => {
             tracing::warn!(
-                "the embedded worker was drained; this server runs no handlers until it is started again"
+                "the embedded worker was drained; this server runs no handlers until it is restarted"
             );
             let _ = draining.wait_for(|is_draining| *is_draining).await;
         }

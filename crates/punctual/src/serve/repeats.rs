@@ -33,12 +33,12 @@ impl<F> Limited<F> {
 
     fn note(&self, writer: &mut Writer<'_>, held_back: u64) -> fmt::Result {
         match self.format {
-            LogFormat::Text => writeln!(writer, "  … and {held_back} more like it before, not shown"),
+            LogFormat::Text => writeln!(writer, "  … and {held_back} similar ones before, not shown"),
             LogFormat::Json => {
                 let note = json!({
                     "timestamp": host::wall_time().to_string(),
                     "level": "WARN",
-                    "message": "the event before came more often than shown",
+                    "message": "the previous event occurred more often than shown",
                     "held_back": held_back,
                 });
                 writeln!(writer, "{note}")
@@ -150,7 +150,7 @@ mod tests {
             Limited::new((), format).note(&mut Writer::new(&mut text), 7).unwrap();
             text
         };
-        assert_eq!(note(LogFormat::Text), "  … and 7 more like it before, not shown\n");
+        assert_eq!(note(LogFormat::Text), "  … and 7 similar ones before, not shown\n");
         let json: serde_json::Value = serde_json::from_str(&note(LogFormat::Json)).unwrap();
         assert_eq!((&json["held_back"], &json["level"]), (&7.into(), &"WARN".into()));
     }

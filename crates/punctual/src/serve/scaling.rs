@@ -56,7 +56,7 @@ pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining
         if let Err(error) = look(&mut hooks, &engine, &host).await {
             // While the process did not watch, the state may have changed.
             hooks.iter_mut().for_each(|hook| hook.watch.forget());
-            tracing::debug!(%error, "scale hooks could not look at the queues");
+            tracing::debug!(%error, "scale hooks cannot read the queues");
         }
     }
 }
@@ -98,13 +98,13 @@ async fn tell(hook: &Hook, load: &QueueLoad) {
     let (name, queued) = (hook.name.as_str(), load.queued);
     match result {
         Ok(()) => {
-            tracing::info!(hook = name, queued, oldest_wait = ?load.oldest_wait, "a scale hook was told")
+            tracing::info!(hook = name, queued, oldest_wait = ?load.oldest_wait, "a scale hook was called")
         }
         Err(reason) => tracing::warn!(
             hook = name,
             queued,
             reason,
-            "a scale hook failed; it is told again after its cool-down"
+            "a scale hook failed; it is called again after its cool-down"
         ),
     }
 }
@@ -136,7 +136,7 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
-    let mut child = child.map_err(|error| format!("{program} cannot be started: {error}"))?;
+    let mut child = child.map_err(|error| format!("cannot start {program}: {error}"))?;
     let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     if let Some(mut stdin) = stdin {
@@ -144,7 +144,7 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
         // A command need not read it.
         written.or_else(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(format!("{program} cannot be told: {error}")),
+            _ => Err(format!("cannot write to the standard input of {program}: {error}")),
         })?;
     }
     let mut words = Vec::new();
@@ -195,7 +195,7 @@ impl Drop for Group {
 async fn call(hook: &web::WebHook, said: &Value) -> Result<(), String> {
     match hook.post(said).await {
         Ok(status) if status.is_success() => Ok(()),
-        Ok(status) => Err(format!("the call was answered {status}")),
+        Ok(status) => Err(format!("the call was answered with {status}")),
         Err(why) => Err(format!("the call failed: {why}")),
     }
 }
@@ -255,6 +255,6 @@ mod tests {
         let failed = run_command(&words(&["sh", "-c", "echo no quota >&2; exit 3"]), &json!({})).await;
         assert_eq!(failed.unwrap_err(), "sh ended with exit status: 3: no quota");
         let missing = run_command(&words(&["/nonexistent/scale"]), &json!({})).await.unwrap_err();
-        assert!(missing.starts_with("/nonexistent/scale cannot be started"), "{missing}");
+        assert!(missing.starts_with("cannot start /nonexistent/scale"), "{missing}");
     }
 }

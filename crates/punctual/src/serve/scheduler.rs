@@ -51,14 +51,14 @@ pub async fn run(args: SchedulerArgs) -> anyhow::Result<Exit> {
     let mut node = Node::new(Duration::ZERO);
     let apart = apart::watch(&open, &host, &engine, &info, node.draining());
     let api = api_of(&engine, &host, &node, info).noticing(apart);
-    let address = listener.local_addr().context("cannot tell where the scheduler listens")?;
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
     let http = server(&api, &host, listener, ServerLimits::default());
     node.run_http(http.run(api.health_router(), node.stopping()));
     tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
     node.run_loops(engine);
     let version = env!("CARGO_PKG_VERSION");
     output::print_raw(&format!(
-        "Punctual {version} schedules on {place}, and says how it is on http://{address}"
+        "Punctual {version} schedules on {place}, health checks on http://{address}"
     ))?;
     tracing::info!(%address, store = %place, "scheduling");
     warn_of_open_address(address);

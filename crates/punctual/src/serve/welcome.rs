@@ -55,9 +55,9 @@ impl Welcome<'_> {
         let option = self.data_dir.option();
         let note = match self.token {
             AdminToken::Usual => "",
-            AdminToken::Replaced => " (new; the earlier one no longer works)",
+            AdminToken::Replaced => " (new; the old one no longer works)",
             AdminToken::Elsewhere => {
-                " (not there: another server of this store made the token; copy its file here)"
+                " (missing: another server of this store created the token; copy its file here)"
             }
         };
         let mut lines = vec![
@@ -67,7 +67,7 @@ impl Welcome<'_> {
         lines.extend(self.store.map(|store| ("store", store.to_string())));
         lines.extend(self.config_file.map(|file| ("config", file.display().to_string())));
         lines.extend(self.manual_clock.map(|now| {
-            ("clock", format!("manual, stands at {now}; move it with punctual clock advance 1h{option}"))
+            ("clock", format!("manual, at {now}; advance it with punctual clock advance 1h{option}"))
         }));
         lines.extend([
             ("docs", format!("http://{}/docs", self.address)),

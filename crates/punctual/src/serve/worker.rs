@@ -55,7 +55,7 @@ fn way(args: &WorkerArgs, settings: &WorkerRoleSettings) -> Result<Way, CliError
     match (args.settings.has("store.url"), args.connect.names_server()) {
         (true, true) => Err(CliError {
             exit: Exit::Misunderstood,
-            message: "a worker works on a store or asks a server: give --store or --server, not both"
+            message: "a worker uses either a store or a server: pass --store or --server, not both"
                 .to_owned(),
         }),
         (false, true) => Ok(Way::Server),
@@ -75,7 +75,7 @@ async fn on_store(
     if place.is_embedded() {
         return Err(CliError {
             exit: Exit::Misunderstood,
-            message: "a worker cannot share the embedded SQLite store, which belongs to one process: let it ask the \
+            message: "a worker cannot share the embedded SQLite store, which is used by a single process: connect it to the \
                       server of that store, with --server and a token"
                 .to_owned(),
         }
@@ -100,11 +100,11 @@ async fn on_store(
     let apart = apart::watch(&open, &host, &engine, &info, node.draining());
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
     if let Some(listener) = listener {
-        let address = listener.local_addr().context("cannot tell where the worker listens")?;
+        let address = listener.local_addr().context("cannot read the address of the listener")?;
         let api = api_of(&engine, &host, &node, info).noticing(apart);
         let http = server(&api, &host, listener, ServerLimits::default());
         node.run_http(http.run(api.health_router(), node.stopping()));
-        said += &format!(", and says how it is on http://{address}");
+        said += &format!(", health checks on http://{address}");
         warn_of_open_address(address);
     }
     let config = config(&settings.worker, name(settings), false);
@@ -124,8 +124,8 @@ async fn on_server(
     if settings.health.listen.is_some() {
         return Err(CliError {
             exit: Exit::Misunderstood,
-            message: "health.listen is for workers on a store: one that asks a server is seen there, with `punctual \
-                      workers list`"
+            message: "health.listen is only for workers on a store: `punctual workers list` shows the health of workers that are \
+                      connected to a server"
                 .to_owned(),
         }
         .into());

@@ -73,7 +73,7 @@ pub fn cannot_start(program: &str, error: &io::Error) -> CannotStart {
             format!("command[0]: there is no program {program}, or the interpreter that it names is missing")
         }
         ErrorKind::NotFound => format!("command[0]: there is no program {program} in PATH"),
-        ErrorKind::PermissionDenied => format!("command[0]: {program} may not be executed: {error}"),
+        ErrorKind::PermissionDenied => format!("command[0]: {program} cannot be executed: {error}"),
         ErrorKind::ArgumentListTooLong => {
             format!("command: the arguments and the environment of {program} are too long for this machine")
         }

@@ -302,7 +302,7 @@ impl Tree {
         let mut kill_pause = KILL_PAUSE_MIN;
         while self.reap() {
             if self.status.is_some() && self.phase == Phase::Running {
-                self.note("the command left processes behind: stopping them".to_owned());
+                self.note("the command left processes running: stopping them".to_owned());
                 self.stop_politely();
             }
             let wakes_at = match self.phase {
@@ -344,7 +344,7 @@ impl Tree {
         self.was_stopped |= self.status.is_none();
         match (stop, self.phase) {
             (STOP_POLITELY, Phase::Running) => {
-                self.note(format!("told to stop: SIGTERM, and SIGKILL after {:?}", self.kill_grace));
+                self.note(format!("asked to stop: SIGTERM, and SIGKILL after {:?}", self.kill_grace));
                 self.stop_politely();
             }
             (STOP_POLITELY, _) => {}
@@ -359,7 +359,7 @@ impl Tree {
 
     fn woken(&mut self) {
         if let Phase::Stopping(_) = self.phase {
-            self.note(format!("still there {:?} after SIGTERM: SIGKILL", self.kill_grace));
+            self.note(format!("still running {:?} after SIGTERM: SIGKILL", self.kill_grace));
             self.phase = Phase::Killing;
         }
     }

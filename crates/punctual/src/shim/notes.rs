@@ -143,7 +143,7 @@ impl Latest {
         if let Err(problem) = self.try_read(line) {
             self.bad_lines += 1;
             if self.bad_lines <= limits::BAD_NOTES_SHOWN_MAX {
-                self.bad.push(format!("a line in {VARIABLE} counts for nothing: {problem}"));
+                self.bad.push(format!("a line in {VARIABLE} was ignored: {problem}"));
             } else if self.bad_lines == limits::BAD_NOTES_SHOWN_MAX + 1 {
                 self.bad.push(format!("further such lines in {VARIABLE} are not shown"));
             }
@@ -157,13 +157,13 @@ impl Latest {
         }
         let line = parse(line).map_err(|problem| {
             let example = r#"{"percent": 40, "message": "copying", "checkpoint": {"offset": 4096}}"#;
-            format!("{problem}; write {example}, of which each may be left out")
+            format!("{problem}; write {example}, where every field is optional")
         })?;
         let checkpoint = line.checkpoint.map(|document| Checkpoint::new(document.get()));
         let checkpoint = checkpoint.transpose().map_err(|error| error.to_string())?;
         let progress = Progress { percent: line.percent, message: line.message }.within_limits();
         if progress.is_empty() && checkpoint.is_none() {
-            return Err("it says nothing".to_owned());
+            return Err("it contains no field".to_owned());
         }
         if !progress.is_empty() {
             self.note.progress = Some(progress);
@@ -224,11 +224,11 @@ mod tests {
         let deep = format!("{{\"checkpoint\": {}{}}}", "[".repeat(30_000), "]".repeat(30_000));
         let long = format!("{{\"checkpoint\": \"{}\"}}", "x".repeat(limits::CHECKPOINT_BYTES_MAX));
         for (line, said) in [
-            ("40 %", "counts for nothing: it is not JSON; write {"),
+            ("40 %", "was ignored: it is not JSON; write {"),
             (r#"{"percent": 40"#, "it is not JSON; write {"),
             ("{'percent': 40}", "it is not JSON; write {"),
             ("[40]", "it is JSON, but not an object; write {"),
-            ("{}", "it says nothing"),
+            ("{}", "it contains no field"),
             (r#"{"percent": 101}"#, "must be a number from 0 to 100"),
             (r#"{"progress": 1}"#, "unknown field `progress`"),
             (&deep, "the checkpoint nests arrays and objects more than 100 deep"),

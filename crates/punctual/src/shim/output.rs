@@ -141,7 +141,7 @@ impl Output {
         match check_depth(text) {
             Ok(()) => Ok(Some(text.trim().to_owned())),
             Err(problem) => {
-                Err(format!("the last line of stdout is too deep to be the result: it {problem}"))
+                Err(format!("the last line of stdout is too deeply nested to be the result: it {problem}"))
             }
         }
     }
@@ -192,7 +192,7 @@ mod tests {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let mut output = Output::default();
         output.keep(nested(30_000).as_bytes());
-        let problem = "the last line of stdout is too deep to be the result: it nests arrays and objects more than 100 deep";
+        let problem = "the last line of stdout is too deeply nested to be the result: it nests arrays and objects more than 100 deep";
         assert_eq!(output.result(), Err(problem.to_owned()));
         assert_eq!(result(&[&nested(100)]), Some(nested(100)));
         assert_eq!(result(&[&"[".repeat(30_000)]), None, "it is not JSON");

@@ -132,8 +132,8 @@ impl StorePlace {
         match self {
             StorePlace::Server(_) => Ok(()),
             StorePlace::Sqlite(_) => Err(misunderstood(format!(
-                "`punctual {role}` is one of several processes on one store, and the embedded SQLite store belongs to a \
-                 single one: run `punctual serve`, which is all of them in one process, or name a PostgreSQL or MySQL \
+                "`punctual {role}` shares its store with other processes, but the embedded SQLite store is used by a single \
+                 one: run `punctual serve`, which combines all roles in one process, or choose a PostgreSQL or MySQL \
                  database with --store"
             ))),
         }
@@ -159,7 +159,7 @@ fn replica(settings: &StoreSettings, url: &ServerUrl) -> Result<Option<ServerUrl
         None => Ok(None),
         Some(StoreUrl::Server(replica)) if replica.dialect == url.dialect => Ok(Some(replica.clone())),
         Some(other) => Err(misunderstood(format!(
-            "store.replica must be a copy of store.url and so of the same kind, but is {other} beside {url}"
+            "store.replica must be a copy of store.url and of the same kind, but is {other}, with store.url {url}"
         ))),
     }
 }
@@ -308,7 +308,7 @@ pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliErro
         StoreUrl::Sqlite { directory: Some(directory) } => return Ok(Home::Sqlite(directory.clone())),
         StoreUrl::Sqlite { directory: None } => {
             return Err(misunderstood(
-                "name the directory of the embedded store: sqlite:DIRECTORY".to_owned(),
+                "pass the directory of the embedded store: sqlite:DIRECTORY".to_owned(),
             ));
         }
         StoreUrl::Server(server) => server,
@@ -396,7 +396,7 @@ pub fn cannot_open(directory: &Path, error: OpenError) -> CliError {
              with --data-dir"
         )),
         error @ OpenError::Damaged { .. } => CliError::cannot_start(format!(
-            "{error}; restore a backup, as \"Damaged files\" in docs/guides/operating-a-single-node.md says; `punctual check \
+            "{error}; restore a backup (see \"Damaged files\" in docs/guides/operating-a-single-node.md); `punctual check \
              --data-dir {}` lists all damage",
             quoted(&dir.to_string())
         )),

@@ -26,7 +26,7 @@ pub fn unreachable(place: &ServerPlace, error: &StoreError) -> CliError {
         return CliError::cannot_start(format!("store.url {} cannot be written to: {reason}", place.url));
     }
     CliError::cannot_start(format!(
-        "store.url {} cannot be reached: {reason}; is the database there, and do user and password fit?",
+        "store.url {} cannot be reached: {reason}; is the database running, and are user and password correct?",
         place.url,
     ))
 }
@@ -42,18 +42,18 @@ pub fn denied_place(place: &ServerPlace, denial: Denial, said: &str) -> CliError
 pub fn denied(url: &ServerUrl, denial: Denial, said: &str, password: &str) -> String {
     match denial {
         Denial::NoPassword => {
-            format!("was reached and wants a password, but none was given: it belongs into {password}")
+            format!("was reached and requires a password, but none was given: set it in {password}")
         }
         Denial::Login => format!(
-            "was reached, but does not let its user in: {said}; see that the user in the URL and the password in \
-             {password} fit, and that the server lets them in from this machine"
+            "was reached, but rejected the login: {said}; check the user in the URL and the password in \
+             {password}, and that the server accepts logins from this machine"
         ),
         Denial::NoDatabase => format!(
-            "was reached, but has no such database: {said}; mend the URL, or create it (\"A database, step by step\" in \
+            "was reached, but has no such database: {said}; fix the URL, or create it (\"A database, step by step\" in \
              {GUIDE})"
         ),
         Denial::Right => format!(
-            "was reached, but its user lacks a right there: {said}; let an administrator give it: {}; see \"Rights in the \
+            "was reached, but its user lacks a privilege: {said}; ask an administrator to grant it: {}; see \"Rights in the \
              database\" in {GUIDE}",
             url.grant()
         ),

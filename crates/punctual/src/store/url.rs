@@ -154,7 +154,7 @@ impl StoreUrl {
             "sqlite" => return sqlite(rest),
             "postgres" | "postgresql" => Dialect::Postgres,
             "mysql" | "mariadb" => Dialect::Mysql,
-            _ => return Err(format!("must be {FORMS}: nothing else can keep jobs")),
+            _ => return Err(format!("must be {FORMS}: no other database is supported")),
         };
         ServerUrl::parse(dialect, text).map(StoreUrl::Server)
     }
@@ -162,7 +162,7 @@ impl StoreUrl {
 
 fn sqlite(rest: &str) -> Result<StoreUrl, String> {
     if rest.contains('\0') {
-        return Err("must name a directory without a NUL in it".to_owned());
+        return Err("must be a directory path without a NUL character".to_owned());
     }
     // With or without the slashes that URLs usually have before a host.
     let directory = rest.strip_prefix("//").unwrap_or(rest);
@@ -170,7 +170,7 @@ fn sqlite(rest: &str) -> Result<StoreUrl, String> {
     if rest.starts_with("//") && !directory.starts_with('/') && directory.contains('@') {
         return Err(
             "must be sqlite:DIRECTORY, without a user and a host: the embedded store is a directory on this \
-                    machine. One that has an @ in its name is written without the two slashes"
+                    machine. If its path contains an @, write it without the two slashes"
                 .to_owned(),
         );
     }
@@ -187,7 +187,7 @@ impl ServerUrl {
         let wrong = |why: &str| Err(format!("must be {form}{why}"));
         let Some((scheme, rest)) = text.split_once("://") else { return wrong("") };
         if rest.contains('#') {
-            return wrong(", without a #; in a password it is written %23");
+            return wrong(", without a #; in a password, write it as %23");
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
@@ -203,11 +203,11 @@ impl ServerUrl {
             return wrong(", with the host of the database");
         }
         if !hosts.is_empty() && !hosts.split(',').all(is_host) {
-            return wrong(", with a port that is a number, if there is one");
+            return wrong(", and the port, if given, must be a number");
         }
         if query.to_ascii_lowercase().contains("password") {
             return wrong(
-                ", without a password among its parameters: write it to a file and name that with store.password_file, \
+                ", without a password among its parameters: write it to a file and set store.password_file to its path, \
                  or set PUNCTUAL_STORE_PASSWORD",
             );
         }
@@ -341,7 +341,7 @@ impl Value for StoreUrl {
         let url = StoreUrl::parse(raw.text().ok_or_else(|| format!("must be {FORMS}"))?)?;
         match (&url, raw) {
             (StoreUrl::Server(server), Raw::Text(_)) if server.has_password() => Err(
-                "must not hold the password: write that to a file of its own, and name it with store.password_file"
+                "must not contain the password: write it to a separate file, and set store.password_file to its path"
                     .to_owned(),
             ),
             _ => Ok(url),
@@ -452,12 +452,12 @@ mod tests {
     fn what_is_wrong_is_told_with_what_would_be_right_and_without_what_was_written() {
         for (text, told) in [
             ("hunter2", "must be sqlite:DIRECTORY, postgres://"),
-            ("oracle://me:hunter2@h/d", "nothing else can keep jobs"),
+            ("oracle://me:hunter2@h/d", "no other database is supported"),
             ("postgres:hunter2", "must be postgres://USER@HOST/DATABASE"),
             ("postgres:///d", "with the host of the database"),
             ("postgres://me:hunter2@h", "with the name of the database at its end"),
-            ("postgres://me:hunter2@h:port/d", "with a port that is a number"),
-            ("postgres://me:hun#ter2@h/d", "it is written %23"),
+            ("postgres://me:hunter2@h:port/d", "must be a number"),
+            ("postgres://me:hun#ter2@h/d", "write it as %23"),
             ("postgres://me@h/d?password=hunter2", "without a password among its parameters"),
             ("mysql://me@/d", "mysql://USER@HOST/DATABASE"),
             ("sqlite://me:hunter2@h/x", "must be sqlite:DIRECTORY, without a user and a host"),

@@ -37,7 +37,7 @@ pub struct TopArgs {
     /// How often to read from the server
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Span,
-    /// Print one frame as text, and end
+    /// Print one frame as text, and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]

@@ -12,13 +12,13 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, Table, Widge
 use std::time::Duration;
 
 const HELP: [(&str, &str); 8] = [
-    ("q, Ctrl-C", "leave"),
-    ("p, space", "hold the display, or let it go on"),
-    ("tab", "the next pane, with shift the one before"),
+    ("q, Ctrl-C", "quit"),
+    ("p, space", "pause or resume the display"),
+    ("tab", "next pane; with shift the previous one"),
     ("s", "sort the pane by its next column"),
     ("up, down", "scroll the pane"),
     ("/", "show only what contains a text; Esc clears it"),
-    ("?", "this help; any key leaves it"),
+    ("?", "this help; any key closes it"),
     ("2/4", "in the column ATTEMPT: the second of at most four"),
 ];
 
@@ -150,7 +150,7 @@ fn title(model: &Model, pane: Pane, listed: usize) -> String {
 fn nothing(model: &Model, pane: Pane) -> &'static str {
     match pane {
         _ if !model.filter.is_empty() => "nothing that contains the filter",
-        Pane::Queues => "nothing waits or runs",
+        Pane::Queues => "nothing is waiting or running",
         Pane::Workers => "no worker is connected",
         Pane::Running => "nothing runs",
         Pane::Failures => "nothing has failed lately",
@@ -161,11 +161,11 @@ fn draw_footer(model: &Model, area: Rect, buffer: &mut Buffer) {
     let line = match (&model.connection, model.is_filtering) {
         (_, true) => Line::from(format!("/{}_", model.filter)),
         (Connection::Reconnecting { reason }, _) => {
-            Line::styled(format!("what is shown is old: {reason}"), Style::new().fg(Color::Red))
+            Line::styled(format!("this data is outdated: {reason}"), Style::new().fg(Color::Red))
         }
         _ if !model.filter.is_empty() => Line::from(format!("only \"{}\", Esc shows all", model.filter)),
         _ => Line::styled(
-            "q leave  p hold  tab pane  s sort  / filter  ? help",
+            "q quit  p pause  tab pane  s sort  / filter  ? help",
             Style::new().add_modifier(Modifier::DIM),
         ),
     };

@@ -357,7 +357,7 @@ fn a_past_that_no_disk_holds_is_refused_before_it_begins() {
     let output = command(&too_many, &directory).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
-    assert!(said.contains("--historic 1,000,000,000") && said.contains("left: ask for fewer"), "{said}");
+    assert!(said.contains("--historic 1,000,000,000") && said.contains("left: reduce the number"), "{said}");
     assert!(is_empty(directory.path()), "something was left behind");
 }
 
@@ -374,7 +374,7 @@ fn people_get_a_summary_with_a_plot_in_plain_letters() {
     assert!(shown.contains("##") && !shown.contains('█'), "{shown}");
     let small = ["hold", "--jobs", "100", "--samples", "3", "--due", "3", "--over", "100ms", "--lead", "3s"];
     let shown = String::from_utf8(command(&small, &directory).output().unwrap().stdout).unwrap();
-    let plots = ["Submit to start, before\n", "Submit to start, beside the held jobs\n"];
+    let plots = ["Submit to start, before\n", "Submit to start, with the future jobs\n"];
     assert!(plots.iter().all(|plot| shown.contains(plot)) && shown.contains("up to"), "{shown}");
 }
 
@@ -470,7 +470,7 @@ async fn a_server_that_is_killed_while_it_is_measured_is_told_as_that() {
     let output = running.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let told = report["broken_off"].as_str().unwrap();
-    assert!(told.starts_with("the server that is measured ended while measuring (signal: 9"), "{told}");
+    assert!(told.starts_with("the measured server exited during the measurement (signal: 9"), "{told}");
     assert!(report["samples"].as_array().unwrap().len() >= 3, "{report}");
     assert_eq!(output.status.code(), Some(1));
 
@@ -488,7 +488,7 @@ async fn a_server_that_is_killed_while_it_is_measured_is_told_as_that() {
     let output = running.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("ended while measuring") || said.contains("did not start"), "{said}");
+    assert!(said.contains("exited during the measurement") || said.contains("did not start"), "{said}");
     assert!(!said.contains("punctual serve"), "{said}");
 }
 
@@ -505,7 +505,7 @@ async fn an_interrupted_benchmark_ends_its_server_and_leaves_nothing_behind() {
         let output = running.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("broken off"), "{said}");
+        assert!(said.contains("interrupted"), "{said}");
         assert!(is_empty(directory.path()), "something was left behind");
         assert!(!is_there(server), "the server outlived its benchmark");
     }

@@ -154,8 +154,8 @@ fn a_job_shows_its_policies() {
         "json",
     ];
     let told = server.said(&["job", "show", &job_id(&server.cli(&recurring))]);
-    shows_line(&told, "Missed runs  all are made up for, at most 5");
-    shows_line(&told, "Overlap      a new run replaces the last");
+    shows_line(&told, "Missed runs  all are replayed, at most 5");
+    shows_line(&told, "Overlap      a new run replaces the previous one");
 }
 
 fn shows_line(told: &str, line: &str) {

@@ -166,7 +166,7 @@ fn a_schedule_is_previewed_as_the_job_would_have_it() {
     let both = preview(&[autumn.as_slice(), &["--dst-overlap", "both"]].concat());
     assert!(String::from_utf8_lossy(&both.stdout).contains("2026-10-25T01:30:00Z"));
     let hashed = |options: &[&str]| preview(&[&["--cron", "H H * * THU", "--count", "1"], options].concat());
-    assert!(stderr(&hashed(&[])).contains("give --name"), "{}", stderr(&hashed(&[])));
+    assert!(stderr(&hashed(&[])).contains("pass --name"), "{}", stderr(&hashed(&[])));
     assert_eq!(stderr(&hashed(&["--name", "report"])), "");
     assert_ne!(hashed(&["--name", "report"]).stdout, hashed(&["--name", "backup"]).stdout);
     assert_ne!(
@@ -198,7 +198,7 @@ async fn the_id_of_an_execution_is_understood_or_says_which_to_give() {
     for verb in ["history", "explain", "show", "wait", "pause"] {
         let refused = server.cli(&["job", verb, &attempt(1)]);
         assert_eq!(refused.status.code(), Some(2), "{verb}");
-        let expected = format!("{} is the id of an execution; give that of its job, {job}", attempt(1));
+        let expected = format!("{} is the id of an execution; pass the id of its job, {job}", attempt(1));
         assert!(stderr(&refused).contains(&expected), "{verb}: {}", stderr(&refused));
     }
     let refused = server.cli(&["job", "logs", &job.occurrence(1).to_string()]);

@@ -244,7 +244,7 @@ async fn processes_that_coordinate_through_different_services_are_noticed() {
             ["scheduler", "--health-listen", "127.0.0.1:0", "--coordination", "redis://127.0.0.1:1"];
         let other = cluster.start(&elsewhere);
         let client = api.client(cluster);
-        let told = "coordinates through redis, and this process through the store";
+        let told = "coordinates through redis, but this process through the store";
         let warns = async || {
             let nodes = client.nodes().await.unwrap().items;
             assert_eq!((nodes[0].answering, nodes[0].coordination.as_str()), (true, "store"));
@@ -275,7 +275,7 @@ async fn a_shared_database_is_checked_while_servers_work_on_it() {
             check.arg("check").args(more).arg("--data-dir").arg(cluster.directory.path());
             let output = check.env("PUNCTUAL_STORE", &cluster.url).output().expect("the binary starts");
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success() && said.ends_with(" is whole\n"), "{said}");
+            assert!(output.status.success() && said.ends_with(" is intact\n"), "{said}");
         }
     })
     .await;
@@ -321,7 +321,7 @@ async fn a_second_server_leaves_the_admin_token_of_the_first_alone() {
             .unwrap();
         let said = BufReader::new(second.stdout.as_mut().unwrap()).lines();
         let token = said.map(Result::unwrap).find(|line| line.contains("token")).unwrap();
-        assert!(token.contains("another server of this store made the token"), "{token}");
+        assert!(token.contains("another server of this store created the token"), "{token}");
         first.completes(cluster, job).await;
         let _ = second.kill();
         let _ = second.wait();

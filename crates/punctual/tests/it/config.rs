@@ -70,7 +70,7 @@ fn commands_find_the_server_and_the_token_by_the_file() {
     let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
     assert_eq!(code, Some(0));
     assert!(
-        said.starts_with("warning: others can read the secret in token (mode 0644): chmod 600"),
+        said.starts_with("warning: other users can read the secret in token (mode 0644): chmod 600"),
         "{said}"
     );
     std::fs::write(&token_file, "\n").unwrap();
@@ -104,11 +104,11 @@ fn mistakes_are_told_with_file_and_line_and_nothing_is_started() {
     let directory = tempfile::tempdir().unwrap();
     let mistakes = "slotz = 4\nprefetch = \"many\"\n[client]\ntoken = \"pt_admin_secret\"\n";
     std::fs::write(directory.path().join("punctual.toml"), mistakes).unwrap();
-    let expected = "error: the configuration cannot be used:\n  \
+    let expected = "error: invalid configuration:\n  \
         punctual.toml:1: slotz is not a setting; did you mean slots?\n  \
         punctual.toml:2: prefetch must be a number from 0 to 10000, but is \"many\"\n  \
-        punctual.toml:4: a secret does not stand here: write it to a file of its own, and name that with \
-        client.token_file\n";
+        punctual.toml:4: secrets are not allowed here: write it to a separate file, and set client.token_file \
+        to its path\n";
     for command in [&["serve"][..], &["job", "list"], &["config", "check"], &["config", "show"], &["check"]] {
         let (code, stdout, stderr) = run(directory.path(), command);
         assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(2), "", expected), "{command:?}");
@@ -136,9 +136,9 @@ fn the_unit_does_not_start_again_what_its_configuration_ends() {
 fn a_file_that_was_named_must_be_there() {
     let directory = tempfile::tempdir().unwrap();
     let (code, _, said) = run(directory.path(), &["serve", "--config", "gone.toml"]);
-    assert!(code == Some(2) && said.contains("gone.toml: the configuration file cannot be read"), "{said}");
+    assert!(code == Some(2) && said.contains("gone.toml: cannot read the configuration file"), "{said}");
     let (code, _, said) = run(directory.path(), &["config", "check"]);
-    assert!(code == Some(5) && said.contains("there is no punctual.toml here"), "{said}");
+    assert!(code == Some(5) && said.contains("punctual.toml does not exist in this directory"), "{said}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn what_is_not_a_file_is_refused_and_not_waited_for() {
     ] {
         let (code, _, said) = run(directory.path(), &["config", "check", file.to_str().unwrap()]);
         assert_eq!(code, Some(2), "{said}");
-        let expected = format!("{}: the configuration file cannot be read: {why}\n", file.display());
+        let expected = format!("{}: cannot read the configuration file: {why}\n", file.display());
         assert!(said.ends_with(&expected), "{said}");
     }
     assert_eq!(run(directory.path(), &["config", "check", "/dev/null"]).0, Some(0));

@@ -318,7 +318,7 @@ fn a_choice_that_the_machine_cannot_keep_is_refused_with_the_reason() {
         .unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(7), "{complaint}");
-    let said = "worker.containment is cgroup, but no cgroup can be made for commands: ";
+    let said = "worker.containment is cgroup: cannot create a cgroup for commands: ";
     assert!(complaint.contains(said), "{complaint}");
     let unknown = Command::new(BINARY).args(["serve", "--worker-containment", "jail"]).output().unwrap();
     let complaint = String::from_utf8_lossy(&unknown.stderr).into_owned();

@@ -77,21 +77,21 @@ fn denials() -> Vec<(String, &'static [&'static str])> {
     let with = "Access denied for user 'me'@'localhost' (using password: YES)";
     let of_database = "Access denied for user 'me'@'%' to database 'd'";
     vec![
-        (postgres_that_wants_a_password(), &["wants a password, but none was given", "PASSWORD"]),
-        (mysql_that_says(1045, without), &["wants a password, but none was given", "PASSWORD"]),
+        (postgres_that_wants_a_password(), &["requires a password, but none was given", "PASSWORD"]),
+        (mysql_that_says(1045, without), &["requires a password, but none was given", "PASSWORD"]),
         (
             postgres_that_says("28P01", "password authentication failed for user \"me\""),
-            &["does not let its user in", "(28P01)", "PASSWORD"],
+            &["rejected the login", "(28P01)", "PASSWORD"],
         ),
-        (mysql_that_says(1045, with), &["does not let its user in", "(1045)", "PASSWORD"]),
+        (mysql_that_says(1045, with), &["rejected the login", "(1045)", "PASSWORD"]),
         (postgres_that_says("3D000", "database \"d\" does not exist"), &["has no such database", "(3D000)"]),
         (
             postgres_that_says("42501", "permission denied for database \"d\""),
-            &["lacks a right there", "(42501)", "ALTER DATABASE d OWNER TO me", GUIDE],
+            &["lacks a privilege", "(42501)", "ALTER DATABASE d OWNER TO me", GUIDE],
         ),
         (
             mysql_that_says(1044, of_database),
-            &["lacks a right there", "(1044)", "DROP, INDEX ON d.* TO me", GUIDE],
+            &["lacks a privilege", "(1044)", "DROP, INDEX ON d.* TO me", GUIDE],
         ),
     ]
 }
@@ -103,7 +103,7 @@ fn tells(said: &str, expected: &[&str], password: &str) {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(said.contains("was reached"), "{said}");
-    for misleading in ["cannot be reached", "is the database there", "repeat the command"] {
+    for misleading in ["cannot be reached", "is the database running", "repeat the command"] {
         assert!(!said.contains(misleading), "{said}");
     }
 }
@@ -147,9 +147,9 @@ fn a_move_names_the_end_that_refuses_and_says_to_repeat_only_what_repeating_help
 fn a_password_in_a_flag_is_warned_of_by_all_commands() {
     let directory = tempfile::tempdir().unwrap();
     let url = "postgres://me:hunter2@127.0.0.1:1/d";
-    let store = "everybody on this machine can see the password in --store: use store.password_file or \
+    let store = "all users of this machine can see the password in --store: use store.password_file or \
                  PUNCTUAL_STORE_PASSWORD\n";
-    let from = "everybody on this machine can see the password in --from: use PUNCTUAL_FROM_PASSWORD\n";
+    let from = "all users of this machine can see the password in --from: use PUNCTUAL_FROM_PASSWORD\n";
     for (command, told) in [
         (&["migrate", "status", "--store", url][..], store),
         (&["migrate", "up", "--store", url], store),
@@ -160,7 +160,7 @@ fn a_password_in_a_flag_is_warned_of_by_all_commands() {
         let (_, said) = run(directory.path(), command);
         assert!(said.contains(told) && !said.contains("hunter2"), "{command:?}: {said}");
     }
-    let coordination = "everybody on this machine can see the password in --coordination: use coordination.password_file \
+    let coordination = "all users of this machine can see the password in --coordination: use coordination.password_file \
                         or PUNCTUAL_COORDINATION\n";
     let lost = "postgres://me@127.0.0.1:1/d";
     for role in [&["api", "--listen", "127.0.0.1:0"][..], &["scheduler"], &["worker"]] {
@@ -169,7 +169,7 @@ fn a_password_in_a_flag_is_warned_of_by_all_commands() {
         assert!(said.contains(coordination) && !said.contains("hunter2"), "{command:?}: {said}");
     }
     let (_, said) = run(directory.path(), &["migrate", "status", "--store", "postgres://me@127.0.0.1:1/d"]);
-    assert!(!said.contains("everybody on this machine"), "{said}");
+    assert!(!said.contains("all users of this machine"), "{said}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_password_file_that_others_can_read_is_warned_of_by_all_commands() {
             [&["migrate", "status"][..], &["doctor"], &["api"], &["scheduler"], &["worker"], &["serve"]]
         {
             let (_, said) = run(directory.path(), command);
-            assert_eq!(said.contains("others can read the secret in"), is_told, "{command:?}: {said}");
+            assert_eq!(said.contains("other users can read the secret in"), is_told, "{command:?}: {said}");
             assert!(!said.contains("hunter2"), "{said}");
         }
     }

@@ -119,7 +119,7 @@ async fn a_running_server_is_examined_down_to_its_work() {
     assert_eq!(code, Some(0), "warnings are no failure");
     assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type mystery, riddle");
     assert_eq!(found["queues"]["found"], "paused: mail");
-    assert_eq!(found["dead letters"]["found"], "runs that failed for good: 1");
+    assert_eq!(found["dead letters"]["found"], "runs that failed permanently: 1");
     let fix = found["dead letters"]["fix"].as_str().unwrap();
     assert!(fix.contains("`punctual dlq redrive --all`"), "as it can be typed: {fix}");
     for check in ["handlers", "queues", "dead letters"] {
@@ -213,5 +213,5 @@ fn people_get_a_table_with_what_to_do() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("✓  configuration"), "{said}");
     assert!(said.contains("!  data directory  there is no ./punctual-data yet\n"), "{said}");
-    assert!(said.contains("→ `punctual serve` makes it"), "{said}");
+    assert!(said.contains("→ `punctual serve` creates it"), "{said}");
 }

@@ -97,7 +97,7 @@ fn a_token_file_that_holds_none_is_refused_with_what_to_do() {
         let refused = serve(directory.path());
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(7), "{said}");
-        assert!(said.contains(&format!("{} does not hold an admin token", file.display())), "{said}");
+        assert!(said.contains(&format!("{} does not contain an admin token", file.display())), "{said}");
         assert!(said.contains("delete the file"), "{said}");
     };
     for text in ["hello", "pt_admin_", "pt_admin_tooshort", "pt_other_0123456789abcdef0123456789abcdef"] {

@@ -150,7 +150,7 @@ async fn a_web_hook_that_fails_is_told_again_and_the_log_says_why_without_its_se
     let told: Value = serde_json::from_slice(&asked.body).unwrap();
     assert_eq!((&told["hook"], &told["queue"], &told["queued"]), (&json!("more"), &Value::Null, &json!(3)));
     eventually("the log says so", async || {
-        hooks.log().contains("a scale hook failed; it is told again after its cool-down")
+        hooks.log().contains("a scale hook failed; it is called again after its cool-down")
     })
     .await;
     let log = hooks.log();
@@ -199,7 +199,7 @@ async fn a_command_that_fails_or_hangs_is_logged_and_told_again() {
     for words in [
         "sh ended with exit status: 3: no quota",
         "it took longer than 1s",
-        "/nonexistent/scale cannot be started",
+        "cannot start /nonexistent/scale",
     ] {
         assert!(log.contains(words), "{words}: {log}");
     }
@@ -225,7 +225,7 @@ fn a_file_of_hooks_with_a_mistake_refuses_the_start_and_names_it() {
     let said = refused(&hooks, &hooks.file());
     assert!(said.contains("hooks.toml: hook \"more\": url must begin with http:// or https://"), "{said}");
     let said = refused(&hooks, Path::new("/nonexistent/hooks.toml"));
-    assert!(said.contains("/nonexistent/hooks.toml: the file of scale hooks cannot be read"), "{said}");
+    assert!(said.contains("/nonexistent/hooks.toml: cannot read the file of scale hooks"), "{said}");
 }
 
 /// Reading a pipe blocks until there is a writer.
@@ -235,7 +235,7 @@ fn a_pipe_instead_of_a_file_of_hooks_refuses_the_start_at_once() {
     let pipe = hooks.folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts").success());
     let said = refused(&hooks, &pipe);
-    assert!(said.contains("pipe: it is no file: name one with scale hooks in TOML"), "{said}");
+    assert!(said.contains("pipe: not a file: pass a TOML file with scale hooks"), "{said}");
 }
 
 fn set_mode(file: &Path, mode: u32) {
@@ -268,13 +268,13 @@ fn the_start_says_how_many_hooks_there_are_and_who_else_could_write_or_read_them
     let more = hook("more", &["depth_above = 1", &hooks.recording("more")]);
     let fewer = hook("fewer", &["depth_below = 1", "url = \"https://ann:topsecret@scaler.example.org/\""]);
     hooks.write(&[more, fewer]);
-    let (writable, readable) = ("others can write ", "others can read the secret in ");
+    let (writable, readable) = ("other users can write ", "other users can read the secret in ");
     for (mode, is_writable, is_readable) in
         [(0o600, false, false), (0o644, false, true), (0o620, true, false)]
     {
         set_mode(&hooks.file(), mode);
         let log = log_of_start(&hooks);
-        assert!(log.contains("scale hooks were read") && log.contains("hooks=2"), "{log}");
+        assert!(log.contains("scale hooks were loaded") && log.contains("hooks=2"), "{log}");
         assert_eq!(log.contains(writable), is_writable, "{mode:o}: {log}");
         assert_eq!(log.contains(readable), is_readable, "{mode:o}: {log}");
         assert!(!log.contains("topsecret"), "{log}");

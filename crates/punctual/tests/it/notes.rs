@@ -170,7 +170,7 @@ async fn a_last_note_that_cannot_be_read_is_told_however_soon_the_command_ends()
         client.wait(job).await.unwrap();
         let ended = client.execution(job.occurrence(1).attempt(1)).await.unwrap();
         let log = said(&server, &ended, LogStreamBody::Log).await;
-        assert!(log.len() == 1 && log[0].contains("counts for nothing: it is not JSON"), "{log:?}");
+        assert!(log.len() == 1 && log[0].contains("was ignored: it is not JSON"), "{log:?}");
     }
 }
 

@@ -21,7 +21,7 @@ async fn the_served_document_is_the_committed_one_and_needs_no_token() {
     let committed = include_str!("../../../../docs/openapi.json");
     assert!(
         served == committed,
-        "docs/openapi.json is not what the server serves; write it anew with \
+        "docs/openapi.json is not what the server serves; regenerate it with \
          `UPDATE_DOCS=1 cargo nextest run -p punctual-api openapi`"
     );
     assert_eq!(document["openapi"], "3.1.0");

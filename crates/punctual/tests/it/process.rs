@@ -112,7 +112,7 @@ async fn what_can_never_start_fails_for_good_and_names_why() {
     for (payload, said) in [
         (json!({"command": ["no-such-program"]}), "command[0]: there is no program no-such-program in PATH"),
         (json!({"command": ["/no/such"]}), "command[0]: there is no program /no/such"),
-        (json!({"command": [plain_file]}), "may not be executed"),
+        (json!({"command": [plain_file]}), "cannot be executed"),
         (json!({"command": ["true"], "cwd": "/no/such"}), "payload.cwd: /no/such is not a directory"),
         (json!({"command": ["true", "x".repeat(200_000)]}), "too long for this machine"),
         (json!({"command": "true"}), "payload.command invalid type"),
@@ -276,7 +276,7 @@ async fn a_timeout_ends_everything_that_the_command_started() {
     let notes = written(&client, &execution, LogStreamBody::Log).await;
     assert_eq!(
         notes,
-        ["told to stop: SIGTERM, and SIGKILL after 200ms", "still there 200ms after SIGTERM: SIGKILL"]
+        ["asked to stop: SIGTERM, and SIGKILL after 200ms", "still running 200ms after SIGTERM: SIGKILL"]
     );
 }
 

@@ -123,7 +123,7 @@ async fn whoever_submits_to_a_full_queue_is_told_that_the_job_waits() {
     };
     let (first, second) = (submit("first"), submit("second"));
     assert!(first.contains("runs at once"), "{first}");
-    assert!(second.contains("waits in line: the limits of its queue let no more go on now"), "{second}");
+    assert!(second.contains("waits: the limits of its queue allow no more executions now"), "{second}");
 }
 
 #[tokio::test]

@@ -61,8 +61,8 @@ fn roles_of_a_cluster_are_refused_on_the_embedded_store() {
             let (code, stdout, stderr) = run(directory.path(), &[&[role], store].concat());
             assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
             let expected = format!(
-                "error: `punctual {role}` is one of several processes on one store, and the embedded SQLite store belongs \
-                 to a single one: run `punctual serve`, which is all of them in one process, or name a PostgreSQL or \
+                "error: `punctual {role}` shares its store with other processes, but the embedded SQLite store is used by a \
+                 single one: run `punctual serve`, which combines all roles in one process, or choose a PostgreSQL or \
                  MySQL database with --store\n"
             );
             assert_eq!(stderr, expected);
@@ -70,12 +70,12 @@ fn roles_of_a_cluster_are_refused_on_the_embedded_store() {
     }
     let (code, _, stderr) = run(directory.path(), &["worker", "--store", "sqlite:"]);
     assert!(
-        code == Some(2) && stderr.contains("let it ask the server of that store, with --server"),
+        code == Some(2) && stderr.contains("connect it to the server of that store, with --server"),
         "{stderr}"
     );
     let both = ["worker", "--store", "postgres://h/d", "--server", "127.0.0.1:1"];
     let (code, _, stderr) = run(directory.path(), &both);
-    assert!(code == Some(2) && stderr.contains("give --store or --server, not both"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("pass --store or --server, not both"), "{stderr}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was started");
 }
 
@@ -99,8 +99,8 @@ fn a_store_that_cannot_be_used_is_told_without_its_password() {
     std::fs::write(directory.path().join("punctual.toml"), "[store]\nurl = \"postgres://me:hunter2@h/d\"\n")
         .unwrap();
     let (code, _, stderr) = run(directory.path(), &["serve"]);
-    let told = "punctual.toml:2: store.url must not hold the password: write that to a file of its own, and name it with \
-                store.password_file";
+    let told = "punctual.toml:2: store.url must not contain the password: write it to a separate file, and set \
+                store.password_file to its path";
     assert!(code == Some(2) && stderr.contains(told) && !stderr.contains("hunter2"), "{stderr}");
 }
 
@@ -150,7 +150,7 @@ fn the_embedded_store_needs_no_migration() {
     for step in ["status", "up", "verify"] {
         let (code, stdout, stderr) = run(directory.path(), &["migrate", step]);
         assert_eq!(code, Some(0), "{stderr}");
-        assert!(stdout.contains("the server brings it up to its version when it starts"), "{stdout}");
+        assert!(stdout.contains("the server migrates it when it starts"), "{stdout}");
     }
 }
 

@@ -55,7 +55,7 @@ async fn a_job_can_be_named_by_the_beginning_of_its_id() {
     }
     let short = server.cli(&["job", "show", &ids[0][..7]]);
     assert_eq!(short.status.code(), Some(5));
-    assert!(stderr(&short).contains("at least the first 8 letters are needed"), "{}", stderr(&short));
+    assert!(stderr(&short).contains("needs at least 8 characters"), "{}", stderr(&short));
     assert_eq!(server.cli(&["job", "show", "ffffffff"]).status.code(), Some(5));
 }
 

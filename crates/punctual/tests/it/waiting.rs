@@ -32,7 +32,7 @@ async fn a_retry_is_waited_for_and_nothing_but_its_result_is_on_stdout() {
     let done = server.cli(&["job", "retry", "bad", "--wait"]);
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(String::from_utf8_lossy(&done.stdout).ends_with("is SUCCEEDED\n"));
-    assert!(String::from_utf8_lossy(&done.stderr).starts_with("retries with execution "));
+    assert!(String::from_utf8_lossy(&done.stderr).starts_with("retrying with execution "));
 }
 
 /// A command waits for something in a paused queue, across a restart of the server on another port.
@@ -53,7 +53,7 @@ async fn across_a_restart(line: &[&str], begun: &str) {
     let mut told = BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
     assert!(told.any(|line| line.contains(begun)), "{line:?} never says {begun}");
     server.kill();
-    assert!(told.any(|line| line.contains("asking again")), "{line:?} never says that the server is away");
+    assert!(told.any(|line| line.contains("retrying")), "{line:?} never says that the server is away");
     let server = Server::start_in(directory.path(), &[]);
     server.client().resume_queue("held").await.unwrap();
     let said = told.collect::<Vec<_>>();

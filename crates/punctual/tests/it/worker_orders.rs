@@ -68,7 +68,7 @@ async fn a_drained_embedded_worker_does_not_end_its_server() {
     reaches(&server, nap.occurrence(1).attempt(1), ExecutionStatus::Running).await;
     let drained = server.cli(&["workers", "drain", "embedded"]);
     let said = String::from_utf8_lossy(&drained.stderr).into_owned();
-    assert!(said.contains("the server runs no handlers until it is started again"), "{said}");
+    assert!(said.contains("the server runs no handlers until it is restarted"), "{said}");
     assert_eq!(client.wait(nap).await.unwrap().status, JobStatus::Completed, "what runs finishes");
     eventually("its session is closed", async || client.workers().await.unwrap().items.is_empty()).await;
     let (status, _) = server.get("/readyz").await;

@@ -101,7 +101,7 @@ impl Auditor {
             self.granted(offer.session, offer.turn, assignment)?;
             rule!(
                 fresh.queued.contains(&id),
-                "an offer is given only the work that came with it",
+                "a slot reservation gets only the work that was committed with it",
                 "{id} was given to {offer:?}, fresh are {fresh:?}"
             );
             self.count("offers taken");
@@ -118,8 +118,8 @@ impl Auditor {
         for line in &fresh.joined {
             rule!(
                 begun.joined.contains(line),
-                "what does not fit waits in line, and that is told",
-                "{line:?} has been joined, told is {:?}",
+                "what does not fit joins its wait list, and the commit reports it",
+                "{line:?} has been joined, reported is {:?}",
                 begun.joined
             );
         }
@@ -129,8 +129,8 @@ impl Auditor {
             let what = DueKind::Live { occurrence: *id, attempt };
             rule!(
                 at.is_none() || begun.due.iter().any(|due| Some(due.at) == at && due.what == what),
-                "a commit tells what is due next because of it",
-                "{id}.{attempt} is to be looked at by {at:?}, told is {:?}",
+                "a commit reports what is due next because of it",
+                "{id}.{attempt} is to be checked by {at:?}, reported is {:?}",
                 begun.due
             );
         }
@@ -138,8 +138,8 @@ impl Auditor {
             let (at, what) = self.schedule_due(*id)?;
             rule!(
                 at.is_none() || begun.due.iter().any(|due| Some(due.at) == at && Some(due.what) == what),
-                "a commit tells what is due next because of it",
-                "job {id} is due at {at:?} as {what:?}, told is {:?}",
+                "a commit reports what is due next because of it",
+                "job {id} is due at {at:?} as {what:?}, reported is {:?}",
                 begun.due
             );
         }
@@ -160,15 +160,15 @@ impl Auditor {
             let lane = self.lane(job)?;
             rule!(
                 at == Some(due.at) && due.lane == lane,
-                "what is told to be due is due",
-                "told is {due:?}, but it is due at {at:?} in {lane:?}"
+                "what is reported as due is due",
+                "reported is {due:?}, but it is due at {at:?} in {lane:?}"
             );
         }
         let ended: BTreeSet<(ExecutionId, Status)> = begun.ended.iter().copied().collect();
         rule!(
             ended == fresh.ended && ended.len() == begun.ended.len(),
-            "what ends unstarted is told once",
-            "told is {:?}, ended have {:?}",
+            "what ends unstarted is reported once",
+            "reported are {:?}, ended have {:?}",
             begun.ended,
             fresh.ended
         );

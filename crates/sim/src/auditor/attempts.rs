@@ -59,8 +59,8 @@ impl Auditor {
                 ClaimOutcome::StaleTurn => {
                     rule!(
                         live && claim.turn <= turn,
-                        "a turn is stale only when it was used",
-                        "session {} asked for turn {} after {turn}",
+                        "a poll sequence number is stale only after it was used",
+                        "session {} polled with sequence number {} after {turn}",
                         claim.session,
                         claim.turn
                     );
@@ -179,8 +179,8 @@ impl Auditor {
         let same_call = session.turn == turn && session.turn_call == call;
         rule!(
             turn > session.turn || same_call,
-            "a turn is granted once, in order",
-            "session {session_id} was given {} in turn {turn}, but has used turn {}",
+            "a poll sequence number is granted once, in order",
+            "session {session_id} was given {} for sequence number {turn}, but has used {}",
             assignment.execution,
             session.turn
         );
@@ -233,7 +233,7 @@ impl Auditor {
         let (job, occurrence) = (self.job(id.job)?, self.occurrence(id)?);
         rule!(
             job.mark != JobMark::Paused || occurrence.is_exempt,
-            "nothing of a paused job starts but what was triggered meanwhile",
+            "nothing of a paused job starts except executions that were triggered meanwhile",
             "{execution} was leased to session {session}: {occurrence:?}"
         );
         rule!(
@@ -245,7 +245,7 @@ impl Auditor {
         self.parents_have_succeeded(id.job, occurrence.origin)?;
         rule!(
             occurrence.line.is_none(),
-            "nothing starts that waits in line",
+            "nothing starts while it is on a wait list",
             "{execution} was leased to session {session} while it waits for {:?}",
             occurrence.line
         );
@@ -375,8 +375,8 @@ impl Auditor {
             let is_held = self.holds(session, *lease)?;
             rule!(
                 outcome.is_some() == is_held,
-                "a lease is given back once, by its holder",
-                "session {session} gave back {lease:?}, held is {is_held}, answered was {outcome:?}"
+                "a lease is returned once, by its holder",
+                "session {session} returned {lease:?}, held is {is_held}, answered was {outcome:?}"
             );
             if let Some(begun) = outcome {
                 self.unstart(lease.execution.occurrence)?;
@@ -396,13 +396,13 @@ impl Auditor {
         let state = occurrence.state;
         rule!(
             !self.runs.contains_key(&lease),
-            "only an unstarted execution is given back",
+            "only an unstarted execution is returned",
             "{} {:?} had started: {:?}",
             lease.0,
             lease.1,
             self.runs.get(&lease)
         );
-        self.count("executions given back");
+        self.count("executions returned");
         if let OccurrenceState::Running { session, claimed_at, is_asked_to_stop: true } = state {
             let ended_at = at.max(claimed_at);
             let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
@@ -420,7 +420,7 @@ impl Auditor {
         };
         self.placed(id);
         if is_held {
-            self.count("executions given back into a pause");
+            self.count("executions returned during a pause");
             return Ok(());
         }
         self.keeps_place(id)
@@ -523,7 +523,7 @@ impl Auditor {
             && (!expires_by(latest) || (status != Status::Lost && retry_at.is_some()));
         if !is_retried {
             if may_retry {
-                self.count("retries that would come after the expiry");
+                self.count("retries that would be after the expiry");
             }
             let mark = match status {
                 Status::Succeeded => None,
@@ -550,7 +550,7 @@ impl Auditor {
         occurrence.state =
             super::firing::state_behind(if is_held { gates.with(Gate::Paused) } else { gates });
         if is_held {
-            self.count("retries into a pause");
+            self.count("retries during a pause");
         }
         self.history_grew(execution);
         self.placed(id);

@@ -59,10 +59,10 @@ impl Auditor {
     pub(super) fn is_not_there(&mut self, id: JobId, outcome: &ControlOutcome) -> Verdict {
         rule!(
             *outcome == ControlOutcome::NotThere,
-            "what is not there is not acted on",
-            "job {id} is not there, but {outcome:?}"
+            "a verb does not apply to a missing job",
+            "job {id} does not exist, but {outcome:?}"
         );
-        self.count("verbs for what is not there");
+        self.count("verbs for missing jobs");
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Auditor {
                     *version == self.job(id)?.version()
                         && *added == expected.added
                         && *skipped == expected.skipped,
-                    "a verb says what it came to",
+                    "a verb reports its result",
                     "{verb} of job {id} in version {}: expected {expected:?}, got {controlled:?}",
                     self.job(id)?.version()
                 );
@@ -107,7 +107,7 @@ impl Auditor {
             (expected, outcome) => {
                 rule!(
                     false,
-                    "a verb applies unless a reason speaks against it",
+                    "a verb applies unless there is a reason to refuse it",
                     "{verb} of job {id}: expected {expected:?}, got {outcome:?}"
                 );
                 Ok(())

@@ -114,7 +114,7 @@ impl Auditor {
         self.not_ahead(now)?;
         rule!(
             resolved.dependents == 0 && !resolved.more,
-            "dependents are told by the commit that finishes what they depend on",
+            "the commit that finishes a job resolves its dependents",
             "{resolved:?}"
         );
         self.announced(&resolved.begun)

@@ -13,11 +13,11 @@ impl Auditor {
         let had = self.limits_of(queue).cloned().unwrap_or_default();
         let coverage = [
             (settings.max_depth.is_some(), "queues limited"),
-            (settings.max_depth.is_none(), "limits of queues taken away"),
+            (settings.max_depth.is_none(), "limits of queues removed"),
             (limits.concurrency < had.concurrency && limits.concurrency.is_some(), "limits lowered"),
             (limits.concurrency > had.concurrency && had.concurrency.is_some(), "limits raised"),
             (limits.rate != had.rate && limits.rate.is_some() && had.rate.is_some(), "rates changed"),
-            (!limits.hold_anything() && had.hold_anything(), "limits taken away"),
+            (!limits.hold_anything() && had.hold_anything(), "limits removed"),
         ];
         coverage.into_iter().filter(|(happens, _)| *happens).for_each(|(_, what)| self.count(what));
         self.limits_set(queue, &had, limits)?;

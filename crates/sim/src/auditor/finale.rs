@@ -108,7 +108,7 @@ impl Auditor {
         }
         rule!(
             got == expected && letters.len() == got.len(),
-            "dead letters are exactly the occurrences that failed for good",
+            "dead letters are exactly the occurrences that failed permanently",
             "expected {expected:?}, got {got:?}"
         );
         Ok(())
@@ -127,7 +127,7 @@ fn compare_view(model: &JobModel, view: &JobView) -> Verdict {
     );
     rule!(
         view.status() == model.status(),
-        "a job's status follows from what became of it",
+        "a job's status follows from its history",
         "job {id} is {:?}, expected {:?}",
         view.status(),
         model.status()
@@ -135,7 +135,7 @@ fn compare_view(model: &JobModel, view: &JobView) -> Verdict {
     let due_at = view.schedule.as_ref().and_then(|schedule| schedule.due_at);
     rule!(
         due_at == model.due_at(id),
-        "a schedule stands where it was left",
+        "a schedule keeps its position",
         "job {id}: {due_at:?}, {:?}",
         model.schedule
     );

@@ -76,7 +76,7 @@ impl Auditor {
         if !is_bad && let Some(refusal) = self.depth_refusal(spec)? {
             rule!(
                 *outcome == refusal,
-                "a full queue takes in nothing",
+                "a full queue accepts nothing",
                 "job {id} was answered {outcome:?}, expected {refusal:?}"
             );
             return Ok(());
@@ -249,7 +249,7 @@ impl Auditor {
             let life = self.job(id)?.lives.last();
             if life.and_then(|life| life.clockwork.as_ref()).is_some_and(|clock| clock.has_changed(*nominal))
             {
-                self.count("nominal times after a change of clocks");
+                self.count("nominal times after a DST change");
             }
             match fate {
                 Fate::Fired => {}

@@ -37,7 +37,7 @@ impl Auditor {
         for event in &page.items {
             rule!(
                 place < event.place && event.place <= page.looked_to,
-                "history is told in the order of its places",
+                "history is read in the order of its positions",
                 "after {after}: {} comes after {place}, the page ends at {}",
                 event.place,
                 page.looked_to
@@ -60,16 +60,16 @@ impl Auditor {
             } else if self.is_retained(execution)? {
                 rule!(
                     span.begins_after > after,
-                    "whoever has missed something can tell",
-                    "{execution} went before it was told after {after}, history spans {span:?}"
+                    "a follower can detect that it missed something",
+                    "{execution} was deleted before it was read after {after}, history spans {span:?}"
                 );
                 self.followed.missed.insert(execution);
-                self.count("ends that retention took before they were told");
+                self.count("ends that retention deleted before they were read");
             } else {
                 rule!(
                     page.more || told.contains(&execution),
-                    "whoever follows is told of every end",
-                    "{execution} has ended and is not told after {after}: {page:?}"
+                    "a follower reads every end",
+                    "{execution} has ended and is not returned after {after}: {page:?}"
                 );
             }
         }
@@ -80,8 +80,8 @@ impl Auditor {
         let id = event.finished.id;
         rule!(
             self.followed.untold.contains(&id),
-            "whoever follows is told of every end once",
-            "{id} is told at {} and was told before, or never ended",
+            "a follower reads every end once",
+            "{id} is returned at {} and was returned before, or never ended",
             event.place
         );
         let job = self.job(id.occurrence.job)?;
@@ -91,8 +91,8 @@ impl Auditor {
         });
         rule!(
             is_right && event.queue == job.spec().queue && !job.is_purged,
-            "what is told of an end is what happened",
-            "{event:?} tells of {attempt:?}, the job is {:?} in {}",
+            "an event about an end matches what happened",
+            "{event:?} reports {attempt:?}, the job is {:?} in {}",
             job.mark,
             job.spec().queue
         );
@@ -109,7 +109,7 @@ impl Auditor {
         self.followed.cursor = page.looked_to;
         for event in &page.items {
             self.followed.untold.remove(&event.finished.id);
-            self.count("ends told to a follower");
+            self.count("ends read by a follower");
         }
         for execution in std::mem::take(&mut self.followed.missed) {
             self.followed.untold.remove(&execution);

@@ -29,7 +29,7 @@ impl Auditor {
         }
         rule!(
             rows <= limit,
-            "a run keeps no more history than one step of retention looks at",
+            "a run keeps no more history than one step of retention reads",
             "{rows} rows, {limit} in a step"
         );
         rule!(
@@ -79,7 +79,7 @@ impl Auditor {
             looked_at.filter(|(_, job)| is_over(job, step.finished_before)).map(|(id, _)| *id).collect();
         rule!(
             over.len() as u64 == retired.jobs,
-            "jobs go when they have been finished for long enough and left no dead letter",
+            "jobs are deleted when they have been finished for long enough and have no dead letter",
             "before {}: expected {over:?}, got {retired:?}",
             step.finished_before
         );

@@ -170,7 +170,7 @@ impl Auditor {
         let most = (rate.count + rate.count / 10 + 1) as usize;
         rule!(
             before.max(after) <= most,
-            "in no span start more than a tenth too many",
+            "no span has more than a tenth too many starts",
             "{limiter:?} allows {rate}: {before} started in the span before {at}, {after} in that after it"
         );
         self.count("paced starts");
@@ -230,7 +230,7 @@ impl Auditor {
         };
         self.lines.known.entry(line.line()).or_insert_with(|| line.clone());
         self.joined(line.line());
-        self.count("executions that wait in line");
+        self.count("executions on a wait list");
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Auditor {
             (occurrence.state, occurrence.limiter, occurrence.line) = is.clone();
             if is != was {
                 self.placed(id);
-                self.count("executions that take another place in line");
+                self.count("executions that change their place on a wait list");
                 if let Some(line) = line {
                     self.lines.known.entry(line.line()).or_insert_with(|| line.clone());
                     self.joined(line.line());
@@ -311,8 +311,8 @@ impl Auditor {
         }
         rule!(
             admitted.waiting == waiting && admitted.more == more && admitted.is_look_due == is_look_due,
-            "a line moves as far as there is room",
-            "expected {waiting:?} to wait and {more:?} to go on, a look to be due: {is_look_due}, got {admitted:?}"
+            "a wait list advances as far as there is room",
+            "expected {waiting:?} to wait and {more:?} to continue, a scan to be due: {is_look_due}, got {admitted:?}"
         );
         self.announced(&admitted.begun)
     }
@@ -336,7 +336,7 @@ impl Auditor {
         (occurrence.state, occurrence.line) = (OccurrenceState::Waiting(left), None);
         if !left.is_empty() {
             self.placed(id);
-            self.count("executions that leave a line for another gate");
+            self.count("executions that leave a wait list for another gate");
             return Ok(());
         }
         self.starts(limiter)?;
@@ -369,7 +369,7 @@ impl Auditor {
         for ((limiter, waiting, in_use), kept) in of.iter().zip(kept) {
             rule!(
                 (kept.waiting, kept.in_use) == (*waiting, *in_use),
-                "what is counted for a limit is what there is",
+                "the counters of a limit match its executions",
                 "{limiter:?}: {waiting} wait and {in_use} count, kept is {kept:?}"
             );
         }
@@ -394,11 +394,11 @@ impl Auditor {
         }
         rule!(
             page.items.iter().collect::<BTreeSet<_>>() == expected.iter().collect() && page.next == next,
-            "all lines are found in which anybody waits or places are taken again, and no others",
+            "all wait lists are found that have entries or are being re-admitted, and no others",
             "expected {expected:?} and then those after {next:?}, got {page:?}"
         );
         if after.is_some() {
-            self.count("further pages of lines");
+            self.count("further pages of wait lists");
         }
         Ok(())
     }
@@ -424,8 +424,8 @@ impl Auditor {
         for (limiter, since) in &self.lines.stuck_since {
             rule!(
                 now.since(settled.max(*since)) <= MOVES_WITHIN,
-                "where there is room nobody waits in line",
-                "{:?} wait for {limiter:?}, which has room or is to be placed again since {since}",
+                "nothing stays on a wait list while there is room",
+                "{:?} wait for {limiter:?}, which has had room or a pending re-admission since {since}",
                 self.line(limiter)
             );
         }

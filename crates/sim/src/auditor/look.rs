@@ -60,7 +60,7 @@ impl Auditor {
             LookOutcome::Conflict => {
                 rule!(
                     !is_current || look_at.is_none(),
-                    "a look is refused only when there is nothing to see",
+                    "a scan is refused only when there is nothing to do",
                     "{id}.{} is {state:?} until {look_at:?} and was refused",
                     look.attempt
                 );
@@ -70,7 +70,7 @@ impl Auditor {
             LookOutcome::NotDue => {
                 rule!(
                     is_current && look_at.is_some_and(|due_at| due_at > at),
-                    "a look comes too early only before its time",
+                    "a scan is too early only before its time",
                     "{id}.{} is {state:?} until {look_at:?} and was refused at {at}",
                     look.attempt
                 );

@@ -355,7 +355,7 @@ impl Auditor {
             "sessions lost",
             "stale reports refused",
             "stale notes refused",
-            "submits of unknown fate",
+            "submits with unknown outcome",
         ] {
             let count = self.coverage.get(what).copied().unwrap_or(0);
             rule!(count == 0, "without faults nothing is lost or refused", "{what}: {count}");

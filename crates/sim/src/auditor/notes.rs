@@ -107,7 +107,7 @@ impl Auditor {
         let expected = self.handed_over.get(&(assignment.execution, assignment.epoch));
         rule!(
             assignment.checkpoint.as_ref() == expected,
-            "a handler is told the checkpoint of its lease",
+            "a handler gets the checkpoint of its lease",
             "{} {:?} begins with {:?}, leased was {expected:?}",
             assignment.execution,
             assignment.epoch,
@@ -125,14 +125,14 @@ impl Auditor {
         saved: Saved,
     ) -> Verdict {
         if saved == Saved::Doubtful {
-            self.count("checkpoints of unknown fate");
+            self.count("checkpoints with unknown outcome");
             return Ok(());
         }
         let kept = self.saved.get(&(execution, epoch));
         rule!(
             kept == Some(checkpoint),
             "a checkpoint that its handler calls saved was accepted",
-            "{execution} {epoch:?} was told that {checkpoint:?} is kept, accepted last was {kept:?}"
+            "{execution} {epoch:?} was informed that {checkpoint:?} is saved, accepted last was {kept:?}"
         );
         self.count("checkpoints saved");
         Ok(())
@@ -158,7 +158,7 @@ impl Auditor {
         found.sort_by_key(|(noted, _)| noted.occurrence);
         rule!(
             found == expected,
-            "notes are left of dead occurrences, as they were last accepted, and of nothing else",
+            "notes are kept for dead occurrences, as they were last accepted, and for nothing else",
             "expected {expected:?}, found {found:?}"
         );
         Ok(())

@@ -135,7 +135,7 @@ impl Auditor {
                 let since = may_go_since.max(asking.since).max(self.sessions[session].mode_since);
                 rule!(
                     !serves(&asking.poll, &lane) || self.now.since(since) <= IDLE_MAX,
-                    "no work lies beside a poll that may have it",
+                    "no work stays queued while a poll that may take it waits",
                     "{id} is queued since {queued_at}, session {session} asks for {lane:?} since {}",
                     asking.since
                 );

@@ -46,7 +46,7 @@ impl Auditor {
             self.lines.known.entry(limiter.line()).or_insert(limiter);
             let was = self.lines.placing.get(queue).copied();
             if was.is_some_and(|was| was.reached.is_some()) {
-                self.count("limits that become tighter once more on the way");
+                self.count("limits that become tighter again during re-admission");
             }
             let was = was.unwrap_or_default();
             let placing = Placing { keys: keys || was.keys, all: all || was.all, reached: None };
@@ -88,7 +88,7 @@ impl Auditor {
         } else {
             let reached = places.last().copied().or(placing.reached);
             self.lines.placing.insert(of_queue.queue.clone(), Placing { reached, ..placing });
-            self.count("steps of taking places again that were not the last");
+            self.count("steps of re-admission that were not the last");
         }
         self.lines.stuck_since.remove(of_queue);
         Ok(is_done)
@@ -105,7 +105,7 @@ impl Auditor {
             _ if self.has_too_many(&of_queue)? => of_queue,
             _ => return Ok(()),
         };
-        self.count("executions given back that have lost their place");
+        self.count("executions returned that have lost their place");
         self.goes_back(id, key, line.clone())?;
         self.joined(line.line());
         Ok(())
@@ -143,7 +143,7 @@ impl Auditor {
         occurrence.line = Some(line.clone());
         self.placed(id);
         self.lines.known.entry(line.line()).or_insert(line);
-        self.count("executions that go back in line");
+        self.count("executions that return to a wait list");
         Ok(())
     }
 }

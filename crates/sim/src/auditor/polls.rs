@@ -39,8 +39,8 @@ impl Auditor {
         for lease in leases {
             rule!(
                 !self.runs.contains_key(&(lease.execution, lease.epoch)),
-                "only an unstarted execution is given back",
-                "session {session} gives back {lease:?}, which it has started"
+                "only an unstarted execution is returned",
+                "session {session} returns {lease:?}, which it has started"
             );
             self.held.remove(lease);
             self.returned.insert(*lease, Return { session, since, is_over: false });
@@ -48,9 +48,9 @@ impl Auditor {
         let mode = self.sessions.get(&session).map(|session| session.mode);
         let is_draining = self.is_draining(node) || mode == Some(SessionMode::Draining);
         self.count(if is_draining {
-            "work given back by a worker that drains"
+            "work returned by a draining worker"
         } else {
-            "work given back that was held for too long"
+            "work returned after being held for too long"
         });
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Auditor {
             }
             rule!(
                 !is_held || self.now.since(since.max(settled)) <= HELD_MAX,
-                "no worker sits on work that it has no slot for",
+                "no worker holds work that it has no slot for",
                 "session {session:?} holds {lease:?} since {since} and has not started it"
             );
         }
@@ -81,7 +81,7 @@ impl Auditor {
         let first = LeaseRef { epoch: Epoch(0), ..lease };
         let given_back = self.returned.range(first..lease).next_back();
         if given_back.is_some_and(|(_, returned)| returned.session != session) {
-            self.count("executions that one worker gave back and another took");
+            self.count("executions that one worker returned and another took");
         }
     }
 
@@ -90,8 +90,8 @@ impl Auditor {
         let returned = self.returned.get(&lease);
         rule!(
             returned.is_none(),
-            "nothing runs that was given back",
-            "{lease:?} is to start, but it was given back: {returned:?}"
+            "nothing runs after it was returned",
+            "{lease:?} is to start, but it was returned: {returned:?}"
         );
         Ok(())
     }
@@ -104,8 +104,8 @@ impl Auditor {
             let is_held = self.holds(session, lease)?;
             rule!(
                 !is_held || self.now <= found_by.max(since.plus(ORPHANS_FOUND)),
-                "what was given back can be claimed again",
-                "{lease:?} was given back at {since}, and session {session} still holds it"
+                "what was returned can be claimed again",
+                "{lease:?} was returned at {since}, and session {session} still holds it"
             );
             if !is_held && let Some(returned) = self.returned.get_mut(&lease) {
                 returned.is_over = true;
@@ -127,8 +127,8 @@ impl Auditor {
             let lease = (assignment.execution, assignment.epoch);
             rule!(
                 self.grants.get(&lease) == Some(&poll.session),
-                "a worker is told only of its own leases",
-                "session {} was told of {lease:?}, granted to {:?}",
+                "a worker gets only its own leases",
+                "session {} got {lease:?}, granted to {:?}",
                 poll.session,
                 self.grants.get(&lease)
             );
@@ -153,8 +153,8 @@ impl Auditor {
             let late = self.now > found_by.max(granted_at.plus(ORPHANS_FOUND));
             rule!(
                 !held || !late,
-                "no worker sits on work that it does not know of",
-                "{lease:?} was granted at {granted_at} and never heard of"
+                "no worker holds work that it does not know of",
+                "{lease:?} was granted at {granted_at} and never received"
             );
         }
         Ok(())
@@ -172,7 +172,7 @@ impl Auditor {
         rule!(
             model.granted <= model.capacity,
             "a worker is given no more than it asked for",
-            "{} is number {} for session {session} in turn {turn}, which asked for {}",
+            "{} is number {} for session {session} for sequence number {turn}, which asked for {}",
             assignment.execution,
             model.granted,
             model.capacity

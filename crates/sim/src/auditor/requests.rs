@@ -33,7 +33,7 @@ impl Auditor {
             "{new:?}: expected {expected:?}, got {state:?}"
         );
         if !matches!(expected, RequestState::Begun { is_new: true, .. }) {
-            self.count("requests repeated under their key");
+            self.count("requests repeated with their key");
         }
         Ok(())
     }

@@ -51,8 +51,8 @@ impl Auditor {
                     }
                     rule!(
                         *drain == (session.mode == SessionMode::Draining),
-                        "a worker is told to drain if that was ordered, or if it said so itself",
-                        "session {} is {:?} and was told {drain}",
+                        "a worker gets the order to drain if it was given, or if the worker announced it",
+                        "session {} is {:?} and got {drain}",
                         beat.session,
                         session.mode
                     );
@@ -61,7 +61,7 @@ impl Auditor {
                     }
                     self.told_to_stop(beat.session, cancel)?;
                     if drains_by_itself {
-                        self.count("sessions that say that they drain");
+                        self.count("sessions that announce that they drain");
                     }
                 }
                 BeatOutcome::SessionLost => {
@@ -85,11 +85,11 @@ impl Auditor {
         let told: BTreeSet<LeaseRef> = cancel.iter().copied().collect();
         rule!(
             told == expected,
-            "a worker is told what to stop",
-            "session {session} was told {told:?}, asked for is {expected:?}"
+            "a worker gets the executions that it is to stop",
+            "session {session} got {told:?}, asked for is {expected:?}"
         );
         if !told.is_empty() {
-            self.count("workers told to stop something");
+            self.count("workers asked to stop something");
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Auditor {
             );
             rule!(
                 silent_for >= session.opening.lease,
-                "a session is lost only after its counter stood still for the lease",
+                "a session is lost only after its counter did not change for the lease",
                 "session {id} of {} was lost after {silent_for:?} of {:?}",
                 session.opening.worker,
                 session.opening.lease
@@ -136,8 +136,8 @@ impl Auditor {
             ResyncOutcome::GivenBack(begun) => {
                 rule!(
                     live && resync.turn > used,
-                    "a resync uses up a turn that was not used",
-                    "session {} in turn {} after {used}",
+                    "a resync uses a new poll sequence number",
+                    "session {} with sequence number {} after {used}",
                     resync.session,
                     resync.turn
                 );
@@ -149,8 +149,8 @@ impl Auditor {
             ResyncOutcome::StaleTurn => {
                 rule!(
                     live && resync.turn <= used,
-                    "a turn is stale only when it was used",
-                    "session {} resynced in turn {} after {used}",
+                    "a poll sequence number is stale only after it was used",
+                    "session {} resynced with sequence number {} after {used}",
                     resync.session,
                     resync.turn
                 );

@@ -71,7 +71,7 @@ pub(super) fn goes_before(goes: (ExecutionId, Place), stays: (ExecutionId, Place
     );
     rule!(
         place.ready_at <= behind.ready_at.plus(PASSED_OVER_MAX),
-        "nothing is passed over for longer than the bound",
+        "nothing is bypassed for longer than the bound",
         "{first}, ready at {}, went before {second}, ready at {}",
         place.ready_at,
         behind.ready_at

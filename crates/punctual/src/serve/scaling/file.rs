@@ -43,14 +43,14 @@ impl Hook {
         let Some(path) = path else { return Ok(vec![]) };
         let wrong = |what: String| CliError::cannot_start(format!("{}: {what}", path.display()));
         let unreadable =
-            |error: std::io::Error| wrong(format!("the file of scale hooks cannot be read: {error}"));
+            |error: std::io::Error| wrong(format!("cannot read the file of scale hooks: {error}"));
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             // Reading a pipe, for example, would block.
-            return Err(wrong("it is no file: name one with scale hooks in TOML".to_owned()));
+            return Err(wrong("not a file: pass a TOML file with scale hooks".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let hooks = parse(&text).map_err(wrong)?;
-        tracing::info!(hooks = hooks.len(), file = %path.display(), "scale hooks were read");
+        tracing::info!(hooks = hooks.len(), file = %path.display(), "scale hooks were loaded");
         let mut warnings: Vec<String> = foreign_hand(path).map_err(unreadable)?.into_iter().collect();
         if hooks.iter().any(Hook::has_secret) {
             warnings.extend(exposure(path).map_err(unreadable)?);
@@ -98,14 +98,14 @@ struct WrittenHook {
 fn parse(text: &str) -> Result<Vec<Hook>, String> {
     let written: Written = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     if written.hook.len() > HOOKS_MAX {
-        return Err(format!("at most {HOOKS_MAX} hooks are possible, not {}", written.hook.len()));
+        return Err(format!("at most {HOOKS_MAX} hooks are allowed, not {}", written.hook.len()));
     }
     let mut names = BTreeSet::new();
     let hook = |written: WrittenHook| {
         let name = written.name.clone();
         let about = |problem| format!("hook {name:?}: {problem}");
         if !names.insert(name.clone()) {
-            return Err(about("another one has its name".to_owned()));
+            return Err(about("the name is used more than once".to_owned()));
         }
         read(written).map_err(about)
     };
@@ -130,13 +130,13 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     };
     possible(threshold)?;
     if written.ca.is_some() && written.url.is_none() {
-        return Err("ca belongs to url".to_owned());
+        return Err("ca needs a url".to_owned());
     }
     let told = match (written.command, written.url) {
         (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
             // No program can be started with such an argument.
             if let Some(at) = command.iter().position(|word| word.contains('\0')) {
-                return Err(format!("command has a NUL in word {}: take it out", at + 1));
+                return Err(format!("command has a NUL character in word {}: remove it", at + 1));
             }
             Told::Command(command)
         }
@@ -155,11 +155,10 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
 fn possible(threshold: Threshold) -> Result<(), String> {
     match threshold {
         Threshold::DepthBelow(0) => {
-            Err("depth_below must be at least 1: no queue holds fewer than 0; 1 is for an empty one".to_owned())
+            Err("depth_below must be at least 1; use 1 for an empty queue".to_owned())
         }
         Threshold::WaitBelow(Duration::ZERO) => {
-            Err("wait_below must be longer than 0s: nothing waits for less; 1ms is for a queue in which nothing waits"
-                .to_owned())
+            Err("wait_below must be longer than 0s; use 1ms for a queue in which nothing waits".to_owned())
         }
         _ => Ok(()),
     }
@@ -224,10 +223,13 @@ mod tests {
                 "depth_above = 1\nwait_above = \"1s\"\ncommand = [\"a\"]",
                 "hook \"x\": must have one of depth_above",
             ),
-            ("depth_above = 1\ncommand = [\"a\"]\nca = \"b\"", "hook \"x\": ca belongs to url"),
+            ("depth_above = 1\ncommand = [\"a\"]\nca = \"b\"", "hook \"x\": ca needs a url"),
             ("depth_above = 1\ncommand = []", "hook \"x\": command must name a program"),
             ("depth_above = 1\ncommand = [\"\"]", "hook \"x\": command must name a program"),
-            ("depth_above = 1\ncommand = [\"a\", \"b\\u0000c\"]", "hook \"x\": command has a NUL in word 2"),
+            (
+                "depth_above = 1\ncommand = [\"a\", \"b\\u0000c\"]",
+                "hook \"x\": command has a NUL character in word 2",
+            ),
             ("depth_below = 0\ncommand = [\"a\"]", "hook \"x\": depth_below must be at least 1"),
             ("wait_below = \"0s\"\ncommand = [\"a\"]", "hook \"x\": wait_below must be longer than 0s"),
             ("depth_above = 1\nurl = \"ftp://a\"", "hook \"x\": url must begin with http"),
@@ -238,7 +240,7 @@ mod tests {
             assert!(problem.starts_with(told), "{lines}: {problem}");
         }
         let twice = "[[hook]]\nname = \"x\"\ndepth_above = 1\ncommand = [\"a\"]\n".repeat(2);
-        assert_eq!(parse(&twice).unwrap_err(), "hook \"x\": another one has its name");
+        assert_eq!(parse(&twice).unwrap_err(), "hook \"x\": the name is used more than once");
         assert!(parse("[[hook]]\nname = \"x\"\ncomand = [\"a\"]").unwrap_err().contains("comand"));
     }
 }

@@ -43,7 +43,7 @@ impl WebHook {
         let uri: Uri = url.parse().map_err(|_| WANTED)?;
         match (uri.scheme_str(), ca) {
             (Some("https"), _) | (Some("http"), None) => {}
-            (Some("http"), Some(_)) => return Err("ca is for addresses that begin with https://".to_owned()),
+            (Some("http"), Some(_)) => return Err("ca needs a url that begins with https://".to_owned()),
             _ => return Err(WANTED.to_owned()),
         }
         let (uri, authorization) = without_login(&uri)?;
@@ -102,7 +102,7 @@ fn trusting(ca: Option<&Path>) -> Result<ClientConfig, String> {
                 trusted.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
             }
             if trusted.is_empty() {
-                return Err(wrong(&"there is no certificate in it; it must be in PEM"));
+                return Err(wrong(&"it contains no certificate in PEM format"));
             }
         }
     }
@@ -133,8 +133,8 @@ mod tests {
             ("ftp://a", None, "url must begin with http:// or https://"),
             ("scaler", None, "url must begin with http:// or https://"),
             ("https://", None, "url must begin with http:// or https://"),
-            ("http://a", Some(empty.as_path()), "ca is for addresses that begin with https://"),
-            ("https://a", Some(empty.as_path()), "there is no certificate in it"),
+            ("http://a", Some(empty.as_path()), "ca needs a url that begins with https://"),
+            ("https://a", Some(empty.as_path()), "it contains no certificate"),
             ("https://a", Some(Path::new("/nonexistent/ca.pem")), "ca /nonexistent/ca.pem: "),
         ] {
             let problem = WebHook::new(url, ca).unwrap_err();
