@@ -83,7 +83,7 @@ pub enum Refusal {
     Finished(JobStatus),
     #[error("the job is cancelled")]
     Cancelled,
-    #[error("the job has version {version} by now")]
+    #[error("the job is now at version {version}")]
     Stale { version: u32 },
     #[error("{0} cannot be changed after the job was submitted")]
     Fixed(&'static str),

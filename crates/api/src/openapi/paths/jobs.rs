@@ -36,8 +36,8 @@ fn request_key() -> Schema {
 const REPLAY: &str =
     "Not as things are now: a taken `unique_key` (the problem names the other job as `job_id`).";
 
-const FULL: &str = "The queue holds as much as its `max_depth` allows, or too much is being taken in at once: nothing \
-    was taken.";
+const FULL: &str =
+    "The queue holds as much as its `max_depth` allows, or the server is overloaded: nothing was taken.";
 
 fn submit() -> Operation {
     Operation::new(Method::POST, path(""), title("submitJob", "Submit a job"))
