@@ -73,7 +73,7 @@ impl Caller {
         if self.role >= Role::Operator {
             return Ok(());
         }
-        Err(ApiError::Forbidden("it concerns the jobs of everybody and needs the role operator"))
+        Err(ApiError::Forbidden("it affects jobs of all owners and needs the role operator"))
     }
 
     /// Rejects callers who may not act as workers. A worker reads the payloads of all jobs and reports how
@@ -82,7 +82,7 @@ impl Caller {
         if self.role >= Role::Operator {
             return Ok(());
         }
-        Err(ApiError::Forbidden("a worker handles the jobs of everybody and needs the role operator"))
+        Err(ApiError::Forbidden("a worker handles jobs of all owners and needs the role operator"))
     }
 }
 
@@ -144,7 +144,7 @@ async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError>
             api.tokens.put(token.clone(), now);
             Ok(token)
         }
-        _ => Err(ApiError::Unauthorized("the token is not known here")),
+        _ => Err(ApiError::Unauthorized("the token is unknown")),
     }
 }
 

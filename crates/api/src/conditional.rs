@@ -34,8 +34,7 @@ fn expected(value: &HeaderValue) -> Result<ExpectedVersion, ApiError> {
 }
 
 fn malformed() -> ApiError {
-    let detail =
-        "must be the one ETag of the job as it was read, such as \"3\" with its quotes, or *".to_owned();
+    let detail = "must be one ETag of the job, such as \"3\" including its quotes, or *".to_owned();
     ApiError::InvalidHeader { header: "If-Match", detail }
 }
 

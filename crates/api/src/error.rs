@@ -38,7 +38,7 @@ pub enum ApiError {
     /// The queue has reached its size limit.
     #[error("the queue {queue} is full")]
     QueueFull { queue: String, full: QueueFull },
-    #[error("the job has version {version} by now")]
+    #[error("the job is now at version {version}")]
     VersionChanged { version: u32 },
     #[error("a token is needed: {0}")]
     Unauthorized(&'static str),
@@ -76,7 +76,7 @@ pub enum ApiError {
     StaleTurn,
     #[error("the server is stopping")]
     Stopping,
-    #[error("too much is being taken in at once")]
+    #[error("the server is overloaded")]
     Overloaded,
     #[error("too many streams are open")]
     TooManyStreams,
@@ -136,16 +136,16 @@ impl ApiError {
             }
             ApiError::VersionChanged { version } => {
                 problem.detail = Some(format!(
-                    "the job has version {version} by now: read it again, and change that version if you still want \
-                     to"
+                    "the job is now at version {version}: read it again, and repeat the change for that \
+                     version if it still applies"
                 ));
                 problem.version = Some(*version);
                 problem.advice = vec![Advice::change_version(*version)];
             }
             ApiError::QueueFull { queue, full } => {
                 problem.detail = Some(format!(
-                    "the queue {queue} holds {} that have not started, and its max_depth is {}: send the job \
-                     again later, let more workers serve the queue, or raise max_depth",
+                    "the queue {queue} has depth {} (executions that have not started) and max_depth {}: \
+                     submit the job again later, add workers for the queue, or raise max_depth",
                     full.depth, full.max_depth
                 ));
                 problem.advice = vec![Advice::set_queue(queue)];
@@ -170,7 +170,7 @@ impl ApiError {
             }
             ApiError::NotUtf8 => {
                 problem.detail =
-                    Some("JSON is written in UTF-8; another encoding has to be converted".to_owned());
+                    Some("JSON must be UTF-8; convert the body from any other encoding".to_owned());
             }
             ApiError::TooDeep => {
                 problem.detail =
@@ -188,31 +188,32 @@ impl ApiError {
             }
             ApiError::SessionLost => {
                 problem.detail = Some(
-                    "stop all handlers of this session and open a new one: what it held is given to others"
+                    "stop all handlers of this session and open a new one: its executions go to other \
+                     workers"
                         .to_owned(),
                 );
             }
             ApiError::StaleTurn => {
                 problem.detail = Some(
-                    "a later request of the session came first, or this is a copy of one that was answered: go \
-                     on with a higher turn"
+                    "a later request of the session arrived first, or this is a duplicate of an answered \
+                     request: continue with a higher turn"
                         .to_owned(),
                 );
             }
             ApiError::Stopping => {
-                problem.detail = Some("it gives out no more work; ask again when it is back".to_owned())
+                problem.detail =
+                    Some("it hands out no more work; ask again after it has restarted".to_owned())
             }
             ApiError::Overloaded => {
-                problem.detail = Some("nothing was taken; send it again later".to_owned())
+                problem.detail = Some("the request was not processed; retry later".to_owned())
             }
             ApiError::TooManyStreams => {
                 problem.detail = Some(format!(
-                    "at most {} listeners to events and followers of logs are served at once: close one, or \
-                     come back later",
+                    "at most {} event and log streams may be open at once: close one, or retry later",
                     limits::EVENT_LISTENERS_MAX
                 ));
             }
-            ApiError::Internal(_) => problem.detail = Some("the server's log says more".to_owned()),
+            ApiError::Internal(_) => problem.detail = Some("see the server's log for details".to_owned()),
             ApiError::MethodNotAllowed
             | ApiError::BodyTimeout
             | ApiError::BodyUnreadable(_)
@@ -244,13 +245,13 @@ impl ApiError {
             ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "the unique_key is taken"),
             ApiError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
             ApiError::VersionChanged { .. } => {
-                (StatusCode::PRECONDITION_FAILED, "the job was changed in between")
+                (StatusCode::PRECONDITION_FAILED, "the job has changed since it was read")
             }
             ApiError::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "a valid token is needed"),
             ApiError::Forbidden(_) => (StatusCode::FORBIDDEN, "the token may not do this"),
             ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
             ApiError::Conflict(_) | ApiError::Advised { .. } => {
-                (StatusCode::CONFLICT, "this cannot be done as things are")
+                (StatusCode::CONFLICT, "the current state does not allow this")
             }
             ApiError::MethodNotAllowed => {
                 (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here, see the Allow header")
@@ -265,9 +266,7 @@ impl ApiError {
             ApiError::SessionLost => (StatusCode::GONE, "the session is over"),
             ApiError::StaleTurn => (StatusCode::CONFLICT, "the turn was used already"),
             ApiError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-            ApiError::Overloaded => {
-                (StatusCode::TOO_MANY_REQUESTS, "the server takes in as much as it can already")
-            }
+            ApiError::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "the server is overloaded"),
             ApiError::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"),
             ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable"),
             ApiError::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "the server is not ready"),

@@ -201,7 +201,8 @@ async fn look_through(bytes: Bytes, depth: Depth) -> Result<(), ApiError> {
         return nesting::check(&bytes, depth);
     }
     let looked = tokio::task::spawn_blocking(move || nesting::check(&bytes, depth)).await;
-    looked.unwrap_or_else(|broken| Err(ApiError::Internal(format!("reading a body broke off: {broken}"))))
+    looked
+        .unwrap_or_else(|broken| Err(ApiError::Internal(format!("reading a body was interrupted: {broken}"))))
 }
 
 fn check_content_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {

@@ -81,8 +81,9 @@ pub enum Repeating {
 #[derive(Debug, Clone, Copy)]
 pub struct Unsettled;
 
-const OUTCOME_UNKNOWN: &str = "an earlier request with this Idempotency-Key has not been answered: whether it was \
-    carried out is not known; look at the job's executions, and use a new key to do it again";
+const OUTCOME_UNKNOWN: &str = "an earlier request with this Idempotency-Key has not been answered, and it \
+                               is unknown whether it was carried out: check the job's executions, and use \
+                               a new key to repeat it";
 
 /// Returns the stored response if there is one; otherwise runs the request.
 pub async fn once<F>(
@@ -105,7 +106,7 @@ where
         RequestState::Answered(answer) => Ok(replayed(answer)),
         RequestState::Mismatch => Err(ApiError::field(
             IDEMPOTENCY_KEY,
-            "was used for a different request before: use a new key for a new request",
+            "was already used for a different request: use a new key for a new request",
         )),
         RequestState::Begun { is_new: false, .. } if repeating == Repeating::Unsafe => {
             Err(ApiError::Conflict(OUTCOME_UNKNOWN.to_owned()))
@@ -157,7 +158,7 @@ async fn keep(api: &Api, key: RequestKey, answer: Response) -> Result<Response, 
     };
     if let Err(error) = api.store().answer_request(key, stored).await {
         // A repeat runs the request again, which creates nothing twice.
-        tracing::warn!(%error, "the answer to a request with an Idempotency-Key was not kept");
+        tracing::warn!(%error, "the response to a request with an Idempotency-Key was not stored");
     }
     Ok(Response::from_parts(parts, body.into()))
 }

@@ -120,7 +120,7 @@ fn of_cancel(view: &JobView) -> String {
     }
     match &view.last_finished {
         Some(last) if last.status == Status::Cancelled => of_end(last, &view.job.spec, None),
-        _ => "nothing more of it will run".to_owned(),
+        _ => "no further executions will run".to_owned(),
     }
 }
 
@@ -128,7 +128,7 @@ fn of_cancel(view: &JobView) -> String {
 pub const fn because(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::Overlap => "an earlier occurrence was still open (overlap_policy)",
-        SkipReason::Misfire => "the scheduler came too late (misfire_policy)",
+        SkipReason::Misfire => "no scheduler fired in time (misfire_policy)",
         SkipReason::Paused => "the job was paused",
         SkipReason::Calendar => "the calendar excludes that time",
         SkipReason::Dependency => "a job that it depended on did not succeed",

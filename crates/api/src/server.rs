@@ -109,7 +109,7 @@ impl Server {
         }
         drop(self.listener);
         if tokio::time::timeout(self.limits.shutdown_grace, connections.all_ended()).await.is_err() {
-            tracing::warn!("some requests did not finish in time and were cut off");
+            tracing::warn!("some requests did not finish in time and were aborted");
         }
     }
 
@@ -140,7 +140,7 @@ impl Server {
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = place.displaced() => {
-                    tracing::debug!("a connection that waited for its client gave way to another one");
+                    tracing::debug!("an idle connection was closed to make room for another one");
                     return;
                 }
                 () = stopped(&mut stop) => {
@@ -156,7 +156,7 @@ impl Server {
 
     /// Sends the 503, and reads what the client has sent meanwhile: otherwise the response would be lost.
     fn refuse(&self, mut stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
-        tracing::debug!(%from, "all connections are at work: a further one was refused");
+        tracing::debug!(%from, "all connections are busy: another one was refused");
         let Ok(place) = refusals.clone().try_acquire_owned() else { return };
         self.spawn.spawn(Box::pin(async move {
             let _place = place;

@@ -78,7 +78,7 @@ impl Answer {
                 _ = writing => {}
                 () = goodbye.closed() => {}
                 () = ending.ending() => {
-                    let end = event("stop", None, r#"{"detail":"the server stops; connect again and go on"}"#);
+                    let end = event("stop", None, r#"{"detail":"the server is stopping; reconnect to continue"}"#);
                     let _ = goodbye.send(end).await;
                 }
             }

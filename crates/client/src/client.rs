@@ -46,7 +46,7 @@ pub struct Client {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("{server} is not the address of a server: {problem}")]
+    #[error("{server} is not a server address: {problem}")]
     BadAddress { server: String, problem: String },
     /// No response: if the request changes something, it is unknown whether it took effect.
     #[error("cannot reach the server at {server}")]
@@ -56,9 +56,9 @@ pub enum ClientError {
     Refused(Box<Problem>),
     /// The response is not from Punctual but from another program at this port, or from a proxy. The problem
     /// is made from the status.
-    #[error("what answers at {server} is not Punctual ({} {})", problem.status, problem.title)]
+    #[error("the server at {server} is not Punctual ({} {})", problem.status, problem.title)]
     NotPunctual { server: String, problem: Box<Problem> },
-    #[error("the server's answer cannot be understood: {0}")]
+    #[error("cannot parse the server's response: {0}")]
     Unexpected(String),
 }
 
@@ -523,7 +523,7 @@ fn problem_of(status: StatusCode, body: &[u8]) -> Option<Problem> {
 }
 
 fn made_from(status: StatusCode) -> Problem {
-    Problem::new(status.as_u16(), status.canonical_reason().unwrap_or("the server refused"))
+    Problem::new(status.as_u16(), status.canonical_reason().unwrap_or("the server rejected the request"))
 }
 
 #[cfg(test)]

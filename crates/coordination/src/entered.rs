@@ -38,6 +38,7 @@ pub(crate) fn check_card(card: &str) -> Result<(), CoordinationError> {
     if card.len() <= MEMBER_CARD_BYTES_MAX {
         return Ok(());
     }
-    let said = format!("a card of {} bytes: at most {MEMBER_CARD_BYTES_MAX} are allowed", card.len());
+    let said =
+        format!("the member entry has {} bytes: at most {MEMBER_CARD_BYTES_MAX} are allowed", card.len());
     Err(CoordinationError::Broken(said))
 }

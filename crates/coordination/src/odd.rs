@@ -19,12 +19,12 @@ impl PassedOver {
             std::mem::replace(&mut *known, odd.clone())
         };
         for (place, why) in odd.iter().filter(|(place, _)| !before.contains_key(*place)) {
-            tracing::warn!(%place, "something in the cluster's own place cannot be read and is passed over: {why}");
+            tracing::warn!(%place, "an unreadable entry in the cluster's key space is ignored: {why}");
         }
     }
 }
 
 /// For entries that block nothing and might belong to another program.
-pub(crate) const LEFT: &str = "it is left as it is; remove it, or use another prefix in coordination.url";
+pub(crate) const LEFT: &str = "it is left unchanged; remove it, or use another prefix in coordination.url";
 /// For entries that block a lease.
 pub(crate) const FREED: &str = "the lease is freed";

@@ -156,7 +156,7 @@ impl FromStr for CoordinationOptions {
             "etcd" | "etcds" => parts.etcd(scheme == "etcds").map(CoordinationOptions::Etcd),
             "redis" | "rediss" => parts.redis(scheme == "rediss").map(CoordinationOptions::Redis),
             "zookeeper" => parts.zookeeper().map(CoordinationOptions::ZooKeeper),
-            _ => Err(UrlError(format!("there is no coordination of the kind {scheme}: it is {FORMS}"))),
+            _ => Err(UrlError(format!("unknown kind of coordination {scheme}: use {FORMS}"))),
         }
     }
 }
@@ -208,12 +208,12 @@ impl<'a> Parts<'a> {
         // Otherwise a part of a password would be taken for a host, a path or a setting, and printed.
         if rest.rsplit_once('@').is_some_and(|(before, _)| before.contains(['/', '?', '#'])) {
             return Err(UrlError(
-                "before an @, write / as %2F, ? as %3F and # as %23; behind a / or ?, write @ as %40"
+                "before an @, write / as %2F, ? as %3F and # as %23; after a / or ?, write @ as %40"
                     .to_owned(),
             ));
         }
         if rest.contains('#') {
-            return Err(UrlError("a # means nothing in it: leave out what begins with it".to_owned()));
+            return Err(UrlError("a # has no meaning in it: remove it and what follows".to_owned()));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -224,10 +224,10 @@ impl<'a> Parts<'a> {
         let mut settings = Vec::new();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let Some((name, value)) = setting.split_once('=') else {
-                return Err(UrlError(format!("behind the ? belongs NAME=VALUE, not {setting}")));
+                return Err(UrlError(format!("expected NAME=VALUE after the ?, not {setting}")));
             };
             if settings.iter().any(|(known, _)| *known == name) {
-                return Err(UrlError(format!("{name} is there twice: leave one out")));
+                return Err(UrlError(format!("{name} is given twice: remove one")));
             }
             settings.push((name, decoded(value)?));
         }
@@ -283,11 +283,9 @@ impl<'a> Parts<'a> {
         match self.query.iter().find(|(name, _)| !known.contains(name)) {
             None => Ok(()),
             Some((name, _)) if known.is_empty() => {
-                Err(UrlError(format!("there is no setting {name} here: leave it out")))
+                Err(UrlError(format!("unknown setting {name}: remove it")))
             }
-            Some((name, _)) => {
-                Err(UrlError(format!("there is no setting {name} here; there is {}", known.join(", "))))
-            }
+            Some((name, _)) => Err(UrlError(format!("unknown setting {name}; known: {}", known.join(", ")))),
         }
     }
 }
@@ -301,7 +299,7 @@ fn decoded(text: &str) -> Result<String, UrlError> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(|text| text.into_owned())
-        .map_err(|_| UrlError("what is written with % in the URL is not text: write it as UTF-8".to_owned()))
+        .map_err(|_| UrlError("the percent-encoded text in the URL is not UTF-8".to_owned()))
 }
 
 fn hosts(texts: &[&str], port: u16) -> Result<Vec<HostAndPort>, UrlError> {
@@ -318,20 +316,20 @@ fn host(text: &str, port: u16) -> Result<HostAndPort, UrlError> {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     match address {
         Some(address) if address.parse::<Ipv6Addr>().is_ok() => {}
-        Some(_) => return wrong("in brackets belongs an IPv6 address, such as [::1]"),
+        Some(_) => return wrong("expected an IPv6 address in brackets, such as [::1]"),
         None if host.contains(['[', ']', ':']) => {
-            return wrong("an IPv6 address stands in brackets, such as [::1] or [::1]:6379");
+            return wrong("an IPv6 address must be in brackets, such as [::1] or [::1]:6379");
         }
-        None if host.is_empty() => return wrong("a host is missing in the URL: name one behind the //"),
+        None if host.is_empty() => return wrong("a host is missing in the URL: name one after the //"),
         None if host.contains(|letter: char| letter.is_whitespace() || letter.is_control()) => {
-            return wrong("there is a space or the like in a host: take it out");
+            return wrong("a host contains white space or a control character: remove it");
         }
         None => {}
     }
     let port = match written.map(str::parse) {
         None => port,
         Some(Ok(port)) if port > 0 => port,
-        Some(_) => return wrong("behind the colon of a host belongs its port, a number from 1 to 65535"),
+        Some(_) => return wrong("expected a port after the colon of a host, a number from 1 to 65535"),
     };
     Ok(HostAndPort { host: host.to_owned(), port })
 }
@@ -347,7 +345,8 @@ fn name_or_default(text: &str) -> Result<String, UrlError> {
         Ok(text.to_owned())
     } else {
         Err(UrlError(format!(
-            "{text} cannot be the prefix of a cluster: letters, digits, - _ . and / between words, at most 200"
+            "{text} cannot be the prefix of a cluster: use letters, digits, - _ . and / between words, at \
+             most 200 characters"
         )))
     }
 }
@@ -402,26 +401,26 @@ mod tests {
         for (text, words) in [
             ("", "must be store"),
             ("etcd", "etcd://HOST:2379"),
-            ("consul://a", "no coordination of the kind consul"),
+            ("consul://a", "unknown kind of coordination consul"),
             ("etcd://", "a host is missing"),
             ("etcd://ann:topsecret@a:x", "a number from 1 to 65535"),
             ("redis://a:0", "a number from 1 to 65535"),
             ("redis://a:", "a number from 1 to 65535"),
             ("redis://a:65536", "a number from 1 to 65535"),
-            ("redis://[::1", "stands in brackets"),
-            ("redis://::1", "stands in brackets"),
-            ("redis://[::1]x", "stands in brackets"),
-            ("redis://[a]:6379", "belongs an IPv6 address"),
-            ("redis://a b", "a space or the like"),
-            ("redis://a#blue", "a # means nothing"),
-            ("redis://a/0?prefix=x#blue", "a # means nothing"),
+            ("redis://[::1", "must be in brackets"),
+            ("redis://::1", "must be in brackets"),
+            ("redis://[::1]x", "must be in brackets"),
+            ("redis://[a]:6379", "expected an IPv6 address"),
+            ("redis://a b", "contains white space"),
+            ("redis://a#blue", "a # has no meaning"),
+            ("redis://a/0?prefix=x#blue", "a # has no meaning"),
             ("redis://ann:topsecret/x@a", "write / as %2F"),
             ("redis://ann:x?topsecret@a", "? as %3F"),
             ("redis://ann:topsecret#x@a", "# as %23"),
-            ("redis://a?prefix=x&prefix=y", "prefix is there twice"),
-            ("zookeeper://a?timeout=3", "no setting timeout here: leave it out"),
-            ("etcd://a?tls=true", "no setting tls here: leave it out"),
-            ("redis://a?ca=x.pem", "no setting ca here; there is prefix"),
+            ("redis://a?prefix=x&prefix=y", "prefix is given twice"),
+            ("zookeeper://a?timeout=3", "unknown setting timeout: remove it"),
+            ("etcd://a?tls=true", "unknown setting tls: remove it"),
+            ("redis://a?ca=x.pem", "unknown setting ca; known: prefix"),
             ("rediss://a?cert=x.pem", "add &key=FILE"),
             ("etcds://a?key=x.pem", "add &cert=FILE"),
             ("redis://a,", "a host is missing"),

@@ -90,7 +90,7 @@ impl Coordination for StoreCoordination {
             for (member, is_given_up) in members.iter().zip(given_up) {
                 if is_given_up {
                     let host = host(&entries, member);
-                    tracing::warn!(%member, host, "a member of the cluster was silent for too long and is given up");
+                    tracing::warn!(%member, host, "a member of the cluster was silent for too long and is evicted");
                 }
             }
             // A member that has sent a heartbeat at the last moment is alive, and one that another node has
@@ -100,7 +100,7 @@ impl Coordination for StoreCoordination {
         let ghosts = ghosts(&entries);
         if !ghosts.is_empty() {
             for member in &ghosts {
-                tracing::warn!(%member, "somebody who is not in the cluster holds segments; they are freed");
+                tracing::warn!(%member, "a process that is not a member of the cluster holds segments; they are freed");
                 self.register.remove_member(member).await.map_err(failed)?;
             }
             entries = self.register.entries().await.map_err(failed)?;
@@ -140,7 +140,7 @@ fn odd(entries: &Entries) -> Odd {
             RegisterTable::Members => ("cluster_members", "it is removed"),
             RegisterTable::Leases => ("cluster_leases", "it is freed"),
         };
-        let becomes = if row.is_in_the_way() { cleared } else { "it is left as it is; remove the row" };
+        let becomes = if row.is_in_the_way() { cleared } else { "it is left unchanged; remove the row" };
         (format!("{table}: {}", row.key), format!("{}; {becomes}", row.why))
     };
     entries.odd.iter().map(told).collect()

@@ -146,19 +146,19 @@ impl ZooKeeperCoordination {
         let address = &self.address;
         match error {
             Error::NoAuth | Error::AuthFailed | Error::InvalidAcl => CoordinationError::Broken(format!(
-                "ZooKeeper at {address} refuses us: {error}; check user and password (coordination.url, \
+                "ZooKeeper at {address} denies access: {error}; check user and password (coordination.url, \
                  coordination.password_file), and who may write below /{}",
                 self.options.path
             )),
             Error::BadArguments(_) | Error::Unimplemented | Error::UnmarshalError { .. } => {
                 CoordinationError::Broken(format!(
-                    "ZooKeeper at {address} answers oddly: {error}; check that the address in coordination.url is that of \
-                     ZooKeeper 3.6 or later"
+                    "ZooKeeper at {address} sent an unexpected response: {error}; check that the address \
+                     in coordination.url is that of ZooKeeper 3.6 or later"
                 ))
             }
             Error::NotEmpty => CoordinationError::Broken(format!(
-                "ZooKeeper at {address} holds a node with others below it where a lease belongs, below /{}/leases: remove it, or \
-                 use another path",
+                "ZooKeeper at {address} has a node with children where a lease belongs, below /{}/leases: \
+                 remove it, or use another path",
                 self.options.path
             )),
             _ => CoordinationError::Unavailable(format!(
@@ -181,7 +181,8 @@ impl ZooKeeperCoordination {
         match client.create(&path, joining.card.as_bytes(), &options).await {
             Ok(_) => Ok(()),
             Err(Error::NodeExists) => Err(CoordinationError::Unavailable(format!(
-                "ZooKeeper at {} still knows the member by an earlier session: try again when that has run out",
+                "ZooKeeper at {} still has the member in an earlier session: try again when that session \
+                 has expired",
                 self.address
             ))),
             Err(error) => Err(self.failed(&error)),
@@ -285,15 +286,15 @@ impl ZooKeeperCoordination {
                     continue;
                 }
                 // It would never expire.
-                Some(_) => "it goes with no session",
-                None => "its name is no id of a member",
+                Some(_) => "it is not attached to a session",
+                None => "its name is not a member id",
             };
             odd.insert(format!("{}/{name}", self.members()), format!("{why}; {LEFT}"));
         }
         for (text, data, stat) in leases {
             let path = format!("{}/{text}", self.leases());
             let Some(name) = LeaseName::parse(&text) else {
-                odd.insert(path, format!("its name is no lease; {LEFT}"));
+                odd.insert(path, format!("its name is not a lease name; {LEFT}"));
                 continue;
             };
             let is_there = |holder: &MemberId| roster.members.iter().any(|member| member.id == *holder);
@@ -308,7 +309,7 @@ impl ZooKeeperCoordination {
                     if self.clear(client, &path, &stat).await.unwrap_or(true) {
                         odd.insert(
                             path,
-                            format!("it is of no session, or of nobody who is a member; {FREED}"),
+                            format!("it has no session, or its holder is not a member; {FREED}"),
                         );
                     }
                 }

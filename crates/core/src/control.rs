@@ -79,11 +79,11 @@ pub enum LiveChange {
 /// Why a verb does not apply; nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("the job is {0:?}: nothing of it is left to act on")]
+    #[error("the job is {0:?}: it has no executions left to act on")]
     Finished(JobStatus),
     #[error("the job is cancelled")]
     Cancelled,
-    #[error("the job has version {version} by now")]
+    #[error("the job is now at version {version}")]
     Stale { version: u32 },
     #[error("{0} cannot be changed after the job was submitted")]
     Fixed(&'static str),
@@ -92,14 +92,14 @@ pub enum Refusal {
     Awaited,
     #[error("an occurrence of the job is open")]
     Overlap,
-    #[error("as many occurrences of the job wait as may")]
+    #[error("the number of waiting occurrences of the job has reached its limit")]
     QueueFull,
-    #[error("as many occurrences of the job are open as may be")]
+    #[error("the number of open occurrences of the job has reached its limit")]
     Backlog,
     #[error("no occurrence of the job is dead")]
     NothingDead,
     /// To become unfinished again, the job would need its unique key, which another job now holds.
-    #[error("job {0} has the unique key by now")]
+    #[error("job {0} now has the unique key")]
     KeyTaken(JobId),
 }
 

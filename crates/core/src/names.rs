@@ -29,7 +29,7 @@ pub fn name_problem(text: &str) -> Option<String> {
         before = Some(character);
     }
     if text.chars().all(is_blank) {
-        return Some(format!("must not be blank, as in {}: give it a name that can be seen", shown(text)));
+        return Some(format!("must not be blank, as in {}: use a name with visible characters", shown(text)));
     }
     if text.starts_with(is_blank) || text.ends_with(is_blank) {
         return Some(format!(
@@ -45,7 +45,7 @@ pub fn name_problem(text: &str) -> Option<String> {
 pub fn path_name_problem(text: &str) -> Option<String> {
     match text {
         "." | ".." => {
-            Some(format!("must not be {}, which no URL can name: choose another name", shown(text)))
+            Some(format!("must not be {}, which cannot be part of a URL: choose another name", shown(text)))
         }
         _ => name_problem(text),
     }
@@ -188,12 +188,12 @@ mod tests {
         for (name, problem) in [
             ("", "must not be empty"),
             (&"x".repeat(201), long),
-            (" ", "must not be blank, as in \" \": give it a name that can be seen"),
+            (" ", "must not be blank, as in \" \": use a name with visible characters"),
             (
                 "\u{3000}\u{a0}",
-                "must not be blank, as in \"<U+3000><U+00A0>\": give it a name that can be seen",
+                "must not be blank, as in \"<U+3000><U+00A0>\": use a name with visible characters",
             ),
-            ("\u{2800}", "must not be blank, as in \"<U+2800>\": give it a name that can be seen"),
+            ("\u{2800}", "must not be blank, as in \"<U+2800>\": use a name with visible characters"),
             (" a", "must not begin or end with white space, as in \" a\": write \"a\""),
             ("a b\u{2003}", "must not begin or end with white space, as in \"a b<U+2003>\": write \"a b\""),
             ("a\nb", "must not contain the control character U+000A, as in \"a<U+000A>b\": remove it"),
@@ -236,7 +236,9 @@ mod tests {
     fn names_in_paths_are_not_those_of_folders() {
         for name in [".", ".."] {
             assert_eq!(name_problem(name), None);
-            assert!(path_name_problem(name).is_some_and(|problem| problem.contains("no URL can name")));
+            assert!(
+                path_name_problem(name).is_some_and(|problem| problem.contains("cannot be part of a URL"))
+            );
         }
         assert_eq!(path_name_problem("..."), None);
         assert_eq!(path_name_problem("").as_deref(), Some("must not be empty"));

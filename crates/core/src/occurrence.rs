@@ -357,7 +357,8 @@ impl Live {
     /// The error of a dead letter points to the job itself as a possible cause.
     fn lost_for_good(&self) -> String {
         format!(
-            "{WORKER_SILENT} in attempt {}, the last: a job whose workers are lost again and again may be what ends them",
+            "{WORKER_SILENT} in attempt {}, the last: a job that repeatedly loses its workers may be \
+             crashing them",
             self.attempt
         )
     }

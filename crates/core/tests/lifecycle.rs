@@ -7,15 +7,15 @@ use punctual_core::lifecycle::{Ending, Event, State, Status, step};
 use std::fmt::Write as _;
 use std::path::Path;
 
-const INTRODUCTION: &str = "# The life of an execution
+const INTRODUCTION: &str = "# Execution lifecycle
 
-Every move that an execution can make, one table per kind of event. A row is the state before, a cell the state
-after. A dash, or a state without a row, says that the event does not apply and nothing changes. A test compares
-this page with `lifecycle::step` in `crates/core`; `UPDATE_DOCS=1 cargo nextest run -p punctual-core` writes it
-anew.
+Every state transition of an execution, one table per kind of event. Rows are the states before the event, cells
+the states after it. A dash, or a state without a row, means that the event does not apply and changes nothing. A
+test compares this page with `lifecycle::step` in `crates/core`; `UPDATE_DOCS=1 cargo nextest run -p punctual-core`
+regenerates it.
 
-`WAITING` names its closed gates. A set of more than two behaves as the sets of two do: each gate opens and
-closes by itself.
+`WAITING` names its closed gates. Sets of three or more gates behave like sets of two: each gate opens and closes
+independently.
 ";
 
 const STATUSES: [Status; 7] = [
@@ -114,7 +114,7 @@ fn the_documented_table_is_the_one_that_runs() {
     let first_difference = documented.lines().zip(page.lines()).find(|(old, new)| old != new);
     assert!(
         documented == page,
-        "docs/lifecycle.md does not show the rules of lifecycle::step; if the rules are right, write it anew \
+        "docs/lifecycle.md does not show the rules of lifecycle::step; if the rules are right, regenerate it \
          with `UPDATE_DOCS=1 cargo nextest run -p punctual-core`. First difference: {first_difference:#?}"
     );
 }

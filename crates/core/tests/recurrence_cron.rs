@@ -212,8 +212,8 @@ fn errors_name_column_field_finding_and_remedy() {
 
 #[test]
 fn patterns_with_too_few_or_many_fields_say_where() {
-    let fields =
-        "use minute, hour, day of month, month, day of week; a second may stand first, a year then last";
+    let fields = "use minute, hour, day of month, month, day of week; optionally a second first, and then a year \
+         last";
     assert_eq!(refused("").to_string(), format!("the pattern is empty, {fields} (column 1)"));
     assert_eq!(refused("* * * *").to_string(), format!("the pattern has 4 of 5 fields, {fields} (column 8)"));
     assert_eq!(

@@ -57,7 +57,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         if start {
             self.spawn.spawn(Box::pin(self.shared.clone().flush_all()));
         }
-        answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the node is going down".to_owned())))
+        answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the node is shutting down".to_owned())))
     }
 }
 

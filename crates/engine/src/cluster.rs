@@ -279,15 +279,21 @@ impl Context {
                 segments = held.segments.len(),
                 came = came.len(),
                 went = went.len(),
-                "looking after other segments"
+                "this process now fires other segments"
             );
         }
         if before.leads != held.leads && self.cluster.seat.is_some() {
-            let said = if held.leads { "this process leads now" } else { "this process no longer leads" };
+            let said = if held.leads {
+                "this process is now the leader"
+            } else {
+                "this process is no longer the leader"
+            };
             tracing::info!("{said}");
         }
         if was_coordinated && !coordinated {
-            tracing::warn!("coordination is away; until it is back, every scheduler looks after everything");
+            tracing::warn!(
+                "coordination is unavailable; until it is back, every scheduler fires all segments"
+            );
         }
     }
 
@@ -343,10 +349,11 @@ impl Context {
                 tracing::error!(
                     ?offset,
                     limit = ?self.config.clock_offset_max,
-                    "this machine's clock and the store's are too far apart: nothing is fired here until they agree"
+                    "the clocks of this machine and the store differ too much: nothing is fired here until \
+                     they agree"
                 );
             } else {
-                tracing::info!("this machine's clock and the store's agree again");
+                tracing::info!("the clocks of this machine and the store agree again");
             }
             self.cluster.look_now.notify_one();
         }

@@ -40,12 +40,13 @@ impl Retention {
         drop(state);
         match verdict {
             ClockVerdict::Steady if before.is_some() => {
-                tracing::info!("the store's clock runs evenly: retention deletes again");
+                tracing::info!("the store's clock is steady again: retention continues");
             }
             ClockVerdict::Doubtful { doubt, left } if before != Some(doubt) && doubt.is_suspicious() => {
                 tracing::warn!(
                     wait = ?left,
-                    "{doubt}: retention deletes nothing until the clock has run evenly for this long; check the clock"
+                    "{doubt}: retention is suspended until the clock has been steady for this long; check \
+                     the clock"
                 );
             }
             ClockVerdict::Steady | ClockVerdict::Doubtful { .. } => {}
@@ -83,7 +84,7 @@ impl Context {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let state = self.retention.state();
         let doubt = state.doubt.filter(|doubt| doubt.is_suspicious());
-        let doubt = doubt.map(|doubt| format!("retention deletes nothing for now: {doubt}"));
+        let doubt = doubt.map(|doubt| format!("retention is suspended: {doubt}"));
         let cut = state.logs_cut_until.map(|until| {
             format!(
                 "log lines written before {until} were removed although keep_history keeps logs for longer: all logs \

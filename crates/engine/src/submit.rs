@@ -34,10 +34,10 @@ pub enum SubmitError {
     #[error("job {0} has this unique_key and is not finished")]
     KeyTaken(JobId),
     /// The queue of the job is at its maximum depth.
-    #[error("the queue {queue} holds {} that have not started, and may hold {}", full.depth, full.max_depth)]
+    #[error("the queue {queue} has depth {} (executions that have not started) and max_depth {}", full.depth, full.max_depth)]
     QueueFull { queue: String, full: QueueFull },
     /// A row that the job needs cannot be read. The job was not stored.
-    #[error("the job cannot be kept: {0}; `punctual check` names every row that cannot be read")]
+    #[error("the job cannot be stored: {0}; `punctual check` names every row that cannot be read")]
     Unreadable(String),
     /// Whether the job was stored is unknown.
     #[error("{0}")]
@@ -165,13 +165,13 @@ pub(crate) fn never_runs(job: &Job) -> InvalidField {
         {
             InvalidField::new("interval", "must lead to a time before 9999-12-30")
         }
-        _ => InvalidField::new("cron_expression", "must name a time that is still to come"),
+        _ => InvalidField::new("cron_expression", "must name a time in the future"),
     }
 }
 
 fn bad_parent(parent: JobId, problem: ParentProblem) -> InvalidField {
     let fix = match problem {
-        ParentProblem::NotThere => format!("names job {parent}, which is not there"),
+        ParentProblem::NotThere => format!("names job {parent}, which does not exist"),
         ParentProblem::Recurring => {
             format!("names job {parent}, which is recurring: name jobs that run once")
         }

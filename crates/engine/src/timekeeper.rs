@@ -36,7 +36,8 @@ impl Timekeeper {
         // If an earlier answer agrees with this one and gives a later time, it is the closer bound.
         let projected = known.map(|known| project(known, answered_at));
         if let Some(before) = projected.filter(|before| latest.plus(SET_BACK_NOTICED) < *before) {
-            tracing::warn!(%before, now = %answer, "the store's clock was set back; what fired meanwhile fires next by the times that it saw");
+            tracing::warn!(%before, now = %answer, "the store's clock was set back; schedules fired in the \
+                                                    meantime continue from the times already seen");
         }
         let kept = projected.filter(|kept| (answer..=latest).contains(kept));
         *known = Some((kept.unwrap_or(answer), answered_at));

@@ -36,7 +36,7 @@ impl WorkerPort for Engine {
         let offer = Offer { session: poll.session, turn: poll.turn };
         let wait = self.context.host.clock.sleep(poll.wait);
         let answer = pin!(self.context.desk.park(Poll { capacity, ..poll }));
-        let gone = || WorkerPortError::Unavailable("the node is going down".to_owned());
+        let gone = || WorkerPortError::Unavailable("the node is shutting down".to_owned());
         match select(answer, wait).await {
             Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone())),
             Either::Right(((), _)) if self.context.desk.leave(offer) => Ok(Vec::new()),
@@ -114,7 +114,7 @@ impl Engine {
         let store = self.context.store.clone();
         self.context.host.spawn.spawn(Box::pin(async move {
             if let Err(error) = store.keep_condition(session, condition).await {
-                tracing::debug!(%error, %session, "how a worker is was not kept; it tells again");
+                tracing::debug!(%error, %session, "the condition of a worker was not stored; the worker will report it again");
             }
         }));
     }
@@ -174,7 +174,7 @@ impl Context {
 
     fn count_report(&self, run: Run, outcome: &ReportOutcome) {
         if outcome.answer == ReportAnswer::Stale {
-            tracing::info!(ending = ?run.ending, "a report was refused because its lease is gone");
+            tracing::info!(ending = ?run.ending, "a report was rejected because its lease is gone");
             return self.counters.stale_reports.add(1);
         }
         // The status in history counts, not the reported one: a cancel may have been requested meanwhile.
@@ -199,7 +199,7 @@ impl Context {
                 NoteAnswer::Accepted => self.counters.noted.add(1),
                 NoteAnswer::AlreadyAccepted => {}
                 NoteAnswer::Stale => {
-                    tracing::info!("a note was refused because its lease is gone");
+                    tracing::info!("a note was rejected because its lease is gone");
                     self.counters.stale_notes.add(1);
                 }
             }

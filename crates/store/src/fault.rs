@@ -26,7 +26,7 @@ pub(crate) enum Fault {
     #[error("{0}: {1}")]
     Denied(Denial, String),
     /// A row that Punctual cannot have written; `what` names the column.
-    #[error("{what} holds {value}, which has no meaning")]
+    #[error("{what} holds {value}, which is not valid")]
     Damaged { what: Cow<'static, str>, value: String },
     #[error("a row is missing: {0}")]
     Missing(String),

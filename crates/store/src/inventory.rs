@@ -57,7 +57,7 @@ impl Table {
             }
         }
         for column in self.columns.keys().filter(|column| !expected.columns.contains_key(*column)) {
-            problems.push(format!("the column {name}.{column} is not one of ours"));
+            problems.push(format!("the column {name}.{column} is not part of the schema"));
         }
         for (index, definition) in &expected.indexes {
             match self.indexes.get(index) {
@@ -92,7 +92,7 @@ mod tests {
         let problems = [
             "the column jobs.id holds text, not uuid",
             "the column jobs.lane is missing",
-            "the column jobs.foo is not one of ours",
+            "the column jobs.foo is not part of the schema",
             "the index jobs_lane of jobs is missing",
             "the index jobs_pkey of jobs is (foo), not (id)",
             "the table live is missing",

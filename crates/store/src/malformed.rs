@@ -53,7 +53,7 @@ pub(crate) fn note_text(text: String) {
     if logged.len() < LOGGED_MAX && logged.insert(text.clone()) {
         tracing::warn!(
             fault = %text,
-            "a malformed row was passed over; `punctual check` names all of them"
+            "a malformed row was skipped; `punctual check` lists all of them"
         );
     }
 }

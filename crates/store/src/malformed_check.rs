@@ -311,7 +311,7 @@ mod tests {
             vec![Cell::Text("t".to_owned()), Cell::Bytes(vec![0; 32]), Cell::Number(77), Cell::Number(0)];
         assert_eq!(
             of("tokens", token),
-            ["malformed row in tokens, key \"t\", column role: tokens.role holds 77, which has no meaning"]
+            ["malformed row in tokens, key \"t\", column role: tokens.role holds 77, which is not valid"]
         );
     }
 }

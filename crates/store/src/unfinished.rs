@@ -5,5 +5,5 @@
 pub(crate) const NOTES_TABLE: &str = "moving";
 
 /// The error for anyone who tries to open such a store.
-pub(crate) const UNFINISHED: &str = "it holds the unfinished copy of another store: repeat `punctual migrate-data` until it \
-                                     says that all was moved, or begin with another database";
+pub(crate) const UNFINISHED: &str = "it holds an unfinished copy of another store: repeat `punctual \
+                                     migrate-data` until it is complete, or use another database";

@@ -85,9 +85,9 @@ impl Condition {
         match self.health.refuses_work() {
             true => tracing::warn!(
                 reasons = self.health.reasons().join("; "),
-                "the worker takes nothing new until that is better; what runs goes on"
+                "the worker refuses new work until it has enough resources; running executions continue"
             ),
-            false => tracing::info!("the worker takes work again"),
+            false => tracing::info!("the worker accepts work again"),
         }
     }
 

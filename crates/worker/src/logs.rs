@@ -101,7 +101,7 @@ impl ExecutionLog {
             match outlet.port.append_logs(outlet.session, lines.clone()).await {
                 Ok(()) => return self.room.add_permits(bytes),
                 Err(WorkerPortError::Unavailable(reason)) => {
-                    tracing::debug!(reason, "log lines not kept; trying again");
+                    tracing::debug!(reason, "log lines were not stored; retrying");
                     outlet.clock.sleep(outlet.error_pause).await;
                 }
                 // The server no longer accepts them.

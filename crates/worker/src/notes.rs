@@ -119,7 +119,7 @@ impl ExecutionNotes {
                 self.waiting().kept(&note, savers)
             }
             Err(WorkerPortError::Unavailable(reason)) => {
-                tracing::debug!(reason, "a note was not kept; trying again");
+                tracing::debug!(reason, "a note was not stored; retrying");
                 self.clock.sleep(outlet.error_pause).await;
             }
             // The server no longer accepts it.

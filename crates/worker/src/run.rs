@@ -74,7 +74,7 @@ impl Hands<'_> {
             }
             Action::Close => self.tell(async move {
                 if let Err(error) = port.close_session(session).await {
-                    tracing::warn!(%error, "the session was not closed; it will be found silent");
+                    tracing::warn!(%error, "the session was not closed; its lease will expire");
                 }
                 Event::Closed
             }),
@@ -196,7 +196,7 @@ async fn ask(
     if let Err(SendError(Event::Polled(Ok(assignments)))) = events.send(Event::Polled(answer)) {
         let leases = assignments.iter().map(Assignment::lease).collect();
         if let Err(error) = port.give_back(session, leases).await {
-            tracing::debug!(%error, "work for a session that is over was not given back");
+            tracing::debug!(%error, "work for a session that has ended was not given back");
         }
     }
 }

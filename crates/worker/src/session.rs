@@ -243,7 +243,7 @@ impl Session {
         // After a pause, any event may come before the lease timer's. Nothing may start once the lease has
         // expired; a heartbeat just confirmed or an outcome just reported still counts.
         if self.end.is_none() && self.lease_is_over(now.clock) {
-            self.lose("the lease ran out without a confirmed beat", &mut actions);
+            self.lose("the lease expired without a confirmed heartbeat", &mut actions);
         }
         if self.end.is_none() {
             self.next_actions(now, &mut actions);
@@ -368,7 +368,7 @@ impl Session {
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
             Err(WorkerPortError::StaleTurn) => self.resync_owed = true,
             Err(WorkerPortError::Unavailable(reason)) => {
-                tracing::debug!(reason, "a poll failed; resyncing");
+                tracing::debug!(reason, "a poll failed; resyncing leases");
                 self.resync_owed = true;
                 self.rest(actions);
             }
@@ -407,7 +407,7 @@ impl Session {
             // Whatever the response, nothing more can be done about these.
             Ok(_) => self.reporting.clear(),
             Err(error) => {
-                tracing::debug!(%error, count = self.reporting.len(), "outcomes not reported; trying again");
+                tracing::debug!(%error, count = self.reporting.len(), "outcomes were not reported; retrying");
                 self.reporting.append(&mut self.finished);
                 self.finished = std::mem::take(&mut self.reporting);
                 self.report_resting = true;

@@ -59,7 +59,7 @@ async fn until_closed(orders: &mut mpsc::Receiver<Outcome>) {
 
 fn tell_if_still_there<A, B>(ended: &Either<A, B>) {
     if let Either::Right(_) = ended {
-        tracing::error!("a handler that was told to stop has not ended; giving it up");
+        tracing::error!("a handler that was asked to stop has not ended; abandoning it");
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         let (run, _order, mut told) = stoppable(Duration::from_secs(1));
         assert_eq!(run.until_ended().await, Some(Outcome::TimedOut));
         assert_eq!(told.recv().await, Some(Stop::Politely));
-        assert_eq!(told.recv().await, None, "it was given up after the longest time to stop");
+        assert_eq!(told.recv().await, None, "it was abandoned after the longest time to stop");
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,11 +28,11 @@ pub(super) fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
     };
     let line = live.line.and_then(|line| Some((line, facts.lines.get(&line)?)));
     let Some((line, used)) = line else {
-        return vec!["It waits because as many run at once as may.".to_owned()];
+        return vec!["It waits because a concurrency limit is reached.".to_owned()];
     };
     let others = match used.waiting {
         0 | 1 => String::new(),
-        waiting => format!(" {waiting} wait for it in all."),
+        waiting => format!(" {waiting} executions wait for this limit in total."),
     };
     match (limit.concurrency.map(u64::from), limit.opens_at(used)) {
         (Some(most), _) if used.in_use >= most => {
@@ -43,17 +43,19 @@ pub(super) fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
             said
         }
         _ if facts.queue_paused_at.is_some() => {
-            vec![format!("It waits in line until queue {} is resumed.{others}", spec.queue)]
+            vec![format!("It is on the wait list until queue {} is resumed.{others}", spec.queue)]
         }
         (_, Some(next_at)) if next_at > facts.now => {
             let rate = limit.rate.map(|rate| rate.to_string()).unwrap_or_default();
             let next = when(next_at, facts.now);
             vec![format!(
-                "It waits for the rate of executions {whose}, {rate}: the next one starts at {next}.{others}"
+                "It waits for the rate limit of executions {whose}, {rate}: the next one starts at \
+                 {next}.{others}"
             )]
         }
         _ => vec![format!(
-            "It waits behind others {whose}, and there is room: they go on in a moment.{others}"
+            "It waits behind other executions {whose}; the limit has room, so they continue \
+             shortly.{others}"
         )],
     }
 }
@@ -63,12 +65,12 @@ fn full(in_use: u64, most: u64, whose: &str) -> String {
     if in_use > most {
         let over = in_use - most + 1;
         return format!(
-            "{in_use} executions {whose} are queued or running, and only {most} may be by now: {over} of them have to end \
-             first"
+            "{in_use} executions {whose} are queued or running, and the limit is now {most}: {over} of \
+             them must end first"
         );
     }
     match most {
-        1 => format!("one execution {whose} is queued or running, and no more may be"),
+        1 => format!("one execution {whose} is queued or running, and the limit is 1"),
         _ => format!("{in_use} of {most} executions {whose} are queued or running"),
     }
 }
@@ -79,15 +81,15 @@ fn holders(line: LimiterId, in_use: u64, facts: &Facts) -> Option<String> {
     let one = |holder: &Holder| match &holder.runs {
         Some((worker, since)) => {
             let (execution, name) = (holder.execution, &holder.job_name);
-            format!("{execution} ({name}), which worker {worker} has had since {}", when(*since, facts.now))
+            format!("{execution} ({name}), running on worker {worker} since {}", when(*since, facts.now))
         }
         None => format!("{} ({}), which is queued", holder.execution, holder.job_name),
     };
     let count = usize::try_from(in_use).unwrap_or(usize::MAX).max(known.len());
     let which = listed(known.iter().map(one).collect(), count);
     Some(match count {
-        1 => format!("The place is held by {which}."),
-        _ => format!("The places are held by {which}."),
+        1 => format!("The execution that counts against the limit is {which}."),
+        _ => format!("The executions that count against the limit are {which}."),
     })
 }
 
@@ -97,7 +99,7 @@ fn stuck(line: LimiterId, facts: &Facts) -> Vec<String> {
     let stuck = known.filter_map(|holder| Some((holder, why_stuck(holder, facts)?)));
     let said = stuck.map(|(holder, why)| {
         let Holder { execution, job_name, .. } = holder;
-        format!("{execution} ({job_name}) holds its place and cannot run, as it {why}.")
+        format!("{execution} ({job_name}) counts against the limit and cannot run, as it {why}.")
     });
     said.take(TOLD_MAX).collect()
 }

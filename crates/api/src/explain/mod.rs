@@ -112,7 +112,7 @@ pub fn explain(facts: Facts) -> ExplainBody {
         executions.iter().find(|told| told.execution_id == live.execution())?.sentences.first()
     });
     let summary = told.or(sentences.first()).cloned();
-    let summary = summary.unwrap_or_else(|| "Nothing of the job is left to run.".to_owned());
+    let summary = summary.unwrap_or_else(|| "The job has nothing left to run.".to_owned());
     sentences.extend(past::sentences(&facts));
     sentences.retain(|sentence| *sentence != summary);
     // Executions do not repeat what is reported for the job, but they do repeat what the summary took from
@@ -197,9 +197,9 @@ fn about_status(facts: &Facts) -> Vec<String> {
     match facts.view.status() {
         JobStatus::Active => vec![],
         JobStatus::Paused => {
-            vec!["The job is paused: nothing of it starts until it is resumed.".to_owned()]
+            vec!["The job is paused: it starts no executions until it is resumed.".to_owned()]
         }
-        JobStatus::Completed => vec!["The job is completed: nothing of it is left to run.".to_owned()],
+        JobStatus::Completed => vec!["The job is completed: it has nothing left to run.".to_owned()],
         JobStatus::Cancelled => vec![format!("The job is cancelled: {}.", reason())],
         JobStatus::Failed => {
             let mut said = vec![format!("The job has failed: {}.", reason())];
@@ -224,14 +224,16 @@ fn parent_status(facts: &Facts) -> Option<JobStatus> {
 fn after_skip(facts: &Facts) -> String {
     let said = match parent_status(facts) {
         Some(JobStatus::Failed) => {
-            "It does not come back by itself: mend and retry that job, and trigger this one once it has succeeded."
+            "It does not run again by itself: fix and retry that job, and trigger this one once that job \
+             has succeeded."
         }
-        Some(JobStatus::Completed) => "That job has succeeded since: trigger this one to run it.",
+        Some(JobStatus::Completed) => "That job has now succeeded: trigger this one to run it.",
         Some(JobStatus::Active | JobStatus::Paused) => {
-            "It does not come back by itself: that job is under way again, trigger this one once it has succeeded."
+            "It does not run again by itself: that job is active again; trigger this one once that job has \
+             succeeded."
         }
         Some(JobStatus::Cancelled) | None => {
-            "It does not come back by itself: trigger it to run it without that job."
+            "It does not run again by itself: trigger it to run it without that job."
         }
     };
     said.to_owned()
@@ -251,7 +253,7 @@ fn queue_paused(facts: &Facts) -> Option<String> {
     let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
     let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
     Some(format!(
-        "The queue {queue} has been paused since {since}: nothing of it starts until it is resumed."
+        "The queue {queue} has been paused since {since}: it starts no executions until it is resumed."
     ))
 }
 
@@ -260,8 +262,8 @@ fn queue_unreadable(facts: &Facts) -> Option<String> {
     let reason = facts.queue_unreadable.as_ref().filter(|_| is_unfinished)?;
     let queue = &facts.view.job.spec.queue;
     Some(format!(
-        "The settings of the queue {queue} cannot be read ({reason}): nothing of it starts until they are set again with \
-         `punctual queue set {queue}`."
+        "The settings of the queue {queue} cannot be read ({reason}): it starts no executions until they \
+         are set again with `punctual queue set {queue}`."
     ))
 }
 
@@ -278,7 +280,8 @@ fn next_run(facts: &Facts) -> Vec<String> {
     match (state.runs_at(), state.nominal) {
         (Some(due_at), _) if facts.now.since(due_at) > FIRE_OVERDUE => {
             said.push(format!(
-                "It was due at {}, {by}, and nobody has fired it yet: see that a scheduler runs and keeps up.",
+                "It was due at {}, {by}, and no scheduler has fired it yet: check that a scheduler is \
+                 running and keeps up.",
                 when(due_at, facts.now)
             ));
         }
@@ -291,15 +294,15 @@ fn next_run(facts: &Facts) -> Vec<String> {
             said.push(format!("If it is resumed before {}, it runs then, {by}.", when(nominal, facts.now)));
         }
         (None, _) if state.schedule.is_one_shot() => {
-            said.push("Once it is resumed, it runs at once.".to_owned());
+            said.push("Once it is resumed, it runs immediately.".to_owned());
         }
-        (None, _) => said.push(format!("Once it is resumed, it goes on {by}.")),
+        (None, _) => said.push(format!("Once it is resumed, it continues {by}.")),
     }
     said.extend(replay::sentence(state, facts));
     if let Some(doomed) = doomed(facts) {
         said.push(doomed);
     } else if !facts.parents.is_empty() {
-        said.push(format!("When its time has come, it also waits for {}.", parents(&facts.parents)));
+        said.push(format!("When it is due, it also waits for {}.", parents(&facts.parents)));
     }
     said
 }
@@ -321,7 +324,7 @@ fn runs_left(state: &ScheduleState) -> String {
         Schedule::Recurring(recurring) => recurring.max_runs,
         _ => None,
     };
-    max_runs.map_or(String::new(), |max| format!("; {} of {max} runs have begun", state.fired))
+    max_runs.map_or(String::new(), |max| format!("; {} of {max} runs have started", state.fired))
 }
 
 /// The jobs it waits for, by id, name and status.

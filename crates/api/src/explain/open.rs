@@ -38,10 +38,10 @@ fn noted(live: &Live, facts: &Facts) -> Option<String> {
     let noted = facts.notes.iter().find(|noted| noted.occurrence == live.id)?;
     if !live.is_running() {
         let bytes = noted.checkpoint_bytes?;
-        return Some(format!("Attempt {} begins with a checkpoint of {bytes} bytes.", live.attempt));
+        return Some(format!("Attempt {} starts with a checkpoint of {bytes} bytes.", live.attempt));
     }
     let progress = views::progress(noted).filter(|_| noted.attempt == live.attempt)?;
-    Some(format!("It has come to {progress}, as it said at {}.", when(noted.noted_at, facts.now)))
+    Some(format!("Its progress is {progress}, reported at {}.", when(noted.noted_at, facts.now)))
 }
 
 fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
@@ -53,16 +53,18 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
         format!("with a time limit of {}", rough(job.spec.settings.timeout_after(live.charged)))
     } else {
         // The limit that applied to it is no longer known.
-        format!("by version {} of the job, which has been changed since", live.job_version)
+        format!("with version {} of the job, which has changed since then", live.job_version)
     };
     let since = when(lease.claimed_at, facts.now);
     let mut said =
         vec![format!("Attempt {} has been running on {place} since {since}, {terms}.", live.attempt)];
     if session.is_none() {
-        said.push("It counts as lost once its worker has been silent for long enough.".to_owned());
+        said.push("It counts as lost once its worker's lease has expired.".to_owned());
     }
     if lease.cancel_requested {
-        said.push("It has been asked to stop, and ends cancelled however its run ends.".to_owned());
+        said.push(
+            "It has been asked to stop and will end cancelled, whatever its handler reports.".to_owned(),
+        );
     }
     said
 }
@@ -73,15 +75,14 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
         Gate::Concurrency => return line::sentences(live, facts),
         Gate::Time => waits_for_time(live, facts),
         Gate::Dependency if facts.parents.is_empty() => {
-            "It waited for other jobs, all of which have succeeded by now: it becomes ready in a moment."
-                .to_owned()
+            "It waited for other jobs, which have now all succeeded: it becomes ready shortly.".to_owned()
         }
         Gate::Dependency => {
             doomed(facts).unwrap_or_else(|| format!("It waits for {} to succeed.", parents(&facts.parents)))
         }
         Gate::Overlap => waits_behind(live, facts),
         // The job's own explanation says how to resume it.
-        Gate::Paused => "It is held because the job is paused.".to_owned(),
+        Gate::Paused => "It waits because the job is paused.".to_owned(),
     };
     vec![said]
 }
@@ -89,7 +90,7 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
 fn waits_for_time(live: &Live, facts: &Facts) -> String {
     let until = when(live.available_at, facts.now);
     if live.charged == 0 {
-        return format!("It waits for its time, {until}.");
+        return format!("It waits until {until}.");
     }
     let before = facts.history.iter().find(|finished| finished.id.occurrence == live.id);
     let after = before.map_or("a failure".to_owned(), failed);
@@ -139,7 +140,9 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let mut said: Vec<String> = queue_paused(facts).into_iter().collect();
     if facts.is_stopping {
-        said.push("The server is stopping: what has not started runs after its next start.".to_owned());
+        said.push(
+            "The server is stopping: executions that have not started run after its next start.".to_owned(),
+        );
     }
     let able = Able::to_run(spec, &facts.sessions);
     said.extend(match (able.open.as_slice(), able.held.as_slice()) {
@@ -159,7 +162,7 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
         said.push(busy);
     }
     if said.is_empty() && facts.queue_unreadable.is_none() {
-        said.push("Nothing is in its way: a worker takes it at any moment.".to_owned());
+        said.push("Nothing blocks it: a worker will claim it shortly.".to_owned());
     }
     said.push(format!("It has been ready since {}.", when(live.available_at, facts.now)));
     said
@@ -170,18 +173,18 @@ fn all_held(held: &[&SessionRow]) -> String {
     match held {
         [row] => {
             let until = match row.mode {
-                SessionMode::Draining => "is draining: it takes nothing more".to_owned(),
-                SessionMode::Paused => "is paused: it takes nothing until it is resumed".to_owned(),
+                SessionMode::Draining => "is draining: it takes no more work".to_owned(),
+                SessionMode::Paused => "is paused: it takes no work until it is resumed".to_owned(),
                 SessionMode::Open => {
                     let reasons = row.refuses().join("; ");
-                    format!("refuses work by itself until that is better ({reasons})")
+                    format!("refuses work until it has enough resources ({reasons})")
                 }
             };
             format!("Worker {}, the only one with its handler, {until}.", row.worker)
         }
         _ => {
             let which = listed(held.iter().map(|row| able::held(row)).collect(), held.len());
-            format!("All {} workers that have its handler take nothing new: {which}.", held.len())
+            format!("All {} workers that have its handler take no new work: {which}.", held.len())
         }
     }
 }

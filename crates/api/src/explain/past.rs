@@ -54,7 +54,7 @@ pub fn recent(facts: &Facts) -> Vec<RecentOccurrence> {
 fn of_end(last: &Finished, facts: &Facts) -> String {
     let reason = reasons::of_end(last, &facts.view.job.spec, blamed_name(facts));
     match may_have_given_way(last, facts) {
-        true => format!("{reason}, by the next occurrence (overlap_policy REPLACE) or by hand"),
+        true => format!("{reason}, by the next occurrence (overlap_policy REPLACE) or by a request"),
         false => reason,
     }
 }
@@ -152,8 +152,8 @@ fn died(letter: &DeadLetter, facts: &Facts) -> String {
         _ => "and a redrive runs it again",
     };
     format!(
-        "The occurrence scheduled for {scheduled_time} failed for good at {} after {attempts}{error}; its dead letter \
-         is {occurrence}, {what_to_do}.",
+        "The occurrence scheduled for {scheduled_time} failed permanently at {} after {attempts}{error}; \
+         its dead letter is {occurrence}, {what_to_do}.",
         when(letter.died_at, facts.now)
     )
 }
@@ -161,8 +161,8 @@ fn died(letter: &DeadLetter, facts: &Facts) -> String {
 fn skipped(range: &SkipRange, facts: &Facts) -> String {
     let because = match fired_late(range, facts) {
         Some((scheduled, fired_at)) => format!(
-            "no scheduler came in time: at {fired_at}, when one did, the occurrence scheduled for {scheduled} was due as well \
-             and went first (overlap_policy)"
+            "no scheduler fired in time: at {fired_at}, when one did, the occurrence scheduled for \
+             {scheduled} was also due and went first (overlap_policy)"
         ),
         None => reasons::because(range.reason).to_owned(),
     };

@@ -24,13 +24,13 @@ fn room(state: &ScheduleState, facts: &Facts) -> String {
     let (max_open, limit) = (overlap.max_open, overlap.limit);
     let end = "all open occurrences of the job to end, because its overlap policy is";
     match overlap.policy {
-        _ if facts.view.open.is_empty() => "its turn, which comes in a moment".to_owned(),
+        _ if facts.view.open.is_empty() => "its turn, which comes shortly".to_owned(),
         OverlapPolicy::Allow => {
-            format!("room under max_open ({max_open}), of which one place is kept for regular occurrences")
+            format!("room under max_open ({max_open}), of which one is reserved for regular occurrences")
         }
         OverlapPolicy::Queue => format!(
-            "room under overlap_limit ({limit}) and max_open ({max_open}), of each of which one place is kept for \
-             regular occurrences"
+            "room under overlap_limit ({limit}) and max_open ({max_open}), of each of which one is \
+             reserved for regular occurrences"
         ),
         OverlapPolicy::Skip => format!("{end} SKIP"),
         OverlapPolicy::Replace => format!("{end} REPLACE"),

@@ -174,10 +174,8 @@ fn a_running_execution_is_told_with_place_time_and_limit() {
     changed.view.job.version = 2;
     assert_eq!(
         about_open(changed),
-        [
-            "Attempt 2 has been running on worker w1 since 2026-11-15T08:09:00Z (1m ago), by version 1 of the job, \
-             which has been changed since."
-        ]
+        ["Attempt 2 has been running on worker w1 since 2026-11-15T08:09:00Z (1m ago), with version 1 \
+             of the job, which has changed since then."]
     );
 
     let LiveState::Running(lease) = &mut facts.view.open[0].state else { panic!("not running") };
@@ -185,8 +183,8 @@ fn a_running_execution_is_told_with_place_time_and_limit() {
     facts.sessions.clear();
     let said = about_open(facts);
     assert!(said[0].contains("on a worker that is no longer connected"), "{said:?}");
-    assert_eq!(said[1], "It counts as lost once its worker has been silent for long enough.");
-    assert_eq!(said[2], "It has been asked to stop, and ends cancelled however its run ends.");
+    assert_eq!(said[1], "It counts as lost once its worker's lease has expired.");
+    assert_eq!(said[2], "It has been asked to stop and will end cancelled, whatever its handler reports.");
 }
 
 #[test]
@@ -215,7 +213,7 @@ fn a_time_that_was_moved_is_told() {
     let mut facts = facts(job(|_| {}));
     facts.view.open[0].state = behind(Gate::Time);
     facts.view.open[0].available_at = at("09:00:00");
-    assert_eq!(about_open(facts), ["It waits for its time, 2026-11-15T09:00:00Z (in 50m)."]);
+    assert_eq!(about_open(facts), ["It waits until 2026-11-15T09:00:00Z (in 50m)."]);
 }
 
 #[test]
@@ -246,7 +244,7 @@ fn a_dependency_names_the_jobs_that_are_not_finished() {
     facts.parents = (0..8).map(|n| parent(n, Some(("load", JobStatus::Paused)))).collect();
     assert!(about_open(facts.clone())[0].contains(" and 3 more to succeed."));
     facts.parents.clear();
-    assert!(about_open(facts)[0].contains("all of which have succeeded by now"));
+    assert!(about_open(facts)[0].contains("which have now all succeeded"));
 }
 
 #[test]
@@ -254,8 +252,8 @@ fn a_due_job_that_nobody_fires_is_told() {
     let facts = facts(job(|spec| spec.settings.schedule = Schedule::OneTime { at: at("08:09:00") }));
     assert_eq!(
         explain(facts).summary,
-        "It was due at 2026-11-15T08:09:00Z (1m ago), once, and nobody has fired it yet: see that a scheduler runs \
-         and keeps up."
+        "It was due at 2026-11-15T08:09:00Z (1m ago), once, and no scheduler has fired it yet: check that \
+         a scheduler is running and keeps up."
     );
 }
 
@@ -266,10 +264,7 @@ fn a_job_of_later_tells_what_else_it_will_wait_for() {
     facts.parents = vec![Parent { id, known: Some(("load".to_owned(), JobStatus::Active)) }];
     let explained = explain(facts);
     assert_eq!(explained.summary, "It runs next at 2026-11-15T09:00:00Z (in 50m), once.");
-    assert_eq!(
-        explained.sentences[1],
-        format!("When its time has come, it also waits for job {id} (load, ACTIVE).")
-    );
+    assert_eq!(explained.sentences[1], format!("When it is due, it also waits for job {id} (load, ACTIVE)."));
 }
 
 #[test]
@@ -306,9 +301,9 @@ fn a_pause_and_a_limit_are_told() {
     let explained = explain(facts);
     assert_eq!(
         explained.executions[0].sentences,
-        ["It waits because as many run at once as may.", "It is held because the job is paused.",]
+        ["It waits because a concurrency limit is reached.", "It waits because the job is paused.",]
     );
-    let paused = "The job is paused: nothing of it starts until it is resumed.";
+    let paused = "The job is paused: it starts no executions until it is resumed.";
     assert_eq!((explained.summary.as_str(), explained.next_run_time), (paused, None));
     assert_eq!(explained.advice, [Advice::resume_job(id)]);
 }
@@ -322,7 +317,10 @@ fn a_line_of_a_paused_queue_waits_for_the_queue() {
     facts.lines = [(line, LimiterUse { waiting: 3, ..LimiterUse::default() })].into();
     facts.queue_paused_at = Some(at("07:10:00"));
     let said = explain(facts).executions.remove(0).sentences;
-    assert_eq!(said, ["It waits in line until queue default is resumed. 3 wait for it in all."]);
+    assert_eq!(
+        said,
+        ["It is on the wait list until queue default is resumed. 3 executions wait for this limit in total."]
+    );
 }
 
 #[test]
@@ -349,7 +347,7 @@ fn a_paused_one_time_job_runs_then_or_at_once() {
     let said = explain(facts.clone()).sentences.remove(1);
     assert_eq!(said, "If it is resumed before 2026-11-15T09:00:00Z (in 50m), it runs then, once.");
     facts.now = at("10:00:00");
-    assert_eq!(explain(facts).sentences[1], "Once it is resumed, it runs at once.");
+    assert_eq!(explain(facts).sentences[1], "Once it is resumed, it runs immediately.");
 }
 
 #[test]
@@ -372,7 +370,7 @@ fn a_paused_recurring_job_tells_when_it_would_go_on() {
     let later = explain(facts).sentences.remove(1);
     assert_eq!(
         later,
-        "Once it is resumed, it goes on by its schedule: At minute 0 of every hour, Kolkata time."
+        "Once it is resumed, it continues by its schedule: At minute 0 of every hour, Kolkata time."
     );
 }
 
@@ -384,8 +382,8 @@ fn a_queued_execution_tells_that_its_queue_is_paused() {
     assert_eq!(
         about_open(facts),
         [
-            "The queue default has been paused since 2026-11-15T07:10:00Z (1h ago): nothing of it starts until it is \
-             resumed.",
+            "The queue default has been paused since 2026-11-15T07:10:00Z (1h ago): it starts no \
+             executions until it is resumed.",
             "It has been ready since 2026-11-15T08:00:00Z (10m ago).",
         ]
     );
@@ -408,7 +406,7 @@ fn a_queued_execution_tells_how_many_are_ahead_and_that_all_are_busy() {
     let mut facts = facts(job(|_| {}));
     let id = facts.view.open[0].id;
     facts.sessions = vec![worker(HOLDER, "w1", &["report"]), worker(SessionId(2), "w2", &["report", "noop"])];
-    assert_eq!(about_open(facts.clone())[0], "Nothing is in its way: a worker takes it at any moment.");
+    assert_eq!(about_open(facts.clone())[0], "Nothing blocks it: a worker will claim it shortly.");
     for (ahead, told) in [
         (1, "One execution of the same queue and type is ahead of it."),
         (12, "12 executions of the same queue and type are ahead of it."),
@@ -464,7 +462,7 @@ fn the_next_run_is_told_with_its_schedule_and_zone() {
         waits: false,
     });
     let explained = explain(facts);
-    assert_eq!(explained.summary, format!("{told}; 2 of 5 runs have begun."));
+    assert_eq!(explained.summary, format!("{told}; 2 of 5 runs have started."));
     assert_eq!(
         explained.sentences[1],
         "3 missed occurrences are left to replay, the next one of 2026-11-15T03:30:00Z, at 2026-11-15T08:10:01Z (in \
@@ -508,11 +506,12 @@ fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
     assert_eq!(waits(&facts, &policy(OverlapPolicy::Replace)), format!("{end} REPLACE."));
     assert_eq!(
         waits(&facts, &policy(OverlapPolicy::Allow)),
-        "room under max_open (1000), of which one place is kept for regular occurrences."
+        "room under max_open (1000), of which one is reserved for regular occurrences."
     );
     assert_eq!(
         waits(&facts, &policy(OverlapPolicy::Queue)),
-        "room under overlap_limit (10) and max_open (1000), of each of which one place is kept for regular occurrences."
+        "room under overlap_limit (10) and max_open (1000), of each of which one is reserved for regular \
+         occurrences."
     );
     let paused = waits(&facts, &|facts| facts.view.schedule.as_mut().unwrap().due_at = None);
     assert_eq!(paused, "the job to be resumed.");
@@ -528,8 +527,8 @@ fn skipped_occurrences_are_told_with_reason_and_count() {
     assert_eq!(
         explained.sentences[1..],
         [
-            "3 occurrences scheduled from 2026-11-15T03:30:00Z to 2026-11-15T05:30:00Z were skipped because the \
-             scheduler came too late (misfire_policy).",
+            "3 occurrences scheduled from 2026-11-15T03:30:00Z to 2026-11-15T05:30:00Z were skipped \
+             because no scheduler fired in time (misfire_policy).",
             "The occurrence scheduled for 2026-11-15T03:30:00Z was skipped because an earlier occurrence was still \
              open (overlap_policy).",
         ]

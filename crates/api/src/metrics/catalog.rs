@@ -29,7 +29,7 @@ impl Family {
 
 pub(super) const FAMILIES: &[Family] = &[
     // Current state.
-    gauge("punctual_jobs", "Jobs that are kept, by status.", |now, out| {
+    gauge("punctual_jobs", "Stored jobs, by status.", |now, out| {
         let jobs = &now.jobs;
         out.value(&["active"], jobs.active);
         out.value(&["paused"], jobs.paused);
@@ -38,9 +38,13 @@ pub(super) const FAMILIES: &[Family] = &[
         out.value(&["cancelled"], jobs.cancelled);
     })
     .by(&["status"]),
-    gauge("punctual_dead_letters", "Occurrences that failed for good and wait for somebody.", |now, out| {
-        out.value(&[], now.jobs.dead_letters);
-    }),
+    gauge(
+        "punctual_dead_letters",
+        "Occurrences that failed permanently and were neither redriven nor discarded.",
+        |now, out| {
+            out.value(&[], now.jobs.dead_letters);
+        },
+    ),
     gauge("punctual_executions", "Executions that have not finished, by state.", |now, out| {
         for lane in &now.lanes {
             let (queue, job_type) = (lane.queue.as_str(), lane.job_type.as_str());
@@ -52,7 +56,8 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["queue", "job_type", "state"]),
     gauge(
         "punctual_oldest_queued_seconds",
-        "How long the execution that has waited longest could have started; looked for among the next 100.",
+        "How long the longest-waiting claimable execution could have started; only the next 100 are \
+         examined.",
         |now, out| {
             for lane in &now.lanes {
                 out.seconds(&[&lane.queue, &lane.job_type], lane.oldest_wait_us);
@@ -68,7 +73,7 @@ pub(super) const FAMILIES: &[Family] = &[
     }),
     gauge(
         "punctual_queue_concurrency_limit",
-        "Executions that may be queued or run at once, of queues that limit them.",
+        "Executions that may be queued or running at once, for queues that limit them.",
         |now, out| {
             for limited in &now.limited {
                 if let Some(concurrency) = limited.concurrency {
@@ -80,7 +85,7 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["queue"]),
     gauge(
         "punctual_queue_limit_in_use",
-        "Executions that are queued or run, of queues that limit them or their starts.",
+        "Executions that are queued or running, for queues that limit them or their starts.",
         |now, out| {
             for limited in &now.limited {
                 out.value(&[limited.queue.as_str()], limited.used.in_use);
@@ -90,7 +95,8 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["queue"]),
     gauge(
         "punctual_queue_limit_waiting",
-        "Executions that wait for a limit of their queue and nothing else; those that wait for their key are not among them.",
+        "Executions that wait only for a limit of their queue; those that wait for the limit of their \
+         concurrency_key are not counted.",
         |now, out| {
             for limited in &now.limited {
                 out.value(&[limited.queue.as_str()], limited.used.waiting);
@@ -100,7 +106,8 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["queue"]),
     gauge(
         "punctual_desired_slots",
-        "Slots that would have nothing of a queue wait longer than ten seconds; see the guide to autoscaling.",
+        "Slots that are needed so that no execution of a queue waits longer than ten seconds; see the \
+         autoscaling guide.",
         |now, out| {
             for (queue, slots) in &now.desired_slots {
                 out.value(&[queue.as_str()], *slots);
@@ -110,7 +117,7 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["queue"]),
     gauge(
         "punctual_workers_refusing",
-        "Worker sessions that take nothing new by themselves, for want of memory, disk or processors.",
+        "Worker sessions that refuse new work because memory, disk or CPU is short.",
         |now, out| out.value(&[], now.workers_refusing),
     ),
     // Completed work.
@@ -145,7 +152,7 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["status"]),
     counter(
         "punctual_executions_retried_total",
-        "Attempts that follow one that did not succeed.",
+        "Attempts that follow an attempt that did not succeed.",
         |now, out| {
             out.value(&[], now.counters.retried);
         },
@@ -155,7 +162,7 @@ pub(super) const FAMILIES: &[Family] = &[
     }),
     counter(
         "punctual_stale_calls_refused_total",
-        "Calls of workers that were refused because their lease or session was gone.",
+        "Calls of workers that were rejected because their lease or session was gone.",
         |now, out| {
             let counted = &now.counters;
             out.value(&["report"], counted.stale_reports);
@@ -168,26 +175,30 @@ pub(super) const FAMILIES: &[Family] = &[
     counter("punctual_worker_sessions_lost_total", "Worker sessions declared lost.", |now, out| {
         out.value(&[], now.counters.sessions_lost);
     }),
-    counter("punctual_notes_total", "Checkpoints and progress of handlers that were kept.", |now, out| {
-        out.value(&[], now.counters.noted);
-    }),
-    counter("punctual_log_lines_total", "Log lines of executions that were kept.", |now, out| {
+    counter(
+        "punctual_notes_total",
+        "Checkpoints and progress reports of handlers that were stored.",
+        |now, out| {
+            out.value(&[], now.counters.noted);
+        },
+    ),
+    counter("punctual_log_lines_total", "Log lines of executions that were stored.", |now, out| {
         out.value(&[], now.counters.log_lines);
     }),
     // Durations.
     histogram(
         "punctual_fire_lateness_seconds",
-        "From when a schedule was due to the commit of its fire.",
+        "Time from when a schedule was due to the commit of its fire.",
         |now, out| out.histogram(&[], &now.measures.fire_lateness),
     ),
     histogram(
         "punctual_start_lateness_seconds",
-        "From the scheduled time of an occurrence to its first lease by a worker.",
+        "Time from the scheduled time of an occurrence to its first lease by a worker.",
         |now, out| out.histogram(&[], &now.measures.start_lateness),
     ),
     histogram(
         "punctual_queue_wait_seconds",
-        "From when an attempt could start to its lease by a worker.",
+        "Time from when an attempt could start to its lease by a worker.",
         |now, out| out.histogram(&[], &now.measures.queue_wait),
     ),
     histogram("punctual_execution_duration_seconds", "How long handlers ran, by outcome.", |now, out| {
@@ -198,11 +209,11 @@ pub(super) const FAMILIES: &[Family] = &[
     .by(&["outcome"]),
     histogram(
         "punctual_submit_duration_seconds",
-        "From a submit to the answer that its jobs are durable; a batch counts once.",
+        "Time from a submit to the response that its jobs are durable; a batch counts once.",
         |now, out| out.histogram(&[], &now.measures.submit),
     ),
     // The store.
-    histogram("punctual_store_batch_items", "Items that went into one call of the store.", |now, out| {
+    histogram("punctual_store_batch_items", "Items in one call to the store.", |now, out| {
         for (verb, items) in &now.measures.batches {
             out.histogram(&[verb], items);
         }
@@ -218,7 +229,7 @@ pub(super) const FAMILIES: &[Family] = &[
     }),
     histogram(
         "punctual_store_checkpoint_duration_seconds",
-        "How long it took to move the write-ahead log into the database.",
+        "How long checkpoints of the write-ahead log took.",
         |now, out| out.histogram(&[], &now.store.checkpoint_time),
     ),
     counter("punctual_store_errors_total", "Reads and writes of the store that failed, by kind.", |_, _| {})
@@ -242,13 +253,13 @@ pub(super) const FAMILIES: &[Family] = &[
     .without_database(|health, out| out.value(&[], health.checks_completed)),
     counter(
         "punctual_store_malformed_rows_total",
-        "Times that a row that cannot be read was passed over; `punctual check` names the rows.",
+        "Times that an unreadable row was skipped; `punctual check` lists the rows.",
         |now, out| out.value(&[], now.store.malformed_rows),
     ),
     gauge("punctual_store_database_bytes", "Size of the database.", |now, out| {
         out.value(&[], now.store.database_bytes);
     }),
-    gauge("punctual_store_free_bytes", "Of the database, what is free to be used again.", |now, out| {
+    gauge("punctual_store_free_bytes", "Free space in the database that can be reused.", |now, out| {
         out.value(&[], now.store.free_bytes);
     }),
     gauge("punctual_store_wal_bytes", "Size of the write-ahead log.", |now, out| {
@@ -259,28 +270,24 @@ pub(super) const FAMILIES: &[Family] = &[
     }),
     counter(
         "punctual_store_log_lines_removed_total",
-        "Log lines that this process removed because all of them together had reached logs.total_size_max.",
+        "Log lines that this process removed because all logs together had reached logs.total_size_max.",
         |now, out| out.value(&[], now.store.log_lines_removed),
     ),
-    counter("punctual_store_log_bytes_removed_total", "What these lines said, in bytes.", |now, out| {
+    counter("punctual_store_log_bytes_removed_total", "Size of the text of these lines.", |now, out| {
         out.value(&[], now.store.log_bytes_removed);
     }),
     // The API.
-    counter(
-        "punctual_http_requests_total",
-        "Requests answered, by route and class of status.",
-        |now, out| {
-            for route in &now.traffic.routes {
-                for (class, count) in route.by_class() {
-                    out.value(&[route.method, &route.path, class], count);
-                }
+    counter("punctual_http_requests_total", "Requests answered, by route and status class.", |now, out| {
+        for route in &now.traffic.routes {
+            for (class, count) in route.by_class() {
+                out.value(&[route.method, &route.path, class], count);
             }
-        },
-    )
+        }
+    })
     .by(&["method", "route", "status"]),
     histogram(
         "punctual_http_request_duration_seconds",
-        "From a request to the head of its answer. Polls and streams wait on purpose.",
+        "Time from a request to the head of its response. Polls and streams wait by design.",
         |now, out| {
             for route in &now.traffic.routes {
                 out.histogram(&[route.method, &route.path], &route.time);
@@ -298,29 +305,38 @@ pub(super) const FAMILIES: &[Family] = &[
         out.value(&[], now.traffic.failed);
     }),
     // The server.
-    gauge("punctual_build_info", "Always 1; the label says which version this is.", |_, out| {
+    gauge("punctual_build_info", "Always 1; the label is the version of the server.", |_, out| {
         out.value(&[env!("CARGO_PKG_VERSION")], 1);
     })
     .by(&["version"]),
-    gauge("punctual_start_time_seconds", "When the server started, since 1970 UTC.", |now, out| {
-        out.seconds(&[], now.started_at_us);
-    }),
+    gauge(
+        "punctual_start_time_seconds",
+        "When the server started, in seconds since the Unix epoch.",
+        |now, out| {
+            out.seconds(&[], now.started_at_us);
+        },
+    ),
     gauge(
         "punctual_clock_offset_seconds",
-        "By how much the store's time is ahead of this machine's clock.",
+        "How far the store's clock is ahead of this machine's clock.",
         |now, out| out.seconds(&[], now.clock_offset_us),
     ),
     gauge(
         "punctual_clock_offset_max_seconds",
-        "How far the two may be apart before this process fires nothing.",
+        "How far the two clocks may differ before this process stops firing.",
         |now, out| out.seconds(&[], now.clock_offset_max_us),
     ),
-    gauge("punctual_clock_is_off", "1 while they are further apart, and this process fires nothing.", |now, out| {
-        out.value(&[], u64::from(now.cluster.is_off));
-    }),
+    gauge(
+        "punctual_clock_is_off",
+        "1 while the clocks differ by more than that, and this process fires nothing.",
+        |now, out| {
+            out.value(&[], u64::from(now.cluster.is_off));
+        },
+    ),
     gauge(
         "punctual_retention_paused",
-        "1 while this process deletes nothing by age, because the store's clock jumped or was not checked for 10 minutes yet.",
+        "1 while this process deletes nothing by age, because the store's clock jumped or has been checked \
+         for less than 10 minutes.",
         |now, out| out.value(&[], u64::from(now.is_retention_paused)),
     ),
     // The cluster.
@@ -331,13 +347,18 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
     gauge(
         "punctual_cluster_is_coordinated",
-        "1 while this process is a member and coordination answers; a scheduler that is not fires everything.",
+        "1 while this process is a member and coordination answers; a scheduler without coordination fires \
+         every segment.",
         |now, out| out.value(&[], u64::from(now.cluster.is_coordinated)),
     ),
-    gauge("punctual_cluster_segments", "Of the 64 segments of all jobs, how many this process fires.", |now, out| {
-        out.value(&[], now.cluster.segments as u64);
-    }),
-    gauge("punctual_cluster_is_leader", "1 if this process has the duties that one has for all.", |now, out| {
+    gauge(
+        "punctual_cluster_segments",
+        "How many of the 64 segments of all jobs this process fires.",
+        |now, out| {
+            out.value(&[], now.cluster.segments as u64);
+        },
+    ),
+    gauge("punctual_cluster_is_leader", "1 if this process is the leader of the cluster.", |now, out| {
         out.value(&[], u64::from(now.cluster.leads));
     }),
     counter(
@@ -353,7 +374,8 @@ pub(super) const FAMILIES: &[Family] = &[
     }),
     gauge(
         "punctual_overdue_seconds",
-        "For how long something has been due that nobody fires, if more than 5 s; told by the leader.",
+        "How long the oldest due schedule that no scheduler fires has been due, if more than 5 s; reported \
+         by the leader.",
         |now, out| out.seconds(&[], now.overdue_us),
     ),
 ];

@@ -57,15 +57,15 @@ pub async fn page() -> impl IntoResponse {
 
 const ABOUT: &str = "Jobs on time, run once, never lost.
 
-Times are RFC 3339, answered in UTC; durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT3H`. Every request \
-but those for health and documentation needs `Authorization: Bearer <token>`; the admin token is in `<data \
-dir>/admin.token`. Errors are problem details (RFC 9457). Unknown fields and parameters are errors; ignore fields that \
-you do not know in answers.
+Times are RFC 3339 and returned in UTC; durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT3H`. Every \
+request except those for health and documentation needs `Authorization: Bearer <token>`; the admin token is in `<data \
+dir>/admin.token`. Errors are problem details (RFC 9457). Unknown fields and parameters in requests are errors; clients \
+must ignore unknown fields in responses.
 
-Beside the answers listed, any request may be answered 404 or 405 (with `Allow`) where nothing is or the method is not \
-allowed, 414 where path and query are too long, 431 (without a body) where the headers are too long or too many, 500 \
-where the server failed, and 503 (without a body) where no connection is free. A request whose head takes too long to \
-arrive is not answered: its connection is closed.";
+Besides the listed responses, any request may return 404 for an unknown path, 405 (with `Allow`) if the method is not \
+allowed, 414 if path and query are too long, 431 (without a body) if the headers are too long or too many, 500 if the \
+server failed, and 503 (without a body) if no connection is free. A request whose head takes too long to arrive is not \
+answered: its connection is closed.";
 
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
@@ -83,7 +83,7 @@ pub fn document() -> Value {
             "description": ABOUT,
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "The server that has answered with this document."}],
+        "servers": [{"url": "/", "description": "The server that returned this document."}],
         "tags": paths::tags(),
         "paths": paths,
         "components": {
@@ -92,7 +92,7 @@ pub fn document() -> Value {
             "headers": operation::shared_headers(),
             "securitySchemes": {"token": {
                 "type": "http", "scheme": "bearer", "bearerFormat": "pt_<id>_<secret>",
-                "description": "A token of this server. What it may do depends on its role.",
+                "description": "A token of this server. Its role decides what it may do.",
             }},
         },
     })
@@ -190,8 +190,8 @@ mod tests {
         let committed = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             committed == *TEXT,
-            "docs/openapi.json is not what the server serves; write it anew with \
-             `UPDATE_DOCS=1 cargo nextest run -p punctual-api openapi`"
+            "docs/openapi.json differs from what the server serves; regenerate it with `UPDATE_DOCS=1 \
+             cargo nextest run -p punctual-api openapi`"
         );
     }
 }

@@ -189,8 +189,8 @@ pub fn shared_answers() -> Value {
         408 => "The body came too slowly. The connection is closed.",
         413 => "The body is too large.",
         415 => "The body is not `application/json`.",
-        422 => "The body is JSON, but not what is wanted here: `errors` names the fields.",
-        429 => "Too much is being taken in at once: nothing was taken.",
+        422 => "The body is JSON, but not what this route expects: `errors` names the fields.",
+        429 => "The server is overloaded: the request was not processed.",
         _ => "The store cannot be reached, or the server is stopping.",
     };
     let answers: Map<String, Value> = SHARED
@@ -218,13 +218,14 @@ pub fn shared_headers() -> Value {
             "schema": {"type": "string"}, "example": "GET,HEAD"},
         "ETag": {"description": "The version of the job, for `If-Match`.", "required": true,
             "schema": {"type": "string", "pattern": "^\"[0-9]+\"$"}, "example": "\"3\""},
-        "Location": {"description": "Where it is.", "required": true,
+        "Location": {"description": "The URL of the resource.", "required": true,
             "schema": {"type": "string", "format": "uri-reference"}},
-        "Retry-After": {"description": "Seconds after which to try again.", "required": true,
+        "Retry-After": {"description": "Seconds after which to retry.", "required": true,
             "schema": {"type": "integer", "minimum": 0}, "example": 1},
-        "Idempotent-Replayed": {"description": "This answer was given before, to the same request with the same \
-            `Idempotency-Key`: nothing was done again.", "schema": {"type": "string", "enum": ["true"]}},
-        "WWW-Authenticate": {"description": "How to prove who asks.", "required": true,
+        "Idempotent-Replayed": {"description": "This response was already given to the same request with the same \
+                `Idempotency-Key`: nothing was done again.",
+            "schema": {"type": "string", "enum": ["true"]}},
+        "WWW-Authenticate": {"description": "How to authenticate.", "required": true,
             "schema": {"type": "string", "enum": ["Bearer"]}},
     })
 }

@@ -45,7 +45,7 @@ impl Wanted {
     fn read(mut query: QueryParams) -> Result<Self, ApiError> {
         let wait = query.parsed::<Span>("target_wait").map_or(limits::TARGET_WAIT_DEFAULT, Span::get);
         if wait.is_zero() || wait > limits::TARGET_WAIT_MAX {
-            query.refuse("target_wait", "must be more than nothing and at most 24h");
+            query.refuse("target_wait", "must be more than 0 and at most 24h");
         }
         let slots = query.number("slots_per_worker", 1..=limits::WORKER_SLOTS_MAX as usize);
         let slots_per_worker = slots.map_or(limits::WORKER_SLOTS_DEFAULT, |slots| slots as u32);

@@ -42,7 +42,7 @@ pub async fn jump(
 }
 
 fn driven(api: &Api) -> Result<&dyn DrivenClock, ApiError> {
-    let reason = "this server goes by the machine's clock; start it with --clock manual to drive its time";
+    let reason = "this server uses the machine's clock; start it with --clock manual to control its time";
     api.driven.as_deref().ok_or_else(|| ApiError::Conflict(reason.to_owned()))
 }
 
@@ -63,7 +63,7 @@ fn wanted(body: &[u8], now: Timestamp) -> Result<Drive, ApiError> {
         return Err(ApiError::field(field, format!("must not be before {now}: the clock never goes back")));
     }
     if to > Timestamp::MAX {
-        return Err(ApiError::field(field, "must not lead beyond 9999-12-30"));
+        return Err(ApiError::field(field, "must not be beyond 9999-12-30"));
     }
     Ok(Drive { to, settle })
 }

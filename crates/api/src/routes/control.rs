@@ -133,11 +133,11 @@ fn advice_on(id: JobId, refusal: &Refusal) -> Vec<Advice> {
 pub fn reason_of(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Cancelled | Refusal::Finished(JobStatus::Cancelled) => {
-            "the job is cancelled, which is for good: submit it again as a new job".to_owned()
+            "the job is cancelled, which is permanent: submit it again as a new job".to_owned()
         }
         Refusal::Finished(status) => {
             format!(
-                "the job is {}: nothing of it is left to act on; to run it again, trigger it",
+                "the job is {}: it has no executions left to act on; to run it again, trigger it",
                 views::status_word(*status)
             )
         }
@@ -147,23 +147,21 @@ pub fn reason_of(refusal: &Refusal) -> String {
                 .to_owned()
         }
         Refusal::QueueFull => {
-            "as many occurrences of the job wait as its overlap_limit allows: wait until one \
-                               has ended, raise overlap_limit, or override the policy to run beside them"
+            "the number of waiting occurrences of the job has reached its overlap_limit: wait until one \
+             has ended, raise overlap_limit, or override the policy to run beside them"
                 .to_owned()
         }
         Refusal::Backlog => {
-            "as many occurrences of the job are open as its max_open allows: wait until one has \
-                             ended, or raise max_open"
+            "the number of open occurrences of the job has reached its max_open: wait until one has ended, \
+             or raise max_open"
                 .to_owned()
         }
         Refusal::Awaited => {
             "other jobs depend on it and wait for its one run: it cannot become recurring".to_owned()
         }
-        Refusal::NothingDead => {
-            "no dead letter of the job is kept: to run it once more, trigger it".to_owned()
-        }
+        Refusal::NothingDead => "the job has no dead letter: to run it once more, trigger it".to_owned(),
         Refusal::KeyTaken(job) => {
-            format!("job {job} has the unique_key by now: wait until that one is finished, or cancel it")
+            format!("job {job} now has the unique_key: wait until that one is finished, or cancel it")
         }
         Refusal::Stale { .. } | Refusal::Fixed(_) => refusal.to_string(),
     }
@@ -176,17 +174,17 @@ fn nothing_dead(view: &JobView) -> ApiError {
     let mut advice = vec![];
     let what = match (retry, view.open.first()) {
         (Some(live), _) if views::waits_for_retry(live) => {
-            format!("{} comes by itself at {}", live.execution(), live.available_at)
+            format!("{} runs by itself at {}", live.execution(), live.available_at)
         }
         (Some(live), _) if live.is_closed_by(Gate::Paused) => {
             advice.push(Advice::resume_job(view.job.id));
-            format!("{} comes by itself once the job is resumed", live.execution())
+            format!("{} runs by itself once the job is resumed", live.execution())
         }
         (_, Some(live)) if live.is_running() => format!("{} still runs", live.execution()),
-        (_, Some(live)) => format!("{} is still to run", live.execution()),
+        (_, Some(live)) => format!("{} has yet to run", live.execution()),
         (_, None) => return refused(view.job.id, Refusal::NothingDead),
     };
-    ApiError::Advised { detail: format!("no dead letter of the job is kept: {what}"), advice }
+    ApiError::Advised { detail: format!("the job has no dead letter: {what}"), advice }
 }
 
 #[cfg(test)]
@@ -248,17 +246,17 @@ mod tests {
             let view = JobView { job, schedule: None, open: open.into_iter().collect(), last_finished: None };
             nothing_dead(&view).to_string()
         };
-        let none = "no dead letter of the job is kept: ";
+        let none = "the job has no dead letter: ";
         let waits = Gates::only(Gate::Time);
         assert_eq!(said(None), format!("{none}to run it once more, trigger it"));
         assert_eq!(
             said(Some((2, LiveState::Waiting(waits)))),
-            format!("{none}{id}.1.2 comes by itself at 1970-01-01T00:00:00Z")
+            format!("{none}{id}.1.2 runs by itself at 1970-01-01T00:00:00Z")
         );
         assert_eq!(
             said(Some((2, LiveState::Waiting(waits.with(Gate::Paused))))),
-            format!("{none}{id}.1.2 comes by itself once the job is resumed")
+            format!("{none}{id}.1.2 runs by itself once the job is resumed")
         );
-        assert_eq!(said(Some((1, LiveState::Queued))), format!("{none}{id}.1.1 is still to run"));
+        assert_eq!(said(Some((1, LiveState::Queued))), format!("{none}{id}.1.1 has yet to run"));
     }
 }

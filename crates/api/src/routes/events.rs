@@ -94,7 +94,8 @@ struct Gap {
 async fn follow(mut stream: Stream, mut listener: Listener, mut following: Following) -> Option<()> {
     if following.has_gap {
         let detail = format!(
-            "what finished after {} is not all kept any more; this goes on from what is",
+            "some executions that finished after {} are no longer stored; the stream continues with those \
+             that are",
             next_cursor(EVENTS, Some(following.asked)).unwrap_or_default()
         );
         stream.send("gap", None, &Gap { detail }).await?;
@@ -104,7 +105,7 @@ async fn follow(mut stream: Stream, mut listener: Listener, mut following: Follo
         match tell(&mut stream, &mut following, &touched).await {
             Ok(sent) => sent?,
             Err(error) => {
-                tracing::warn!(%error, "a listener to events waits for the store");
+                tracing::warn!(%error, "an event stream waits for the store");
                 stream.pause(ERROR_PAUSE).await?;
                 // What changed meanwhile is no longer known.
                 touched = Touched::Anything;

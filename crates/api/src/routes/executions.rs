@@ -83,7 +83,7 @@ pub async fn cancel(
         CancelOutcome::Finished => {
             let ended = read(&api, id).await?;
             Err(ApiError::Conflict(format!(
-                "the execution has ended {}: nothing of it is left to cancel",
+                "the execution has already ended {}: it cannot be cancelled",
                 ended.status
             )))
         }

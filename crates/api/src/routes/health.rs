@@ -67,10 +67,9 @@ pub async fn ready(
             tracing::warn!(%error, "not ready");
             Err(not_ready(&error, auth::is_known(&api, &headers).await))
         }
-        Err(_) => Err(ApiError::NotReady(format!(
-            "the store has not answered within {} s",
-            READY_TIMEOUT.as_secs()
-        ))),
+        Err(_) => {
+            Err(ApiError::NotReady(format!("the store did not answer within {} s", READY_TIMEOUT.as_secs())))
+        }
     }
 }
 
@@ -104,7 +103,7 @@ fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
         StoreError::Unavailable(_) | StoreError::Denied(..) => "the store is unavailable",
         StoreError::Broken(_) => "the store failed",
     };
-    ApiError::NotReady(format!("{what}: the server's log says why"))
+    ApiError::NotReady(format!("{what}: see the server's log for the reason"))
 }
 
 /// Writes through the store, so that a full disk or a hanging writer is noticed.

@@ -85,7 +85,7 @@ impl Asked {
             limit: query.limit(),
         };
         if asked.is_followed && asked.until.is_some() {
-            query.refuse("until", "cannot be combined with follow: a log that is followed has no end yet");
+            query.refuse("until", "cannot be combined with follow: a log that is followed has no end");
         }
         asked
     }
@@ -101,7 +101,7 @@ impl Asked {
             "must be a next_cursor or follow_cursor of this same log, or the id of one of its events";
         let cursor = query.cursor_from(list, made_by);
         if cursor.is_some() && self.tail.is_some() {
-            query.refuse("tail", "cannot be combined with cursor: it names another place to begin");
+            query.refuse("tail", "cannot be combined with cursor: it selects another start");
         }
         if !self.is_followed {
             return Ok(cursor);
@@ -169,7 +169,7 @@ async fn follow(
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a follower of a log waits for the store");
+                tracing::warn!(%error, "a log stream waits for the store");
                 stream.pause(ERROR_PAUSE).await?;
                 continue;
             }

@@ -121,12 +121,12 @@ fn health() -> Listed {
 
 async fn health_only(request: Request) -> ApiError {
     ApiError::NotFound(format!(
-        "nothing is at {}: this process takes no requests but /livez, /readyz and /metrics; the API is where `punctual \
-         serve` or `punctual api` listens",
+        "there is nothing at {}: this process only serves /livez, /readyz and /metrics; the API is where \
+         `punctual serve` or `punctual api` listens",
         request.uri().path()
     ))
 }
 
 async fn not_found(request: Request) -> ApiError {
-    ApiError::NotFound(format!("nothing is at {}; the API is under {API_PREFIX}", request.uri().path()))
+    ApiError::NotFound(format!("there is nothing at {}; the API is under {API_PREFIX}", request.uri().path()))
 }

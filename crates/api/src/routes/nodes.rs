@@ -33,7 +33,7 @@ async fn read(api: &Api) -> Vec<NodeBody> {
         Some(Err(error)) => {
             let mut node = answering(api, own);
             node.others_unknown = true;
-            node.warnings.push(format!("the other processes are not known now: {error}"));
+            node.warnings.push(format!("the other processes are currently unknown: {error}"));
             vec![node]
         }
     };
@@ -86,12 +86,12 @@ fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
     let is_apart = !card.coordination.is_empty() && card.coordination != own.coordination;
     if is_scheduler && !card.stands && !is_apart {
         warnings.push(
-            "it takes no segments: it is stopping, its clock is too far off, or it does not reach the store"
+            "it takes no segments: it is stopping, its clock is too far off, or it cannot reach the store"
                 .to_owned(),
         );
     }
     if seen.card.is_none() {
-        warnings.push("what it says of itself cannot be read by this version".to_owned());
+        warnings.push("this version cannot read the entry of this process".to_owned());
     }
     NodeBody {
         node_id: card.node_id,
@@ -121,7 +121,7 @@ fn clock_warning(offset_us: i64, is_off: bool) -> Option<String> {
     (offset >= OFFSET_NOTICED).then(|| {
         let consequence = if is_off { ", too far to fire anything" } else { "" };
         format!(
-            "its clock is {:.1} s {direction} the store's{consequence}: keep both in step with NTP",
+            "its clock is {:.1} s {direction} the store's{consequence}: synchronize both with NTP",
             offset.as_secs_f64()
         )
     })
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((apart.coordination.as_str(), apart.warnings.len()), ("etcd", 0), "{:?}", apart.warnings);
         let unreadable = node(None);
         assert_eq!(unreadable.node_id, "0f");
-        assert!(unreadable.warnings[0].contains("cannot be read"));
+        assert!(unreadable.warnings[0].contains("cannot read the entry"));
     }
 
     #[test]

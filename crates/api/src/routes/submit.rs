@@ -126,7 +126,9 @@ async fn parse_beside(body: Bytes, now: Timestamp) -> Result<Vec<Result<JobSpec,
         return parse_batch(&body, now);
     }
     let parsed = tokio::task::spawn_blocking(move || parse_batch(&body, now)).await;
-    parsed.unwrap_or_else(|broken| Err(ApiError::Internal(format!("parsing a batch broke off: {broken}"))))
+    parsed.unwrap_or_else(|broken| {
+        Err(ApiError::Internal(format!("parsing a batch was interrupted: {broken}")))
+    })
 }
 
 fn parse_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
@@ -146,7 +148,7 @@ fn spec_of(job: SubmitJob, now: Timestamp) -> Result<JobSpec, ApiError> {
 
 fn check_batch_size(jobs: usize) -> Result<(), ApiError> {
     if jobs == 0 || jobs > limits::SUBMIT_BATCH_MAX {
-        let detail = format!("must hold 1 to {} jobs, not {jobs}", limits::SUBMIT_BATCH_MAX);
+        let detail = format!("must contain 1 to {} jobs, not {jobs}", limits::SUBMIT_BATCH_MAX);
         return Err(ApiError::field("jobs", detail));
     }
     Ok(())

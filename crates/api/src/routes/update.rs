@@ -67,6 +67,6 @@ async fn change(
             Err(error) => return Err(control_error(id, error)),
         }
     }
-    let reason = "others go on changing the job at the same time: nothing was changed; try again";
+    let reason = "other requests keep changing the job at the same time: nothing was changed; try again";
     Err(ApiError::Conflict(reason.to_owned()))
 }

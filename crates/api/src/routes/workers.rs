@@ -103,7 +103,7 @@ async fn find(api: &Api, id: &str) -> Result<WorkerSessionBody, ApiError> {
     if sessions.len() > 1 {
         let ids: Vec<String> = sessions.iter().map(|session| session.session_id.to_string()).collect();
         return Err(ApiError::Conflict(format!(
-            "{id} has {} sessions: name one of {}",
+            "{id} matches {} sessions: pass one of the session ids {}",
             ids.len(),
             ids.join(", ")
         )));

@@ -48,7 +48,7 @@ use tokio::sync::watch;
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The server rejects this worker, however often it retries.
-    #[error("the server refuses this worker")]
+    #[error("the server rejects this worker")]
     Refused(#[source] ClientError),
     #[error("cannot read randomness")]
     NoRandomness(#[source] getrandom::Error),

@@ -222,7 +222,7 @@ impl Gateway {
         }
         let (said, code) = wire::error(&bytes);
         if status == StatusCode::NOT_FOUND && code == 0 {
-            return Err("there is no gateway of etcd 3.4 or later at this address".to_owned());
+            return Err("this address is not the gateway of etcd 3.4 or later".to_owned());
         }
         Ok(Answered::Refused { said, code })
     }
@@ -244,15 +244,15 @@ impl Gateway {
                 advice(&reasons)
             )),
             Refusal::Denied(said) => CoordinationError::Broken(format!(
-                "etcd at {address} refuses us: {said}; check user and password (coordination.url, coordination.password_file), \
-                 and that the user may read and write the prefix"
+                "etcd at {address} denies access: {said}; check user and password (coordination.url, \
+                 coordination.password_file), and that the user may read and write the prefix"
             )),
             Refusal::NoSuchLease | Refusal::LeaseExists => {
-                CoordinationError::Unavailable(format!("etcd at {address} has given up the member meanwhile"))
+                CoordinationError::Unavailable(format!("etcd at {address} has evicted the member"))
             }
             Refusal::Odd(what) => CoordinationError::Broken(format!(
-                "etcd at {address} has answered oddly {what}: check that the address in coordination.url is that of etcd 3.4 or \
-                 later"
+                "etcd at {address} sent an unexpected response {what}: check that the address in \
+                 coordination.url is that of etcd 3.4 or later"
             )),
         }
     }
@@ -307,7 +307,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> 
     let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(path, &error))?;
     if found.is_empty() {
-        return Err(unusable(path, &"there is no certificate in it; it must be in PEM"));
+        return Err(unusable(path, &"it contains no certificate; it must be in PEM"));
     }
     Ok(found)
 }

@@ -126,17 +126,17 @@ impl EtcdCoordination {
             return LeaseKey::Unknown;
         };
         match MemberId::new(row.value.as_str()) {
-            None => LeaseKey::InTheWay("its value is no id of a member"),
-            Some(_) if !row.is_leased => LeaseKey::InTheWay("it goes with no lease of etcd"),
+            None => LeaseKey::InTheWay("its value is not a member id"),
+            Some(_) if !row.is_leased => LeaseKey::InTheWay("it is not attached to an etcd lease"),
             Some(holder) => LeaseKey::Held(name, (LeaseEpoch(row.create_revision), holder)),
         }
     }
 
     fn read_member(&self, row: &KeyValue) -> Result<MemberId, &'static str> {
         match row.key.strip_prefix(&self.members()).and_then(MemberId::new) {
-            None => Err("its name is no id of a member"),
+            None => Err("its name is not a member id"),
             // It would never expire.
-            Some(_) if !row.is_leased => Err("it goes with no lease of etcd"),
+            Some(_) if !row.is_leased => Err("it is not attached to an etcd lease"),
             Some(id) => Ok(id),
         }
     }
@@ -243,10 +243,10 @@ impl Coordination for EtcdCoordination {
                     continue;
                 }
                 LeaseKey::Unknown => {
-                    odd.insert(row.key, format!("its name is no lease; {LEFT}"));
+                    odd.insert(row.key, format!("its name is not a lease name; {LEFT}"));
                     continue;
                 }
-                LeaseKey::Held(..) => "its holder is no member",
+                LeaseKey::Held(..) => "its holder is not a member",
                 LeaseKey::InTheWay(why) => why,
             };
             odd.insert(row.key.clone(), format!("{why}; {FREED}"));

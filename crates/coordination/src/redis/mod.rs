@@ -109,7 +109,7 @@ impl RedisCoordination {
         let mended = self.run_once::<Vec<Vec<u8>>>(&self.call(&self.scripts.mend)).await?;
         for key in mended.map_err(|error| self.said(&error))? {
             let place = String::from_utf8_lossy(&key);
-            tracing::warn!(%place, "a key of the cluster in Redis is of another kind than ours; it is removed");
+            tracing::warn!(%place, "a key of the cluster in Redis has an unexpected type; it is removed");
         }
         Ok(())
     }
@@ -170,17 +170,18 @@ impl RedisCoordination {
         let address = &self.address;
         if error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS") {
             return CoordinationError::Broken(format!(
-                "Redis at {address} refuses the login: check user and password (coordination.url, \
+                "Redis at {address} rejects the login: check user and password (coordination.url, \
                  coordination.password_file)"
             ));
         }
         match error.code() {
             Some("NOAUTH") => CoordinationError::Broken(format!(
-                "Redis at {address} wants a password: write coordination.url as redis://USER@HOST, or redis://@HOST if \
-                 there are no users, and name a file with the password in coordination.password_file"
+                "Redis at {address} requires a password: write coordination.url as redis://USER@HOST, or \
+                 redis://@HOST if there are no users, and name a file with the password in \
+                 coordination.password_file"
             )),
             Some("NOPERM") => CoordinationError::Broken(format!(
-                "Redis at {address} says: {error}; allow the user scripts and the keys {}*",
+                "Redis at {address} returned: {error}; allow the user scripts and the keys {}*",
                 self.prefix
             )),
             Some("READONLY") => CoordinationError::Unavailable(format!(
@@ -194,17 +195,17 @@ impl RedisCoordination {
                 ))
             }
             _ if error.kind() == ErrorKind::Parse => CoordinationError::Broken(format!(
-                "what answers at {address} is not Redis, or wants TLS: check the address in coordination.url, and whether it \
-                 should begin with rediss://"
+                "the server at {address} is not Redis, or requires TLS: check the address in \
+                 coordination.url, and whether it should begin with rediss://"
             )),
-            _ => CoordinationError::Unavailable(format!("Redis at {address} says: {error}")),
+            _ => CoordinationError::Unavailable(format!("Redis at {address} returned: {error}")),
         }
     }
 
     fn odd(&self, what: &str) -> CoordinationError {
         let address = &self.address;
         CoordinationError::Broken(format!(
-            "Redis at {address} holds {what} that is not ours: use another prefix"
+            "Redis at {address} holds {what} of another program: use another prefix"
         ))
     }
 
@@ -274,7 +275,7 @@ fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
     let unusable = |reason: String| OpenError::Certificates { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
     if !text.windows(5).any(|bytes| bytes == b"-----") {
-        return Err(unusable("there is nothing in PEM in it".to_owned()));
+        return Err(unusable("it contains nothing in PEM".to_owned()));
     }
     Ok(text)
 }
@@ -319,18 +320,19 @@ impl Coordination for RedisCoordination {
         for lease in leases.chunks_exact(3) {
             let [name, epoch, holder] = [text(&lease[0]), text(&lease[1]), text(&lease[2])];
             let Some(known) = LeaseName::parse(&name) else {
-                odd.insert(format!("lease {name}"), format!("its name is no lease; {LEFT}"));
+                odd.insert(format!("lease {name}"), format!("its name is not a lease name; {LEFT}"));
                 continue;
             };
             let held = HeldLease { name: known, epoch: self.epoch(&epoch)? };
             roster.held.push((held, self.member(&holder)?));
         }
         for name in freed.iter().map(|name| text(name)) {
-            let why = "it has no holder who is there, or no epoch; the lease is freed";
+            let why = "its holder is not a member, or it has no epoch; the lease is freed";
             odd.insert(format!("lease {name}"), why.to_owned());
         }
         for id in strangers.iter().map(|id| text(id)) {
-            let why = "its key is of another kind, never expires or has no id; it is forgotten, and the key is left as it is";
+            let why = "its key has an unexpected type, never expires or has no id; the member is removed, \
+                       and the key is left unchanged";
             odd.insert(format!("member {id}"), why.to_owned());
         }
         self.passed_over.found(odd);

@@ -60,7 +60,7 @@ async fn what_is_another_service_is_told_as_such() {
     assert!(said.contains("is not Redis"), "{said}");
     let page = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno";
     let said = said_of_a_stranger("etcd", page).await;
-    assert!(said.contains("no gateway of etcd"), "{said}");
+    assert!(said.contains("not the gateway of etcd"), "{said}");
     said_of_a_stranger("etcd", b"-ERR unknown command\r\n").await;
     said_of_a_stranger("zookeeper", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
 }

@@ -76,9 +76,9 @@ async fn redis_with_a_password_lets_in_who_knows_it() {
     let url = redis.url();
     takes_part(&as_user(&url, ":topsecret")).await.unwrap();
     let said = refused(&url).await;
-    assert!(said.contains("wants a password") && said.contains("coordination.password_file"), "{said}");
+    assert!(said.contains("requires a password") && said.contains("coordination.password_file"), "{said}");
     let said = refused(&as_user(&url, ":bottomsecret")).await;
-    assert!(said.contains("refuses the login") && !said.contains("secret"), "{said}");
+    assert!(said.contains("rejects the login") && !said.contains("secret"), "{said}");
 }
 
 /// As in the guide.

@@ -196,8 +196,8 @@ fn a_job_that_loses_worker_after_worker_is_suspected_in_its_dead_letter() {
     let last = || Live { attempt: 3, charged: 2, ..running() };
     assert_eq!(
         error(last(), End::lost(at(1), at(10))),
-        "the worker stopped responding in attempt 3, the last: a job whose workers are lost again and again may be \
-         what ends them"
+        "the worker stopped responding in attempt 3, the last: a job that repeatedly loses its workers may \
+         be crashing them"
     );
     assert_eq!(
         error(running(), End::lost(at(1), at(10))),

@@ -19,10 +19,10 @@ pub enum Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Denial::NoPassword => "a password is wanted, and none was given",
-            Denial::Login => "the user is not let in",
+            Denial::NoPassword => "a password is required, and none was given",
+            Denial::Login => "the login was rejected",
             Denial::NoDatabase => "there is no such database",
-            Denial::Right => "a right is missing",
+            Denial::Right => "a privilege is missing",
         })
     }
 }

@@ -62,10 +62,10 @@ pub trait NoteSink: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
     /// The run has ended, or another worker has taken over: its notes are no longer accepted.
-    #[error("the checkpoint is not kept: the lease of this run is gone")]
+    #[error("the checkpoint was not stored: the lease of this run is gone")]
     LeaseLost,
     /// It may or may not be stored.
-    #[error("the checkpoint may not be kept: no answer within {} seconds", limits::CHECKPOINT_WAIT_MAX.as_secs())]
+    #[error("the checkpoint may not have been stored: no answer within {} seconds", limits::CHECKPOINT_WAIT_MAX.as_secs())]
     Unanswered,
 }
 

@@ -47,7 +47,7 @@ pub(crate) async fn admit(context: &Context) {
                 context.follow_up([admitted.begun], Reservation::default());
             }
             Err(error) => {
-                tracing::warn!(%error, "those who wait for a limit could not go on; trying again");
+                tracing::warn!(%error, "executions that wait for a limit could not continue; retrying");
                 context.counters.store_errors.add(1);
                 context.lines.failed(lines);
                 clock.sleep(pause.failed()).await;
@@ -66,7 +66,7 @@ async fn look(context: &Context, after: Option<LimiterId>) -> Option<Option<Limi
             Some(next)
         }
         Err(error) => {
-            tracing::debug!(%error, "lines of limits could not be looked for");
+            tracing::debug!(%error, "wait lists of limits could not be read");
             context.counters.store_errors.add(1);
             None
         }

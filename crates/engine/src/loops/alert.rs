@@ -18,10 +18,14 @@ pub(crate) async fn alert(context: &Context) {
             Ok(overdue) => {
                 context.lateness.set_overdue(overdue);
                 if !overdue.is_zero() {
-                    tracing::warn!(error = "overdue", ?overdue, "schedules are due and nobody fires them");
+                    tracing::warn!(
+                        error = "overdue",
+                        ?overdue,
+                        "schedules are due and no scheduler fires them"
+                    );
                 }
             }
-            Err(error) => tracing::debug!(%error, "what is overdue could not be read"),
+            Err(error) => tracing::debug!(%error, "overdue schedules could not be read"),
         }
     }
 }

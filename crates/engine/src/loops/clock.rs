@@ -11,7 +11,7 @@ pub(crate) async fn keep_time(context: &Context) {
                 context.judge_clock();
             }
             Err(error) => {
-                tracing::warn!(%error, "the store's time is not known anew; going on by the monotonic clock");
+                tracing::warn!(%error, "the store's time could not be read; continuing with the monotonic clock");
             }
         }
     }

@@ -40,7 +40,7 @@ async fn stay(context: &Context, seat: &Seat) {
             Ok(()) if !cluster.is_leaving() => continue,
             Ok(()) => {}
             Err(error) => {
-                tracing::warn!(%error, "coordination does not answer; trying again");
+                tracing::warn!(%error, "coordination does not answer; retrying");
                 context.settle();
             }
         }
@@ -85,7 +85,7 @@ fn given_up(context: &Context, member: &MemberId) {
         return;
     }
     let host = context.cluster.seat.as_ref().map(|seat| seat.card.host.as_str());
-    tracing::warn!(%member, host, "this process was silent for too long and was given up; joining anew");
+    tracing::warn!(%member, host, "this process was silent for too long and was evicted; joining again");
     context.cluster.membership(|membership| membership.given_up(member));
     context.settle();
 }
@@ -97,7 +97,7 @@ async fn attend(context: &Context, seat: &Seat) {
     }
     loop {
         if let Err(error) = round(context, seat).await {
-            tracing::warn!(%error, "the cluster could not be looked at; trying again");
+            tracing::warn!(%error, "the cluster state could not be read; retrying");
         }
         context.settle();
         let pause = context.host.clock.sleep(context.cluster.look_interval());
@@ -207,10 +207,11 @@ impl Engine {
         if context.config.duties == Duties::Everything
             && let Err(error) = release_all(context, seat, &member).await
         {
-            tracing::warn!(%error, "what this process holds could not be handed over; others take it in a while");
+            tracing::warn!(%error, "the leases of this process could not be released; other processes take \
+                                    them over when they expire");
         }
         if let Err(error) = context.ask(seat.coordination.leave(&member)).await {
-            tracing::debug!(%error, "this process could not take its leave; it is given up in a while");
+            tracing::debug!(%error, "this process could not leave the cluster; it will be evicted");
         }
     }
 }

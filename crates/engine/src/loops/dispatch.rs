@@ -59,7 +59,7 @@ async fn is_more_counted_than_given(context: &Context) -> bool {
     match context.claimable().await {
         Ok(depths) => depths.iter().any(|depth| context.desk.is_idle_for(&depth.lane)),
         Err(error) => {
-            tracing::debug!(%error, "what is queued could not be counted; the next look comes later");
+            tracing::debug!(%error, "queued executions could not be counted; the next scan comes later");
             false
         }
     }
@@ -100,7 +100,7 @@ async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
             round
         }
         Err(error) => {
-            tracing::warn!(%error, "work could not be claimed; its workers will ask again");
+            tracing::warn!(%error, "work could not be claimed; the workers will poll again");
             context.counters.store_errors.add(1);
             for offer in offers {
                 context.desk.failed(offer, &error.to_string());

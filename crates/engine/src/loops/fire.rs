@@ -33,7 +33,7 @@ pub(crate) async fn fire(context: &Context) {
         if context.agenda.next_due().is_some_and(|at| at <= context.time.now())
             && let Err(error) = context.time.refresh(&*context.store, CLOCK_AGE_MAX).await
         {
-            tracing::debug!(%error, "the store's time is not known anew");
+            tracing::debug!(%error, "the store's time could not be read");
         }
         let due = context.agenda.take_due(context.time.now(), limits::STORE_BATCH_MAX);
         if due.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) async fn fire(context: &Context) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "due work could not be fired; trying again");
+                tracing::warn!(%error, "due work could not be fired; retrying");
                 context.counters.store_errors.add(1);
                 clock.sleep(write_pause.failed()).await;
                 next = next.map(|_| NextScan::at(clock.monotonic()));

@@ -23,7 +23,8 @@ pub(crate) async fn hear(context: &Context) {
             }
             Err(error) => {
                 if context.others.is_hearing() {
-                    tracing::warn!(%error, "other processes cannot be heard; looking for their work instead");
+                    tracing::warn!(%error, "notifications from other processes cannot be received; polling \
+                                            for their work instead");
                 }
                 context.others.set_hearing(false);
                 // While notifications arrived, scans were rare.
@@ -40,7 +41,7 @@ pub(crate) async fn tell(context: &Context) {
     loop {
         let lanes = context.others.untold().await;
         if let Err(error) = wakes.tell(lanes).await {
-            tracing::debug!(%error, "other processes could not be told of work; they look for it from time to time");
+            tracing::debug!(%error, "other processes could not be notified of new work; they find it by polling");
         }
         context.host.clock.sleep(limits::TELL_PAUSE).await;
     }
@@ -68,7 +69,7 @@ pub(crate) async fn watch(context: &Context) {
                 seen = now;
             }
             Err(error) => {
-                tracing::warn!(%error, "what runs could not be read for listeners; trying again");
+                tracing::warn!(%error, "running executions could not be read for event streams; retrying");
                 context.counters.store_errors.add(1);
             }
         }

@@ -20,7 +20,7 @@ pub(crate) async fn recover(context: &Context) {
     let mut observer = SessionObserver::default();
     loop {
         if let Err(error) = round(context, &mut observer).await {
-            tracing::warn!(%error, "sessions could not be looked after; trying again");
+            tracing::warn!(%error, "expired sessions could not be handled; retrying");
             context.counters.store_errors.add(1);
         }
         context.host.clock.sleep(context.config.recover_interval).await;
@@ -41,7 +41,7 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
     while has_lost || context.leads() {
         let recovered = context.store.recover(context.time.now(), limits::STORE_BATCH_MAX).await?;
         if !recovered.ended.is_empty() {
-            tracing::warn!(count = recovered.ended.len(), "executions of lost workers are recovered");
+            tracing::warn!(count = recovered.ended.len(), "executions of lost workers were recovered");
         }
         context.count_ended(&recovered.ended);
         context.counters.retried.add(recovered.retried as u64);

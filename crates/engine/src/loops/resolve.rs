@@ -20,7 +20,7 @@ pub(crate) async fn resolve(context: &Context) {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "dependents could not be looked after; trying again");
+                    tracing::warn!(%error, "dependent jobs could not be resolved; retrying");
                     context.counters.store_errors.add(1);
                     break;
                 }

@@ -21,7 +21,7 @@ pub(crate) async fn retain(context: &Context) {
     loop {
         context.host.clock.sleep(context.config.retain_interval).await;
         if let Err(error) = round(context).await {
-            tracing::warn!(%error, "what is old could not be deleted; trying again later");
+            tracing::warn!(%error, "expired data could not be deleted; retrying later");
         }
     }
 }

@@ -101,12 +101,12 @@ async fn invalid_jobs_are_refused_by_field_and_not_stored() {
 #[tokio::test]
 async fn names_that_cannot_be_seen_and_times_that_do_not_exist_are_refused() {
     let server = Server::start();
-    let blank = "must not be blank, as in \" \": give it a name that can be seen";
+    let blank = "must not be blank, as in \" \": use a name with visible characters";
     let hidden = "must not contain the invisible character U+200B, as in \"a<U+200B>b\": remove it";
     let turned =
         "must not contain the bidirectional control character U+202E, as in \"a<U+202E>b\": remove it";
     let padded = "must not begin or end with white space, as in \" a\": write \"a\"";
-    let dots = "must not be \"..\", which no URL can name: choose another name";
+    let dots = "must not be \"..\", which cannot be part of a URL: choose another name";
     let second = "must have a second from 00 to 59, not 60 as in \"2099-01-01T23:59:60Z\": leap seconds are not \
                   supported";
     let offset =

@@ -280,7 +280,7 @@ async fn a_way_that_makes_no_sense_is_refused_by_field() {
         (r#"{"by":"-1h"}"#, "by", "must be a duration such as 30s"),
         (r#"{"by":3600}"#, "by", "must be a duration such as \"30s\""),
         (r#"{"by":"9000w","settle":"31s"}"#, "settle", "must be at most 30s"),
-        (r#"{"by":"500000w"}"#, "by", "must not lead beyond 9999-12-30"),
+        (r#"{"by":"500000w"}"#, "by", "must not be beyond 9999-12-30"),
         (r#"{"to":"tomorrow"}"#, "to", "must be a time such as 2026-11-15T08:30:00Z"),
         (r#"{"by":"1h","setle":"0s"}"#, "setle", "did you mean settle?"),
     ] {

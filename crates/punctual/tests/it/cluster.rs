@@ -299,7 +299,10 @@ async fn a_cluster_without_a_scheduler_is_noticed() {
         eventually("the doctor finds what nobody fires", async || schedules()["level"] == "failed").await;
         let path = format!("/api/v1/jobs/{later}/explain");
         let (_, explained) = api.request(cluster, Method::GET, &path, None).await;
-        assert!(explained["summary"].as_str().unwrap().contains("nobody has fired it yet"), "{explained}");
+        assert!(
+            explained["summary"].as_str().unwrap().contains("no scheduler has fired it yet"),
+            "{explained}"
+        );
         let _scheduler = cluster.scheduler();
         eventually("a scheduler fires it", async || schedules()["level"] == "good").await;
     })

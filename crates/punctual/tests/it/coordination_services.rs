@@ -162,7 +162,7 @@ async fn a_password_that_is_wrong_is_told_in_one_line_and_one_from_a_file_is_tak
     let host = redis.url("redis").strip_prefix("redis://").unwrap().to_owned();
     Cluster::with(async |cluster| {
         let line = Talking::start(cluster, &["--coordination", &format!("redis://{host}")]).complaint().await;
-        for words in [&host, "wants a password", "coordination.password_file"] {
+        for words in [&host, "requires a password", "coordination.password_file"] {
             assert!(line.contains(words), "{words}: {line}");
         }
         let file = cluster.directory.path().join("password");
@@ -171,7 +171,7 @@ async fn a_password_that_is_wrong_is_told_in_one_line_and_one_from_a_file_is_tak
         let url = format!("redis://@{host}");
         let options = ["--coordination", &url, "--coordination-password-file", file.to_str().unwrap()];
         let line = Talking::start(cluster, &options).complaint().await;
-        assert!(line.contains("refuses the login") && line.contains("coordination.password_file"), "{line}");
+        assert!(line.contains("rejects the login") && line.contains("coordination.password_file"), "{line}");
         assert!(!line.contains("secret"), "{line}");
         std::fs::write(&file, "topsecret\n").unwrap();
         let right = Talking::start(cluster, &options);

@@ -63,7 +63,7 @@ async fn is_told(server: &Server) {
     let (status, body) = ready(server).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     let detail = body["detail"].as_str().unwrap_or_default();
-    let reasons = ["the store is unavailable: ", "the store has not answered within "];
+    let reasons = ["the store is unavailable: ", "the store did not answer within "];
     assert!(reasons.iter().any(|reason| detail.starts_with(reason)), "{body}");
     assert!(!detail.contains("took effect"), "nobody asked for anything: {body}");
     let live = server.anonymous(Method::GET, "/livez").send().await.unwrap();

@@ -106,7 +106,7 @@ async fn redriving_by_id_adds_the_next_attempt_to_the_same_occurrence() {
     advance(&server, start().plus(3 * HOUR)).await;
     assert_eq!(client.job(job).await.unwrap().status, JobStatus::Completed, "recurring jobs just end");
     assert_eq!(attempts(&server, job).await, [(1, 1, TimedOut), (2, 1, TimedOut)]);
-    assert!(explained(&server, job).await.contains("failed for good"));
+    assert!(explained(&server, job).await.contains("failed permanently"));
 
     mend(&server, job).await;
     let first = DeadLetterSelection::ids(vec![job.occurrence(1), job.occurrence(7)]);

@@ -140,7 +140,7 @@ fn a_move_names_the_end_that_refuses_and_says_to_repeat_only_what_repeating_help
     }
     let lost = "postgres://me@127.0.0.1:1/d";
     let (code, said) = run(directory.path(), &["migrate-data", "--from", lost, "--to", "sqlite:new"]);
-    assert!(code == Some(6) && said.contains("repeat the command, and it goes on where it was"), "{said}");
+    assert!(code == Some(6) && said.contains("repeat the command to continue where it stopped"), "{said}");
 }
 
 #[test]

@@ -246,7 +246,7 @@ async fn people_see_how_far_a_run_has_come() {
     let (_, job_shown) = server.get(&format!("/api/v1/jobs/{id}")).await;
     assert_eq!(job_shown["progress"], shown["progress"]);
     let explained = server.said(&["job", "explain", &id]);
-    assert!(explained.contains("It has come to 33.33 %, third, as it said at "), "{explained}");
+    assert!(explained.contains("Its progress is 33.33 %, third, reported at "), "{explained}");
     let history = server.said(&["job", "history", &id]);
     assert!(history.contains("RUNNING: 33.33 %, third"), "{history}");
 
@@ -259,7 +259,7 @@ async fn people_see_how_far_a_run_has_come() {
     assert_eq!((attempts[0].status, &attempts[0].progress), (ExecutionStatus::Waiting, &None));
     assert_eq!((attempts[1].status, message(&attempts[1])), (ExecutionStatus::Failed, Some("third")));
     let explained = server.said(&["job", "explain", &id]);
-    assert!(explained.contains("Attempt 2 begins with a checkpoint of 3 bytes."), "{explained}");
+    assert!(explained.contains("Attempt 2 starts with a checkpoint of 3 bytes."), "{explained}");
     assert!(server.said(&["job", "history", &id]).contains("FAILED: 33.33 %, third"));
 }
 

@@ -140,11 +140,13 @@ async fn each_key_has_its_own_limit_and_explain_names_it() {
     let other = client.submit(&sleeper("other", Some("customer-2"))).await.unwrap().job_id;
     assert_eq!(client.wait(other).await.unwrap().status, JobStatus::Completed, "another key does not wait");
     let explained = client.explain(behind).await.unwrap();
-    let told = "It waits because one execution with the key \"customer-1\" in queue mail is queued or running, and no more may \
-                be.";
+    let told = "It waits because one execution with the key \"customer-1\" in queue mail is queued or \
+                running, and the limit is 1.";
     assert_eq!(explained.summary, told);
     let holder = &explained.executions[0].sentences[1];
-    let held = format!("The place is held by {long}.1.1 (long), which worker embedded has had since ");
+    let held = format!(
+        "The execution that counts against the limit is {long}.1.1 (long), running on worker embedded since "
+    );
     assert!(holder.starts_with(&held), "{holder}");
     let waiting = client.execution(behind.occurrence(1).attempt(1)).await.unwrap();
     assert_eq!(waiting.status, ExecutionStatus::Waiting);
@@ -163,7 +165,7 @@ async fn a_limit_that_is_taken_away_holds_nobody_and_one_that_is_wrong_is_told()
     let second = client.submit(&sleeper("second", None)).await.unwrap().job_id;
     client.wait(first).await.unwrap();
     let explained = client.explain(second).await.unwrap();
-    let rate = "It waits for the rate of executions of queue mail, 1/1h: the next one starts at ";
+    let rate = "It waits for the rate limit of executions of queue mail, 1/1h: the next one starts at ";
     assert!(explained.summary.starts_with(rate), "{}", explained.summary);
     assert_eq!(client.queue("mail").await.unwrap().in_line, 1);
     client.set_queue("mail", &SetQueue::default()).await.unwrap();

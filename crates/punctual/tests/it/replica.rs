@@ -118,7 +118,7 @@ async fn a_standby_in_the_place_of_the_primary_is_told_with_what_to_do() {
     }
     let attributed = format!("{standby}?target_session_attrs=standby");
     let (_, text) = said(&attributed, &["migrate", "status"]);
-    assert!(text.contains("target_session_attrs must be read-write or left out"), "{text}");
+    assert!(text.contains("target_session_attrs must be read-write or omitted"), "{text}");
     // The primary is found at any position among several hosts.
     let host = |url: &str| url.split(['@', '/']).nth(3).unwrap().to_owned();
     let both = standby.replace(&host(standby), &format!("{},{}", host(standby), host(primary)));

@@ -202,7 +202,7 @@ async fn a_worker_that_is_ending_is_shown_as_draining_and_takes_nothing_more() {
     let (_, explained) = server.get(&format!("/api/v1/jobs/{waits}/explain")).await;
     let summary = explained["summary"].as_str().unwrap();
     assert!(
-        summary.contains("leaving") && summary.contains("is draining: it takes nothing more"),
+        summary.contains("leaving") && summary.contains("is draining: it takes no more work"),
         "{summary}"
     );
     let (_, scaling) = server.get("/api/v1/autoscaling/default").await;

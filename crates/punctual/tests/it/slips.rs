@@ -145,7 +145,7 @@ fn what_is_not_punctual_is_told_as_such() {
         let failed = Command::new(BINARY).args(line).output().unwrap();
         other.join().unwrap();
         assert_eq!(failed.status.code(), Some(3), "{}", stderr(&failed));
-        let expected = format!("error: what answers at http://{address} is not Punctual {said}\n");
+        let expected = format!("error: the server at http://{address} is not Punctual {said}\n");
         assert!(stderr(&failed).starts_with(&expected), "{}", stderr(&failed));
     }
 }

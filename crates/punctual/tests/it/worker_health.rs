@@ -82,7 +82,7 @@ async fn a_worker_without_room_refuses_work_and_another_one_takes_it() {
     let (_, explained) = server.get(&format!("/api/v1/jobs/{job}/explain")).await;
     let summary = explained["summary"].as_str().expect("a summary");
     assert!(
-        summary.starts_with("Worker embedded, the only one with its handler, refuses work by itself")
+        summary.starts_with("Worker embedded, the only one with its handler, refuses work until")
             && summary.contains("less than 99%"),
         "{explained}"
     );

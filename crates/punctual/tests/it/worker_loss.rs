@@ -104,7 +104,8 @@ async fn a_job_that_kills_its_workers_is_given_up_before_it_has_killed_them_all(
             ["one", "two", "three", "four"].iter().map(|name| cluster.worker(name)).collect();
         // A command runs under a shim, whose parent is the worker.
         let script = "kill -9 $(awk '/^PPid:/ {print $2}' /proc/$PPID/status); sleep 600";
-        let job = json!({"name": "shell", "payload": {"script": script}, "max_retries": 2, "timeout_secs": 900});
+        let job =
+            json!({"name": "shell", "payload": {"script": script}, "max_retries": 2, "timeout_secs": 900});
         let job = api.submit(cluster, job).await;
         let client = api.client(cluster);
         eventually("the job is given up", async || {
@@ -121,8 +122,8 @@ async fn a_job_that_kills_its_workers_is_given_up_before_it_has_killed_them_all(
         let error = letters["items"][0]["error_message"].as_str().expect("an error").to_owned();
         assert_eq!(
             error,
-            "the worker stopped responding in attempt 3, the last: a job whose workers are lost again and again may be \
-             what ends them"
+            "the worker stopped responding in attempt 3, the last: a job that repeatedly loses its workers \
+             may be crashing them"
         );
         let next = api.submit(cluster, json!({"name": "noop"})).await;
         api.completes(cluster, next).await;

@@ -41,7 +41,7 @@ async fn a_paused_worker_gets_nothing_and_a_drained_one_goes_home() {
     assert_eq!(client.execution(job.occurrence(1).attempt(1)).await.unwrap().status, ExecutionStatus::Queued);
     let (_, explained) = server.get(&format!("/api/v1/jobs/{job}/explain")).await;
     let held =
-        "Worker remote, the only one with its handler, is paused: it takes nothing until it is resumed.";
+        "Worker remote, the only one with its handler, is paused: it takes no work until it is resumed.";
     assert_eq!(explained["summary"], held);
     assert_eq!(explained["advice"], json!([{"action": "resume_worker", "worker_id": "remote"}]));
     let reason = client.job(job).await.unwrap().status_reason;

@@ -181,7 +181,7 @@ const fn of_empty(end: End) -> &'static str {
 /// What to do about a store that failed, if a retry may help.
 fn again(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Unavailable(_) => "; repeat the command, and it goes on where it was",
+        StoreError::Unavailable(_) => "; repeat the command to continue where it stopped",
         StoreError::Denied(..) | StoreError::Broken(_) => "",
     }
 }

@@ -246,7 +246,7 @@ impl Connection {
             return;
         }
         if let Err(error) = self.run_text("ROLLBACK").await {
-            tracing::warn!(%error, "a transaction could not be rolled back; its connection is given up");
+            tracing::warn!(%error, "a transaction could not be rolled back; its connection is closed");
             self.is_broken = true;
         }
     }

@@ -31,7 +31,7 @@ pub(super) async fn problems<'s>(
             (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
         if expected.has(&table) {
             problems.push(format!(
-                "the table {table} is of {engine} with {collation}, which is not as it was made"
+                "the table {table} uses {engine} with {collation}, which differs from the schema"
             ));
         }
     }

@@ -301,7 +301,7 @@ fn url_problem(field: &'static str, error: &UrlError) -> OptionsError {
         UrlError::InvalidParamValue { param, .. } => {
             format!("the option {param} has a value that it cannot have")
         }
-        UrlError::FeatureRequired { param, .. } => format!("the option {param} is not to be had"),
+        UrlError::FeatureRequired { param, .. } => format!("the option {param} is not available"),
         _ => "cannot be read".to_owned(),
     };
     OptionsError::Url { field, problem }

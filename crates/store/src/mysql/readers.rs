@@ -111,7 +111,7 @@ impl Readers {
 
     /// Switches from an unusable host to the next one.
     pub fn pass_on(&self, host: usize, reason: &str) {
-        tracing::warn!(reason, "a host of the database cannot be read from: the next one is tried");
+        tracing::warn!(reason, "a database host cannot be read: trying the next one");
         self.primary.pass_on(host);
     }
 
@@ -125,10 +125,7 @@ impl Readers {
     /// Does not use the replica for a while.
     pub fn rest_replica(&self, reason: &str) {
         let Some(replica) = &self.replica else { return };
-        tracing::warn!(
-            reason,
-            "the replica cannot be read from: lists are read from the primary for a while"
-        );
+        tracing::warn!(reason, "the replica cannot be read: lists are read from the primary for now");
         replica.pools.pass_on(replica.pools.current().0);
         let mut rests_until = replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         *rests_until = Some(Instant::now() + limits::REPLICA_REST);

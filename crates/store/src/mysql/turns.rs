@@ -140,7 +140,7 @@ impl Lease {
     pub async fn end(self, connection: &mut Connection) {
         let values = vec![self.name.into(), self.holder.as_str().into()];
         if let Err(error) = written(connection, END, values).await {
-            tracing::debug!(%error, name = self.name, "a turn was not given back; it runs out by itself");
+            tracing::debug!(%error, name = self.name, "a turn was not released; it will expire");
         }
     }
 }

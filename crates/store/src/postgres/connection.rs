@@ -80,7 +80,7 @@ fn refused(target: &Target, mut refusals: Refusals) -> Fault {
         .iter()
         .map(|(place, error)| format!("{}: {}", target.host(*place).1, described(error)))
         .collect();
-    let said = format!("none of the hosts will do: {}", reasons.join("; "));
+    let said = format!("no usable host: {}", reasons.join("; "));
     match Denial::shared(refusals.iter().map(|(_, error)| denial(error))) {
         Some(denial) => Fault::Denied(denial, said),
         None => Fault::Away(said),

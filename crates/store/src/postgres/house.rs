@@ -336,7 +336,7 @@ async fn keep_places_growing(wire: &mut Wire) -> Result<(), Fault> {
          WHERE id = 1 AND given.last >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + place_base";
     if wire.client().execute(sql, &[]).await? > 0 {
         tracing::warn!(
-            "the database was moved to another server: places in history go on above those it had"
+            "the database was moved to another server: history positions continue above the previous ones"
         );
     }
     Ok(())

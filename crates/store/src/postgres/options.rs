@@ -82,7 +82,7 @@ pub enum OptionsError {
     #[error("{field}: sslmode must be disable, prefer, require, verify-ca or verify-full")]
     SslMode { field: &'static str },
     #[error(
-        "{field}: target_session_attrs must be read-write or left out: what is decided is read where it is written"
+        "{field}: target_session_attrs must be read-write or omitted: decisions are read where they are written"
     )]
     Sessions { field: &'static str },
     #[error("{field}: sslrootcert: {problem}")]

@@ -68,10 +68,7 @@ impl Replica {
 
     /// Does not use it for a while.
     pub fn rest(&self, reason: &str) {
-        tracing::warn!(
-            reason,
-            "the replica cannot be read from: lists are read from the primary for a while"
-        );
+        tracing::warn!(reason, "the replica cannot be read: lists are read from the primary for now");
         let mut state = self.state();
         state.rests_until = Some(Instant::now() + limits::REPLICA_REST);
         state.looked_at = None;

@@ -33,11 +33,11 @@ pub struct BackupProgress {
 /// The backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    #[error("{} is there already and is not overwritten", .0.display())]
+    #[error("{} already exists and is not overwritten", .0.display())]
     AlreadyThere(PathBuf),
     #[error(
-        "{} is left of a backup that was interrupted, unless another one is writing it now: delete the directory, or \
-         name another",
+        "{} is left over from an interrupted backup, unless another one is writing it now: delete the \
+         directory, or name another",
         .0.display()
     )]
     Interrupted(PathBuf),

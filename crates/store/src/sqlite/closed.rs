@@ -43,7 +43,7 @@ pub fn check_files(dir: &Path) -> Result<FileCheck, OpenError> {
         let journal = beside(&path, "-journal");
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         if bytes(&journal) > 0 {
-            found.problems.push(format!("{file}: {file}-journal is left of a write that was interrupted"));
+            found.problems.push(format!("{file}: {file}-journal is left over from an interrupted write"));
         } else if path.is_file() && bytes(&path) == 0 {
             found.problems.push(format!("{file}: the file is empty"));
         } else if file == LOGS_FILE && !path.is_file() {

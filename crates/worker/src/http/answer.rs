@@ -34,13 +34,13 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
             match kept.fill(response.into_body()).await {
                 Ok(()) => Outcome::Succeeded { result: Some(kept.result(status)) },
                 Err(error) => Outcome::Failed {
-                    error: format!("{said}, but the body broke off: {}", innermost(&error)),
+                    error: format!("{said}, but the body was interrupted: {}", innermost(&error)),
                     retryable: true,
                 },
             }
         }
         Verdict::Redirect => Outcome::Failed {
-            error: format!("{said}: redirects are not followed, name the final address as url"),
+            error: format!("{said}: redirects are not followed, use the final address as url"),
             retryable: false,
         },
         verdict => {

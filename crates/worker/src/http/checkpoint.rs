@@ -18,12 +18,11 @@ pub(super) fn tell(call: &mut Call, checkpoint: Option<&Checkpoint>) -> Result<(
     if text.len() > limits::HTTP_CHECKPOINT_BYTES_MAX {
         let most = limits::HTTP_CHECKPOINT_BYTES_MAX;
         return Err(format!(
-            "the checkpoint is left out: it has {} bytes as a header, more than the {most} that one may have",
+            "the checkpoint is omitted: it has {} bytes as a header, more than the maximum of {most}",
             text.len()
         ));
     }
-    let value =
-        HeaderValue::try_from(text).map_err(|error| format!("the checkpoint is left out: {error}"))?;
+    let value = HeaderValue::try_from(text).map_err(|error| format!("the checkpoint is omitted: {error}"))?;
     call.headers.insert(CHECKPOINT, value);
     Ok(())
 }
@@ -40,7 +39,7 @@ pub(super) async fn save(left: HeaderValue, context: &ExecutionContext) {
             Ok(()) => return,
             Err(error) => error.to_string(),
         },
-        Err(problem) => format!("the header Punctual-Checkpoint of the answer is not kept: {problem}"),
+        Err(problem) => format!("the header Punctual-Checkpoint of the response was not stored: {problem}"),
     };
     context.logs.append(LogStream::Log, said).await;
 }
@@ -99,7 +98,7 @@ mod tests {
     fn what_is_too_large_for_a_header_is_left_out() {
         let document = format!("\"{}\"", "ü".repeat(limits::HTTP_CHECKPOINT_BYTES_MAX / 2));
         let said = told(&document).unwrap_err();
-        assert!(said.contains("more than the 8192 that one may have"), "{said}");
+        assert!(said.contains("more than the maximum of 8192"), "{said}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) struct Guard {
 
 /// An address that a call must not connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the address {address} is {class}, and calls go to the public internet only")]
+#[error("the address {address} is {class}, and calls may only go to the public internet")]
 pub(super) struct Refused {
     pub(super) address: IpAddr,
     class: &'static str,
@@ -122,11 +122,11 @@ fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
         [0, ..] => Some("unspecified"),
         [127, ..] => Some("a loopback address"),
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Some("private"),
-        [169, 254, ..] => Some("link-local, where clouds keep their metadata"),
-        [100, 64..=127, ..] => Some("shared by a carrier (100.64.0.0/10)"),
-        [192, 0, 0, _] => Some("kept for protocols"),
-        [198, 18..=19, ..] => Some("kept for benchmarks"),
-        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Some("kept for documentation"),
+        [169, 254, ..] => Some("link-local, which clouds use for their metadata"),
+        [100, 64..=127, ..] => Some("carrier-grade NAT (100.64.0.0/10)"),
+        [192, 0, 0, _] => Some("reserved for protocols"),
+        [198, 18..=19, ..] => Some("reserved for benchmarks"),
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Some("reserved for documentation"),
         [255, 255, 255, 255] => Some("the broadcast address"),
         [224..=239, ..] => Some("a multicast address"),
         [240..=255, ..] => Some("reserved"),
@@ -145,7 +145,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xff00..=0xffff, ..] => return Some("a multicast address"),
         [0x64, 0xff9b, 1, ..] => return Some("a private translation to IPv4 (64:ff9b:1::/48)"),
         [0x2001, 0, ..] => return Some("a Teredo tunnel"),
-        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => return Some("kept for documentation"),
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => return Some("reserved for documentation"),
         [0x100, 0, 0, 0, ..] => return Some("discarded"),
         _ => {}
     }

@@ -73,7 +73,7 @@ impl Call {
             fields.remove("expect_status").map_or(Ok(Expected::default()), |raw| Expected::parse(&raw))?;
         let key = fields.remove("sign").map(|raw| parse_sign(&raw)).transpose()?;
         if let Some((unknown, _)) = fields.pop_first() {
-            let known = "is not known; there are url, method, headers, body, expect_status and sign";
+            let known = "is unknown; known are url, method, headers, body, expect_status and sign";
             return Err(Invalid::new(unknown, known).into());
         }
         let mut call =
@@ -185,7 +185,7 @@ fn parse_sign(raw: &RawValue) -> Result<SigningKey, Invalid> {
         object.ok_or_else(|| Invalid::new("sign", "must be an object such as {\"key\": \"…\"}"))?;
     let key = object.remove("key").and_then(|raw| text(&raw));
     if let Some((unknown, _)) = object.pop_first() {
-        return Err(Invalid::new(format!("sign.{unknown}"), "is not known; there is only sign.key"));
+        return Err(Invalid::new(format!("sign.{unknown}"), "is unknown; the only field is sign.key"));
     }
     key.and_then(|key| SigningKey::new(key).ok())
         .ok_or_else(|| Invalid::new("sign.key", "must be a string that is not empty"))
@@ -332,8 +332,8 @@ mod tests {
             (r#"{"url": "http://a/", "sign": "key"}"#, "field sign must be an object"),
             (r#"{"url": "http://a/", "sign": {"key": ""}}"#, "field sign.key must be a string"),
             (r#"{"url": "http://a/", "sign": {}}"#, "field sign.key must be a string"),
-            (r#"{"url": "http://a/", "sign": {"key": "a", "k": 1}}"#, "field sign.k is not known"),
-            (r#"{"url": "http://a/", "timeout": 5}"#, "field timeout is not known"),
+            (r#"{"url": "http://a/", "sign": {"key": "a", "k": 1}}"#, "field sign.k is unknown"),
+            (r#"{"url": "http://a/", "timeout": 5}"#, "field timeout is unknown"),
         ] {
             assert!(refusal(payload).contains(said), "{payload}: {}", refusal(payload));
         }

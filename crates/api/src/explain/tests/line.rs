@@ -35,10 +35,11 @@ fn a_full_limit_names_who_holds_it() {
     assert_eq!(
         held_by(in_line(1, 1), vec![nap.clone()]),
         [
-            "It waits because one execution of queue default is queued or running, and no more may be."
+            "It waits because one execution of queue default is queued or running, and the limit is 1."
                 .to_owned(),
             format!(
-                "The place is held by {id} (nap), which worker embedded has had since 2026-11-15T08:09:00Z (1m ago)."
+                "The execution that counts against the limit is {id} (nap), running on worker embedded \
+                 since 2026-11-15T08:09:00Z (1m ago)."
             ),
         ]
     );
@@ -48,7 +49,10 @@ fn a_full_limit_names_who_holds_it() {
     let said = held_by(facts, vec![nap, mail.clone()]);
     assert_eq!(said[0], "It waits because 9 of 9 executions of queue default are queued or running.");
     let end = format!("{} (mail), which is queued and 7 more.", mail.execution);
-    assert!(said[1].starts_with("The places are held by ") && said[1].ends_with(&end), "{said:?}");
+    assert!(
+        said[1].starts_with("The executions that count against the limit are ") && said[1].ends_with(&end),
+        "{said:?}"
+    );
     assert_eq!(said.len(), 2, "what is queued for a worker that takes it is not stuck");
 }
 
@@ -56,10 +60,8 @@ fn a_full_limit_names_who_holds_it() {
 fn a_limit_that_was_lowered_says_how_many_have_to_end() {
     assert_eq!(
         about_open(in_line(3, 1)),
-        [
-            "It waits because 3 executions of queue default are queued or running, and only 1 may be by now: 3 of them have to \
-          end first."
-        ]
+        ["It waits because 3 executions of queue default are queued or running, and the limit is now 1: \
+             3 of them must end first."]
     );
 }
 
@@ -71,7 +73,8 @@ fn a_holder_that_nobody_can_run_is_told_to_block_the_rest() {
     assert_eq!(
         why(in_line(1, 1)),
         format!(
-            "{id} (greet) holds its place and cannot run, as it waits for a worker that has a handler for greet; none is connected."
+            "{id} (greet) counts against the limit and cannot run, as it waits for a worker that has a \
+             handler for greet; none is connected."
         )
     );
     let mut held = in_line(1, 1);
@@ -80,7 +83,8 @@ fn a_holder_that_nobody_can_run_is_told_to_block_the_rest() {
     assert_eq!(
         why(held.clone()),
         format!(
-            "{id} (greet) holds its place and cannot run, as it waits for a worker that takes work: remote is paused."
+            "{id} (greet) counts against the limit and cannot run, as it waits for a worker that takes \
+             work: remote is paused."
         )
     );
     held.holders.insert(LimiterId::of_queue("default"), vec![stuck.clone()]);

@@ -15,8 +15,9 @@ fn a_failure_for_good_is_told_with_its_dead_letter() {
     assert_eq!(
         explained.sentences[1],
         format!(
-            "The occurrence scheduled for 2026-11-15T08:00:00Z failed for good at 2026-11-15T08:00:09Z (9m51s ago) \
-             after 1 attempt (out of paper); its dead letter is {id}.1, and a redrive runs it again."
+            "The occurrence scheduled for 2026-11-15T08:00:00Z failed permanently at 2026-11-15T08:00:09Z \
+             (9m51s ago) after 1 attempt (out of paper); its dead letter is {id}.1, and a redrive runs it \
+             again."
         )
     );
     assert_eq!(explained.advice, [Advice::redrive(id.occurrence(1))]);
@@ -53,7 +54,7 @@ fn a_run_that_may_have_been_replaced_says_so() {
     let plain = "attempt 1 was cancelled while it ran";
     assert_eq!(
         reason(&facts),
-        format!("{plain}, by the next occurrence (overlap_policy REPLACE) or by hand")
+        format!("{plain}, by the next occurrence (overlap_policy REPLACE) or by a request")
     );
     facts.view.open[0].scheduled_time = at("08:00:10");
     assert_eq!(reason(&facts), plain, "the next one came when it had ended");
@@ -130,17 +131,18 @@ fn what_never_started_says_why() {
     for (status, told_next, advice) in [
         (
             JobStatus::Failed,
-            "It does not come back by itself: mend and retry that job, and trigger this one once it has succeeded.",
+            "It does not run again by itself: fix and retry that job, and trigger this one once that job \
+             has succeeded.",
             vec![Advice::retry_job(parent), by_hand.clone()],
         ),
         (
             JobStatus::Completed,
-            "That job has succeeded since: trigger this one to run it.",
+            "That job has now succeeded: trigger this one to run it.",
             vec![by_hand.clone()],
         ),
         (
             JobStatus::Cancelled,
-            "It does not come back by itself: trigger it to run it without that job.",
+            "It does not run again by itself: trigger it to run it without that job.",
             vec![by_hand.clone()],
         ),
     ] {
@@ -172,7 +174,7 @@ fn a_cancelled_job_says_what_still_runs() {
         format!("The job is cancelled: {execution} still runs and has been asked to stop.")
     );
     facts.view.open.clear();
-    assert_eq!(explain(facts).summary, "The job is cancelled: nothing more of it will run.");
+    assert_eq!(explain(facts).summary, "The job is cancelled: no further executions will run.");
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn a_completed_job_tells_its_last_run_and_how_late_it_was() {
     assert_eq!(
         explained.sentences,
         [
-            "The job is completed: nothing of it is left to run.",
+            "The job is completed: it has nothing left to run.",
             "The latest occurrence, scheduled for 2026-11-15T08:00:00Z, succeeded at 2026-11-15T08:00:09Z (9m51s ago).",
             "It started 5s late.",
         ]
@@ -252,21 +254,21 @@ fn workers_that_take_nothing_are_told_with_what_helps() {
     let explained = explain(facts.clone());
     assert_eq!(
         explained.summary,
-        "Worker w1, the only one with its handler, is paused: it takes nothing until it is resumed."
+        "Worker w1, the only one with its handler, is paused: it takes no work until it is resumed."
     );
     assert_eq!(explained.advice, [Advice::resume_worker("w1")]);
     facts.sessions[1] = SessionRow { mode: SessionMode::Draining, ..worker(SessionId(2), "w1", &["report"]) };
     let explained = explain(facts.clone());
     assert_eq!(
         explained.summary,
-        "All 2 workers that have its handler take nothing new: w1 is paused and w1 is draining."
+        "All 2 workers that have its handler take no new work: w1 is paused and w1 is draining."
     );
     assert_eq!(explained.advice, [Advice::resume_worker("1")], "its name would not say which");
     facts.sessions.remove(0);
     let explained = explain(facts.clone());
     assert_eq!(
         explained.summary,
-        "Worker w1, the only one with its handler, is draining: it takes nothing more."
+        "Worker w1, the only one with its handler, is draining: it takes no more work."
     );
     assert_eq!(explained.advice, []);
     let refuses = vec!["memory: 5 MiB of 1.0 GiB free, less than 3%".to_owned()];
@@ -275,12 +277,12 @@ fn workers_that_take_nothing_are_told_with_what_helps() {
     let explained = explain(facts.clone());
     assert_eq!(
         explained.summary,
-        "Worker w1, the only one with its handler, refuses work by itself until that is better (memory: 5 MiB of 1.0 \
-         GiB free, less than 3%)."
+        "Worker w1, the only one with its handler, refuses work until it has enough resources (memory: 5 \
+         MiB of 1.0 GiB free, less than 3%)."
     );
     assert_eq!(explained.advice, []);
     facts.sessions.push(worker(SessionId(3), "w3", &["report"]));
-    assert_eq!(explain(facts).summary, "Nothing is in its way: a worker takes it at any moment.");
+    assert_eq!(explain(facts).summary, "Nothing blocks it: a worker will claim it shortly.");
 }
 
 #[test]
@@ -296,7 +298,7 @@ fn a_queue_that_nobody_serves_and_a_server_that_stops_are_told() {
     facts.is_stopping = true;
     assert_eq!(
         explain(facts).summary,
-        "The server is stopping: what has not started runs after its next start."
+        "The server is stopping: executions that have not started run after its next start."
     );
 }
 
@@ -365,9 +367,9 @@ fn what_was_skipped_because_nobody_fired_in_time_says_so() {
         [
             "The occurrence scheduled for 2026-11-15T08:09:30Z was skipped because an earlier occurrence was still open \
              (overlap_policy).",
-            "8 occurrences scheduled from 2026-11-15T08:01:00Z to 2026-11-15T08:08:00Z were skipped because no scheduler \
-             came in time: at 2026-11-15T08:09:00Z, when one did, the occurrence scheduled for 2026-11-15T08:00:00Z was \
-             due as well and went first (overlap_policy).",
+            "8 occurrences scheduled from 2026-11-15T08:01:00Z to 2026-11-15T08:08:00Z were skipped \
+             because no scheduler fired in time: at 2026-11-15T08:09:00Z, when one did, the occurrence \
+             scheduled for 2026-11-15T08:00:00Z was also due and went first (overlap_policy).",
         ]
     );
 }

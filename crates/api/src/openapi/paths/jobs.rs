@@ -25,33 +25,33 @@ fn path(rest: &str) -> String {
 
 fn request_key() -> Schema {
     text(
-        "Names this request: sent again within 24 hours with the same token, it does nothing and has the \
-        same answer. 1 to 200 printable ASCII characters.",
+        "Identifies this request: repeated within 24 hours with the same token, it has no effect and \
+         returns the same response. 1 to 200 printable ASCII characters.",
     )
     .with("minLength", 1)
     .with("maxLength", limits::REQUEST_KEY_BYTES_MAX)
     .with("pattern", "^[ -~]+$")
 }
 
-const REPLAY: &str =
-    "Not as things are now: a taken `unique_key` (the problem names the other job as `job_id`).";
+const REPLAY: &str = "The current state does not allow this: the `unique_key` is taken (the problem names the other job as \
+     `job_id`).";
 
-const FULL: &str = "The queue holds as much as its `max_depth` allows, or too much is being taken in at once: nothing \
-    was taken.";
+const FULL: &str =
+    "The queue has reached its `max_depth`, or the server is overloaded: the request was not processed.";
 
 fn submit() -> Operation {
     Operation::new(Method::POST, path(""), title("submitJob", "Submit a job"))
-        .about("Keeps one job and answers when it is durable. If a job with its `idempotency_key` is \
-            there, that one is answered and nothing is kept.")
+        .about("Stores one job and responds when it is durable. If a job with its `idempotency_key` \
+                exists, that job is returned and nothing is stored.")
         .in_header(IDEMPOTENCY_KEY, request_key())
         .takes("SubmitJob", json!({
                 "name": "nightly-report", "job_type": "http", "payload": {"url": "https://example.com/report"},
                 "cron_expression": "0 3 * * *", "timezone": "Europe/Berlin",
             }))
-        .answers(201, "The job is kept.", "Submitted")
+        .answers(201, "The job is stored.", "Submitted")
         .with_header(201, "Location")
         .with_header(201, IDEMPOTENT_REPLAYED)
-        .answers(200, "A job with its `idempotency_key` was there: this is it.", "Job")
+        .answers(200, "A job with its `idempotency_key` already existed; this is that job.", "Job")
         .with_header(200, "Location")
         .with_header(200, IDEMPOTENT_REPLAYED)
         .fails(409, REPLAY)
@@ -61,7 +61,10 @@ fn submit() -> Operation {
 
 fn submit_batch() -> Operation {
     Operation::new(Method::POST, path("/batch"), title("submitJobs", "Submit many jobs"))
-        .about("Each job for itself: an invalid one does not keep the others out.")
+        .about(
+            "Each job is handled independently: an invalid job does not prevent the others from being \
+                stored.",
+        )
         .in_header(IDEMPOTENCY_KEY, request_key())
         .takes(
             "Batch",
@@ -70,9 +73,9 @@ fn submit_batch() -> Operation {
                 {"name": "second", "job_type": "noop", "delay": "10m"},
             ]}),
         )
-        .answers(201, "All are kept.", "BatchAnswer")
+        .answers(201, "All jobs are stored.", "BatchAnswer")
         .with_header(201, IDEMPOTENT_REPLAYED)
-        .answers(200, "Some are not kept.", "BatchAnswer")
+        .answers(200, "Some jobs are not stored.", "BatchAnswer")
         .with_header(200, IDEMPOTENT_REPLAYED)
         .fails(429, FULL)
         .with_header(429, "Retry-After")
@@ -81,26 +84,35 @@ fn submit_batch() -> Operation {
 fn list() -> Operation {
     let operation = Operation::new(Method::GET, path(""), title("listJobs", "List jobs"))
         .about(
-            "Newest first. A filter looks at a bounded number of jobs for each page, so that a page may be short, even \
-            empty, while `next_cursor` says that there is more.",
+            "Newest first. A filter examines a bounded number of jobs for each page, so a page may be \
+             short or even empty while `next_cursor` says that there is more.",
         )
-        .in_query("status", the("JobStatus", "Only jobs with this status; in any case."))
+        .in_query("status", the("JobStatus", "Only jobs with this status; case-insensitive."))
         .in_query("name", text("Only jobs with exactly this name."))
         .in_query("job_type", text("Only jobs of this type."))
         .in_query("queue", text("Only jobs of this queue."))
         .in_query("owner", text("Only jobs of this owner."))
-        .in_query("priority", the("Priority", "Only jobs with this priority; words in any case."))
-        .in_query("schedule_type", the("ScheduleType", "Only jobs that run like this; in any case."))
+        .in_query("priority", the("Priority", "Only jobs with this priority; words are case-insensitive."))
+        .in_query(
+            "schedule_type",
+            the("ScheduleType", "Only jobs with this schedule type; case-insensitive."),
+        )
         .in_query(
             "tag",
             up_to(
                 limits::TAGS_MAX,
-                list_of("Only jobs with this tag; given again, only those that have all.", name("A tag.")),
+                list_of(
+                    "Only jobs with this tag; if repeated, only jobs that have all of them.",
+                    name("A tag."),
+                ),
             ),
         )
         .in_query(
             "q",
-            text("Only jobs with this text in their name, type or a tag, in any case, or whose id begins with it."),
+            text(
+                "Only jobs with this text in their name, type or a tag, case-insensitive, or whose id \
+                  begins with it.",
+            ),
         );
     paged(operation).answers(200, "One page.", "JobPage")
 }
@@ -110,25 +122,27 @@ fn on_job(method: Method, rest: &str, title: Title) -> Operation {
     let path = path(&format!("/{{id}}{rest}"));
     let operation = Operation::new(method, path, title).in_path("id", job_id()).fails(404, NO_JOB);
     match rest {
-        "" => operation.fails(405, "`batch` is not a job: it only takes `POST`.").with_header(405, "Allow"),
+        "" => operation
+            .fails(405, "`batch` is not a job: this path only accepts `POST`.")
+            .with_header(405, "Allow"),
         _ => operation,
     }
 }
 
 fn answers_job(operation: Operation) -> Operation {
-    operation.answers(200, "The job as it is now.", "Job").with_header(200, "ETag")
+    operation.answers(200, "The job in its current state.", "Job").with_header(200, "ETag")
 }
 
 fn show() -> Operation {
-    answers_job(on_job(Method::GET, "", title("getJob", "Look at a job")))
-        .about("With its status, next run, last outcome and result.")
+    answers_job(on_job(Method::GET, "", title("getJob", "Get a job")))
+        .about("Includes its status, next run, last outcome and result.")
 }
 
 /// The `If-Match` condition of a change.
 fn if_match() -> Schema {
     text(
-        "The version that is to be changed, as the `ETag` of the job said it, with its quotes; `*` or \
-        nothing for whichever there is.",
+        "The version to change, as in the `ETag` of the job, including its quotes; `*` or no header for \
+         any version.",
     )
     .with("pattern", "^(\"[0-9]{1,10}\"|\\*)$")
     .example("\"3\"")
@@ -137,14 +151,14 @@ fn if_match() -> Schema {
 fn changes(operation: Operation) -> Operation {
     answers_job(operation)
         .in_header("If-Match", if_match())
-        .fails(409, "The job is cancelled, its `unique_key` is taken, or others go on changing it.")
-        .fails(412, "The job has another version than `If-Match` names; `version` is the one it has.")
+        .fails(409, "The job is cancelled, its `unique_key` is taken, or other requests keep changing it.")
+        .fails(412, "The job has a different version than `If-Match` names; `version` is its current one.")
 }
 
 fn replace() -> Operation {
-    changes(on_job(Method::PUT, "", title("replaceJob", "Describe a job anew")))
-        .about("Takes a whole description; what it leaves out has its default again. Owner, keys and \
-            dependencies are fixed.")
+    changes(on_job(Method::PUT, "", title("replaceJob", "Replace a job")))
+        .about("Takes a complete description; omitted fields get their defaults. Owner, keys and \
+                dependencies are fixed.")
         .takes("SubmitJob", json!({
                 "name": "nightly-report", "job_type": "http", "payload": {"url": "https://example.com/report"},
                 "cron_expression": "0 4 * * *",
@@ -154,8 +168,8 @@ fn replace() -> Operation {
 fn patch() -> Operation {
     changes(on_job(Method::PATCH, "", title("changeJob", "Change some fields of a job")))
         .about(
-            "A JSON merge patch (RFC 7396): null resets a field to its default, what is not named \
-            stays exactly as it is.",
+            "A JSON merge patch (RFC 7396): null resets a field to its default, fields that are not named \
+             stay exactly as they are.",
         )
         .takes_as(
             &["application/json", "application/merge-patch+json"],
@@ -166,9 +180,9 @@ fn patch() -> Operation {
 
 fn delete() -> Operation {
     on_job(Method::DELETE, "", title("deleteJob", "Delete a job"))
-        .about("Cancels the job and hides it at once; its keys are free again.")
+        .about("Cancels the job and hides it immediately; its keys can be used again.")
         .may_take("Nothing", json!({}))
-        .answers_nothing(204, "It is gone.")
+        .answers_nothing(204, "The job is deleted.")
 }
 
 fn verbs() -> [Operation; 4] {
@@ -176,36 +190,37 @@ fn verbs() -> [Operation; 4] {
         answers_job(on_job(Method::POST, rest, title))
             .about(about)
             .may_take("Nothing", json!({}))
-            .fails(409, "Not as things are now: the detail says why and what to do instead.")
+            .fails(409, "The current state does not allow this: the detail says why and what to do instead.")
     };
     [
         verb(
             "/pause",
             title("pauseJob", "Pause a job"),
-            "Lets what runs finish and holds the rest. A job that is paused stays so.",
+            "Lets running executions finish and starts no others. Pausing a paused job has no effect.",
         ),
         verb(
             "/resume",
             title("resumeJob", "Resume a job"),
-            "A recurring job skips what fell due meanwhile, a one-time job runs late.",
+            "A recurring job skips the occurrences that were due while it was paused, a one-time job runs \
+             late.",
         ),
         verb(
             "/cancel",
             title("cancelJob", "Cancel a job"),
-            "No more runs: what waits is dropped, what runs is asked to stop.",
+            "The job does not run again: waiting executions are dropped, running ones are asked to stop.",
         ),
         verb(
             "/retry",
             title("retryJob", "Retry a job"),
-            "Another attempt of the latest dead occurrence, with a fresh budget; the answer has its \
-                `execution_id`.",
+            "Another attempt of the latest dead occurrence, with a fresh retry budget; the response has \
+             its `execution_id`.",
         ),
     ]
 }
 
 fn trigger() -> Operation {
     on_job(Method::POST, "/trigger", title("triggerJob", "Run a job now"))
-        .about("One more occurrence now, also while paused; the schedule does not move.")
+        .about("One more occurrence now, also while the job is paused; the schedule does not change.")
         .in_header(IDEMPOTENCY_KEY, request_key())
         .may_take("Trigger", json!({"override": false}))
         .answers(201, "The execution that was added.", "Execution")
@@ -213,14 +228,14 @@ fn trigger() -> Operation {
         .with_header(201, IDEMPOTENT_REPLAYED)
         .fails(
             409,
-            "The overlap policy does not allow it, the job is cancelled, or nobody knows whether \
-            an earlier request with this `Idempotency-Key` was carried out.",
+            "The overlap policy does not allow it, the job is cancelled, or it is unknown whether an \
+             earlier request with this `Idempotency-Key` was carried out.",
         )
 }
 
 fn explain() -> Operation {
-    on_job(Method::GET, "/explain", title("explainJob", "Why a job does what it does"))
-        .about("In sentences for people and facts for programs.")
+    on_job(Method::GET, "/explain", title("explainJob", "Explain a job"))
+        .about("Why the job is in its current state, in sentences for people and facts for programs.")
         .answers(200, "The explanation.", "Explanation")
         .fails(400, NO_PARAMETERS)
 }
@@ -228,19 +243,16 @@ fn explain() -> Operation {
 fn next() -> Operation {
     let title = Title { id: "previewJob", tag: SCHEDULES, summary: "When a job runs next" };
     on_job(Method::GET, "/next", title)
-        .about(
-            "The next nominal times of a recurring job; none if it has nothing left to fire or runs \
-            only once.",
-        )
+        .about("The next nominal times of a recurring job; empty if none is left or the job runs only once.")
         .in_query("count", whole("How many.", 1..=limits::PREVIEW_MAX as u64).otherwise(10))
         .answers(200, "The next occurrences.", "Preview")
-        .fails(422, "`count` is out of bounds.")
+        .fails(422, "`count` is out of range.")
 }
 
 fn preview() -> Operation {
     let title = Title { id: "previewSchedule", tag: SCHEDULES, summary: "When a schedule would run" };
     Operation::new(Method::POST, format!("{API_PREFIX}/schedules/preview"), title)
-        .about("Keeps nothing. Occurrences that a change of clocks affects are marked.")
+        .about("Stores nothing. Occurrences affected by a daylight saving change are marked.")
         .takes(
             "PreviewRequest",
             json!({"cron_expression": "30 2 * * *", "timezone": "Europe/Berlin", "count": 5}),

@@ -37,17 +37,17 @@ const WORKER: &str = "Worker protocol";
 /// The tags, in the order in which users need them.
 pub fn tags() -> Value {
     json!([
-        {"name": JOBS, "description": "Submit jobs, look at them, change them, control them."},
-        {"name": SCHEDULES, "description": "When something runs next."},
-        {"name": EXECUTIONS, "description": "Attempts: what runs, what ran, and what it wrote."},
-        {"name": DEAD_LETTERS, "description": "What failed for good."},
-        {"name": QUEUES, "description": "What waits, how much may, and whether it is handed out."},
-        {"name": WORKERS, "description": "Who runs it, and what people ask of them."},
-        {"name": SERVER, "description": "Health, figures and documentation."},
-        {"name": CLOCK, "description": "The time by which schedules go, and driving it on a server that \
-            was started for that."},
-        {"name": WORKER, "description": "How a worker in any language takes jobs, runs them and says how \
-            they ended. The token needs the role operator."},
+        {"name": JOBS, "description": "Submit, read, change and control jobs."},
+        {"name": SCHEDULES, "description": "When jobs run next."},
+        {"name": EXECUTIONS, "description": "Attempts: running and finished executions, and their logs."},
+        {"name": DEAD_LETTERS, "description": "Occurrences that failed permanently."},
+        {"name": QUEUES, "description": "Waiting and running executions by queue, limits, and pausing."},
+        {"name": WORKERS, "description": "Connected workers, their state, and orders to them."},
+        {"name": SERVER, "description": "Health, statistics and documentation."},
+        {"name": CLOCK, "description": "The clock that schedules use, and how to move it on a server that \
+                                        was started with a manual clock."},
+        {"name": WORKER, "description": "How a worker in any language claims jobs, runs them and reports \
+                                         their outcomes. The token needs the role operator."},
     ])
 }
 
@@ -56,10 +56,10 @@ fn paged(operation: Operation) -> Operation {
     operation
         .in_query(
             "limit",
-            whole("How many items the page may have.", 1..=limits::PAGE_ITEMS_MAX as u64)
+            whole("The maximum number of items on the page.", 1..=limits::PAGE_ITEMS_MAX as u64)
                 .otherwise(limits::PAGE_ITEMS_DEFAULT),
         )
-        .in_query("cursor", text("The `next_cursor` of the page before."))
+        .in_query("cursor", text("The `next_cursor` of the previous page."))
 }
 
 /// The same for lists that are usually short: the default page size is the maximum.
@@ -67,10 +67,10 @@ fn paged_by_most(operation: Operation) -> Operation {
     operation
         .in_query(
             "limit",
-            whole("How many items the page may have.", 1..=limits::PAGE_ITEMS_MAX as u64)
+            whole("The maximum number of items on the page.", 1..=limits::PAGE_ITEMS_MAX as u64)
                 .otherwise(limits::PAGE_ITEMS_MAX),
         )
-        .in_query("cursor", text("The `next_cursor` of the page before."))
+        .in_query("cursor", text("The `next_cursor` of the previous page."))
 }
 
 /// Adds to the 200 that it may be a stream of server-sent events, and adds the error for when no stream slot
@@ -80,7 +80,8 @@ fn streaming(operation: Operation, about: &str) -> Operation {
         .streams(about)
         .fails(
             503,
-            "All places for streams are taken, or the store cannot be reached, or the server is stopping.",
+            "The maximum number of streams is open, or the store cannot be reached, or the server is \
+             stopping.",
         )
         .with_header(503, "Retry-After")
 }
@@ -93,5 +94,5 @@ fn execution_id() -> Schema {
     the("ExecutionId", "The execution.")
 }
 
-const NO_PARAMETERS: &str = "The query has parameters: there are none.";
+const NO_PARAMETERS: &str = "The query has parameters, but this route accepts none.";
 const NO_JOB: &str = "There is no such job.";

@@ -20,29 +20,29 @@ pub fn operations() -> Vec<Operation> {
 fn list_queues() -> Operation {
     let title = Title { id: "listQueues", tag: QUEUES, summary: "List queues" };
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/queues"), title)
-        .about("Every queue that has live work, is paused or has settings, by name.")
-        .fails(400, "A parameter is unknown or out of bounds.");
+        .about("Every queue that has live executions, is paused or has settings, by name.")
+        .fails(400, "A parameter is unknown or out of range.");
     paged_by_most(operation).answers(200, "One page.", "QueuePage")
 }
 
 fn on_queue(method: Method, rest: &str, title: Title) -> Operation {
     Operation::new(method, format!("{API_PREFIX}/queues/{{queue}}{rest}"), title)
         .in_path("queue", name("The queue's name."))
-        .answers(200, "The queue as it is now.", "Queue")
+        .answers(200, "The queue in its current state.", "Queue")
         .fails(404, "No queue can have this name.")
 }
 
 fn show_queue() -> Operation {
-    let title = Title { id: "getQueue", tag: QUEUES, summary: "Look at a queue" };
+    let title = Title { id: "getQueue", tag: QUEUES, summary: "Get a queue" };
     on_queue(Method::GET, "", title)
-        .about("One of any name: a queue that nobody has used yet is empty and open.")
+        .about("Any valid name is accepted: a queue that has not been used yet is empty and open.")
         .fails(400, NO_PARAMETERS)
 }
 
 fn set_queue() -> Operation {
     let title = Title { id: "setQueue", tag: QUEUES, summary: "Set up a queue" };
     on_queue(Method::PUT, "", title)
-        .about("Sets all settings: what is left out is as by default. Needs the role operator.")
+        .about("Sets all settings: omitted ones get their defaults. Needs the role operator.")
         .takes(
             "SetQueue",
             json!({"max_depth": 10_000, "concurrency": 20, "key_concurrency": 1, "rate": "100/1m"}),
@@ -59,9 +59,14 @@ fn queue_verbs() -> [Operation; 2] {
             "/pause",
             "pauseQueue",
             "Pause a queue",
-            "Keeps everything of the queue waiting; what runs goes on. Needs the role operator.",
+            "The queue starts no executions; running ones continue. Needs the role operator.",
         ),
-        verb("/resume", "resumeQueue", "Resume a queue", "Hands out again. Needs the role operator."),
+        verb(
+            "/resume",
+            "resumeQueue",
+            "Resume a queue",
+            "The queue starts executions again. Needs the role operator.",
+        ),
     ]
 }
 
@@ -70,35 +75,36 @@ fn server(id: &'static str, summary: &'static str) -> Title {
 }
 
 fn stats() -> Operation {
-    Operation::new(Method::GET, format!("{API_PREFIX}/stats"), server("getStats", "Figures"))
+    Operation::new(Method::GET, format!("{API_PREFIX}/stats"), server("getStats", "Get statistics"))
         .about(
-            "How many jobs there are by status, what waits and runs, which workers are there, and what this server did \
-            since it started.",
+            "The number of jobs by status, waiting and running executions, connected workers, and what all \
+             live processes of the cluster have done since each started.",
         )
-        .answers(200, "The figures.", "Stats")
+        .answers(200, "The statistics.", "Stats")
 }
 
 fn nodes() -> Operation {
-    Operation::new(Method::GET, format!("{API_PREFIX}/nodes"), server("listNodes", "The server that answers"))
+    Operation::new(Method::GET, format!("{API_PREFIX}/nodes"), server("listNodes", "List nodes"))
         .about(
-            "The version of the server that answers, since when it runs, what it does, and how far its clock is off. \
-            Others on the same store are not listed: ask them.",
+            "All live processes of the cluster, each with its version, start time, roles, segments and \
+             clock offset. If the server that answers cannot reach the others, it lists only itself and \
+             sets `others_unknown`.",
         )
-        .answers(200, "The server that answers.", "NodePage")
+        .answers(200, "All live processes of the cluster.", "NodePage")
         .fails(400, NO_PARAMETERS)
 }
 
 fn me() -> Operation {
-    Operation::new(Method::GET, format!("{API_PREFIX}/me"), server("getMe", "Whose token it is"))
-        .about("The public part of the token that is shown, and its role.")
-        .answers(200, "Who asks.", "Me")
+    Operation::new(Method::GET, format!("{API_PREFIX}/me"), server("getMe", "Get the caller's token"))
+        .about("The public part of the caller's token, and its role.")
+        .answers(200, "The caller's token.", "Me")
         .fails(400, NO_PARAMETERS)
 }
 
 fn clock() -> Operation {
-    let title = Title { id: "getClock", tag: CLOCK, summary: "What time it is" };
+    let title = Title { id: "getClock", tag: CLOCK, summary: "Get the clock" };
     Operation::new(Method::GET, format!("{API_PREFIX}/clock"), title)
-        .about("The time by which schedules go, and whether it is the machine's.")
+        .about("The clock that schedules use, and whether it is the machine's.")
         .answers(200, "The clock.", "Clock")
 }
 
@@ -108,47 +114,45 @@ fn clock_moves() -> [Operation; 2] {
         Operation::new(Method::POST, format!("{API_PREFIX}/clock/{rest}"), title)
             .about(about)
             .takes("MoveClock", json!({"by": "1h"}))
-            .answers(200, "How far it got.", "ClockMoved")
-            .fails(409, "This server goes by the machine's clock.")
+            .answers(200, "How far the clock was moved.", "ClockMoved")
+            .fails(409, "This server uses the machine's clock.")
     };
     [
         moving(
             "advance",
             "advanceClock",
-            "Let time pass",
-            "Stops at every due time on the way until all that is due has been fired and has run. Only on \
-                a server started with `--clock manual`.",
+            "Advance the clock",
+            "Stops at every due time on the way until everything that is due has been fired and has run. \
+             Only on a server started with `--clock manual`.",
         ),
         moving(
             "jump",
             "jumpClock",
-            "Let time leap",
-            "Misfire policies decide about what lies in between. Only on a server started with `--clock \
-                manual`.",
+            "Jump the clock",
+            "Misfire policies decide what happens to occurrences in between. Only on a server started with \
+             `--clock manual`.",
         ),
     ]
 }
 
 fn health() -> [Operation; 4] {
     [
-        Operation::public(Method::GET, "/", server("getRoot", "What is here"))
-            .about("Where to go from the root of the server.")
-            .answers(200, "What is where.", "Index"),
-        Operation::new(Method::GET, API_PREFIX, server("getIndex", "What the API has"))
-            .about("Where to go from the root of the API.")
-            .answers(200, "What is where.", "Index"),
-        Operation::public(Method::GET, "/livez", server("getLiveness", "Does the process live"))
-            .about("For whoever restarts what hangs.")
-            .answers(200, "It does.", "Live"),
-        Operation::public(Method::GET, "/readyz", server("getReadiness", "Can it serve"))
-            .about(
-                "For load balancers: the store reads and writes, and nobody has told the server to \
-                stop.",
-            )
-            .answers(200, "It can.", "Ready")
+        Operation::public(Method::GET, "/", server("getRoot", "List the parts of the server"))
+            .about("Links from the root of the server.")
+            .answers(200, "The links.", "Index"),
+        Operation::new(Method::GET, API_PREFIX, server("getIndex", "List the parts of the API"))
+            .about("Links from the root of the API.")
+            .answers(200, "The links.", "Index"),
+        Operation::public(Method::GET, "/livez", server("getLiveness", "Liveness probe"))
+            .about("For supervisors that restart a process that hangs.")
+            .answers(200, "The process is alive.", "Live"),
+        Operation::public(Method::GET, "/readyz", server("getReadiness", "Readiness probe"))
+            .about("For load balancers: the store can be read and written, and the server is not stopping.")
+            .answers(200, "The server is ready.", "Ready")
             .answers_as(
                 503,
-                "It cannot: the store does not read or write (a problem that says why), or the server is stopping.",
+                "Not ready: the store cannot be read or written (a problem that says why), or the server \
+                 is stopping.",
                 "application/problem+json",
                 json!({"$ref": "#/components/schemas/Problem"}),
             )
@@ -169,7 +173,7 @@ fn document() -> Operation {
 }
 
 fn page() -> Operation {
-    Operation::public(Method::GET, "/docs", server("getDocs", "This document, to browse"))
-        .about("A page that shows this document and can try it out. It loads nothing from elsewhere.")
+    Operation::public(Method::GET, "/docs", server("getDocs", "Browse this document"))
+        .about("A page that shows this document and can send requests. It loads nothing from other hosts.")
         .answers_as(200, "The page.", "text/html", json!({"type": "string"}))
 }

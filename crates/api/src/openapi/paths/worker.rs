@@ -20,15 +20,15 @@ fn operation(method: Method, rest: &str, id: &'static str, summary: &'static str
 fn in_session(method: Method, rest: &str, id: &'static str, summary: &'static str) -> Operation {
     operation(method, rest, id, summary).fails(
         410,
-        "The session is over: stop all handlers and open a new one. Also for a session that never was.",
+        "The session is over: stop all handlers and open a new one. Also returned for an unknown session.",
     )
 }
 
-const STALE: &str = "The turn was used already: go on with a higher one.";
+const STALE: &str = "The turn was already used: continue with a higher one.";
 
 fn open() -> Operation {
-    operation(Method::POST, "/sessions", "openSession", "A worker has started")
-        .about("Opens its session. Each start of a worker is a session of its own.")
+    operation(Method::POST, "/sessions", "openSession", "Open a session")
+        .about("Called when a worker starts. Each start of a worker is a session of its own.")
         .takes(
             "OpenSession",
             json!({"worker": "resizer-1", "job_types": ["ImageProcessing"], "slots": 4, "lease_secs": 6, "host": "render-7"}),
@@ -37,15 +37,15 @@ fn open() -> Operation {
 }
 
 fn close() -> Operation {
-    in_session(Method::DELETE, "/sessions/{id}", "closeSession", "A worker stops")
-        .about("What it has not reported goes back unstarted.")
-        .in_path("id", whole("The number of the session.", 0..=i64::MAX as u64))
+    in_session(Method::DELETE, "/sessions/{id}", "closeSession", "Close a session")
+        .about("Executions that it has not reported are returned to the queue unstarted.")
+        .in_path("id", whole("The id of the session.", 0..=i64::MAX as u64))
         .may_take("Nothing", json!({}))
-        .answers_nothing(204, "It is closed.")
+        .answers_nothing(204, "The session is closed.")
 }
 
 fn poll() -> Operation {
-    in_session(Method::POST, "/poll", "poll", "Take work")
+    in_session(Method::POST, "/poll", "poll", "Poll for work")
         .about("Waits for work if there is none, for at most `wait_secs`.")
         .takes(
             "Poll",
@@ -58,36 +58,39 @@ fn poll() -> Operation {
 }
 
 fn heartbeat() -> Operation {
-    in_session(Method::POST, "/heartbeat", "heartbeat", "A worker is alive")
-        .about("To be sent every `beat_secs`. The answer says what to stop, and whether to drain.")
+    in_session(Method::POST, "/heartbeat", "heartbeat", "Send a heartbeat")
+        .about("Send it every `beat_secs`. The response says what to stop, and whether to drain.")
         .takes("Heartbeat", json!({"session": 7, "beat": 1, "condition": {"slots": 4, "running": 3}}))
-        .answers(200, "What the worker should know.", "HeartbeatAnswer")
+        .answers(200, "Instructions for the worker.", "HeartbeatAnswer")
 }
 
 fn demand() -> Operation {
-    operation(Method::POST, "/demand", "demand", "What waits for a worker")
-        .about("For a worker that runs more at once while more waits. The answer may be a second old.")
+    operation(Method::POST, "/demand", "demand", "Get the backlog of a worker")
+        .about(
+            "For a worker that adapts its concurrency to the backlog. The response may be up to a \
+                second old.",
+        )
         .takes("Demand", json!({"job_types": ["ImageProcessing"]}))
-        .answers(200, "What waits.", "DemandAnswer")
+        .answers(200, "The backlog.", "DemandAnswer")
 }
 
 fn report() -> Operation {
-    operation(Method::POST, "/report", "report", "Executions have ended")
-        .about("One answer per report. Repeat a report until it is answered.")
+    operation(Method::POST, "/report", "report", "Report ended executions")
+        .about("One result per report. Repeat a report until it is answered.")
         .takes(
             "Reports",
             json!({"reports": [{
                 "session": 7, "execution_id": EXECUTION, "epoch": 1, "outcome": "succeeded", "result": {"width": 80},
             }]}),
         )
-        .answers(200, "What the server says to each.", "ReportsAnswer")
+        .answers(200, "The result of each report.", "ReportsAnswer")
 }
 
 fn notes() -> Operation {
-    in_session(Method::POST, "/notes", "takeNotes", "How far handlers have come")
+    in_session(Method::POST, "/notes", "takeNotes", "Report progress and checkpoints")
         .about(
-            "Progress, for people to see, and checkpoints, for the next attempts. One answer per note; a checkpoint \
-            counts once it is answered `accepted`.",
+            "Progress, for people to see, and checkpoints, for the next attempts. One result per note; a \
+             checkpoint is stored once its result is `accepted`.",
         )
         .takes(
             "Notes",
@@ -96,31 +99,31 @@ fn notes() -> Operation {
                 "progress": {"percent": 40, "message": "page 5 of 12"}, "checkpoint": {"page": 5},
             }]}),
         )
-        .answers(200, "What the server says to each.", "NotesAnswer")
+        .answers(200, "The result of each note.", "NotesAnswer")
 }
 
 fn give_back() -> Operation {
-    in_session(Method::POST, "/give-back", "giveBack", "Executions were not started")
-        .about("They go back to the queue, neither charged nor numbered.")
+    in_session(Method::POST, "/give-back", "giveBack", "Give back unstarted executions")
+        .about("They return to the queue; the attempt is not counted.")
         .takes("GiveBack", json!({"session": 7, "leases": [{"execution_id": EXECUTION, "epoch": 1}]}))
-        .answers_nothing(204, "They are given back.")
+        .answers_nothing(204, "The executions are returned.")
 }
 
 fn resync() -> Operation {
-    in_session(Method::POST, "/resync", "resync", "What a worker holds")
-        .about("Whatever else was leased to it goes back.")
+    in_session(Method::POST, "/resync", "resync", "Reconcile leases")
+        .about("The worker lists its leases; all other executions leased to it return to the queue.")
         .takes("Resync", json!({"session": 7, "turn": 5, "held": []}))
-        .answers_nothing(204, "Both agree.")
+        .answers_nothing(204, "The leases are reconciled.")
         .fails(409, STALE)
 }
 
 fn logs() -> Operation {
-    in_session(Method::POST, "/logs", "appendLogs", "A handler has written lines")
-        .about("To be sent before the report: afterwards they are refused.")
+    in_session(Method::POST, "/logs", "appendLogs", "Append log lines")
+        .about("Send them before the report: afterwards they are rejected.")
         .takes(
             "NewLogs",
             json!({"session": 7, "execution_id": EXECUTION, "lines": [{"message": "half way"}]}),
         )
-        .answers_nothing(204, "They are kept.")
+        .answers_nothing(204, "The lines are stored.")
         .fails(409, "The execution does not run in this session.")
 }

@@ -17,26 +17,27 @@ pub fn operations() -> Vec<Operation> {
 
 /// The parameters of requests for the capacity of queues.
 fn wanting(operation: Operation) -> Operation {
-    let wait =
-        text("How long executions may wait, as a duration; at most 24h.").otherwise("10s").example("30s");
-    let slots = whole("Slots that a worker has.", 1..=u64::from(limits::WORKER_SLOTS_MAX));
+    let wait = text("The target for how long executions may wait, as a duration; at most 24h.")
+        .otherwise("10s")
+        .example("30s");
+    let slots = whole("Slots per worker.", 1..=u64::from(limits::WORKER_SLOTS_MAX));
     operation
         .in_query("target_wait", wait)
         .in_query("slots_per_worker", slots.otherwise(limits::WORKER_SLOTS_DEFAULT))
-        .fails(400, "A parameter is unknown or out of bounds.")
+        .fails(400, "A parameter is unknown or out of range.")
 }
 
 fn autoscaling() -> Operation {
     let title = title("autoscaling", "How many workers are needed");
     let operation = wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling"), title))
-        .about("For whoever starts and stops workers: what every queue has, and what it needs. By name.");
+        .about("For autoscalers: what every queue has, and what it needs. Sorted by name.");
     paged_by_most(operation).answers(200, "One page of queues.", "ScalingPage")
 }
 
 fn autoscaling_of() -> Operation {
     let title = title("autoscalingOfQueue", "How many workers a queue needs");
     wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling/{{queue}}"), title))
-        .about("The same of one queue. One that nobody uses needs nothing.")
+        .about("The same for one queue. An unused queue needs nothing.")
         .in_path("queue", text("Its name.").example("default"))
         .answers(200, "The queue.", "Scaling")
 }
@@ -48,8 +49,8 @@ fn title(id: &'static str, summary: &'static str) -> Title {
 fn list() -> Operation {
     let operation =
         Operation::new(Method::GET, format!("{API_PREFIX}/workers"), title("listWorkers", "List workers"))
-            .about("Every session that is neither lost nor closed, by number.")
-            .fails(400, "A parameter is unknown or out of bounds.");
+            .about("Every session that is neither lost nor closed, by id.")
+            .fails(400, "A parameter is unknown or out of range.");
     paged_by_most(operation).answers(200, "One page.", "WorkerPage")
 }
 
@@ -57,33 +58,34 @@ fn on_worker(method: Method, rest: &str, title: Title) -> Operation {
     Operation::new(method, format!("{API_PREFIX}/workers/{{id}}{rest}"), title)
         .in_path(
             "id",
-            text("The number of a session, or the worker's name if it has just one.").example("resizer-1"),
+            text("The id of a session, or the worker's name if it has only one session.")
+                .example("resizer-1"),
         )
-        .answers(200, "The worker as it is now.", "WorkerSession")
+        .answers(200, "The worker in its current state.", "WorkerSession")
         .fails(404, "No worker is connected with this name or session.")
 }
 
 fn show() -> Operation {
-    on_worker(Method::GET, "", title("getWorker", "Look at a worker"))
-        .about("One session of it.")
+    on_worker(Method::GET, "", title("getWorker", "Get a worker"))
+        .about("One session of a worker.")
         .fails(400, NO_PARAMETERS)
         .fails(409, SEVERAL)
 }
 
-const SEVERAL: &str = "Several sessions have this name: the detail lists their numbers.";
+const SEVERAL: &str = "Several sessions have this name: the detail lists their ids.";
 
 fn orders() -> [Operation; 3] {
     let order = |rest, title, about: &str| {
         on_worker(Method::POST, rest, title)
             .about(about)
             .may_take("Nothing", json!({}))
-            .fails(409, "The session drains and will close; or several sessions have this name.")
+            .fails(409, "The session is draining and will close; or several sessions have this name.")
     };
     [
         order(
             "/pause",
             title("pauseWorker", "Pause a worker"),
-            "Gives it no new work; it goes on with what it has. Needs the role operator.",
+            "Gives it no new work; its running executions continue. Needs the role operator.",
         ),
         order(
             "/resume",
@@ -93,7 +95,8 @@ fn orders() -> [Operation; 3] {
         order(
             "/drain",
             title("drainWorker", "Drain a worker"),
-            "Has it finish what runs, give back the rest and close its session. Needs the role operator.",
+            "It finishes running executions, gives back the rest and closes its session. Needs the role \
+             operator.",
         ),
     ]
 }

@@ -23,7 +23,7 @@ pub fn describe(schemas: &mut Schemas) {
 }
 
 fn executions(schemas: &mut Schemas) {
-    schemas.add("ExecutionStatus", words::<ExecutionStatus>("Where an execution is in its life."));
+    schemas.add("ExecutionStatus", words::<ExecutionStatus>("The state of an execution."));
     schemas.add("SkipReason", words::<SkipReason>("Why occurrences did not run."));
     schemas.answer::<ExecutionBody>(
         "Execution",
@@ -31,39 +31,44 @@ fn executions(schemas: &mut Schemas) {
         vec![
             ("execution_id", the("ExecutionId", "The execution.")),
             ("job_id", the("JobId", "Its job.")),
-            ("job_version", whole("Its job as it was then.", 1..=u32::MAX.into())),
+            ("job_version", whole("The version of its job at that time.", 1..=u32::MAX.into())),
             ("scheduled_time", time("The nominal time of the occurrence, the same for all its attempts.")),
             ("origin", words::<Origin>("What caused the occurrence.")),
-            ("attempt_number", whole("Which attempt of the occurrence.", 1..=u32::MAX.into())),
-            ("status", the("ExecutionStatus", "Where it is in its life.")),
+            (
+                "attempt_number",
+                whole("The number of the attempt within the occurrence.", 1..=u32::MAX.into()),
+            ),
+            ("status", the("ExecutionStatus", "The state of the execution.")),
             ("reason", text("Why it did not run.").or_null()),
             ("gates", list("What a waiting execution waits for.", words::<Gate>("One reason to wait."))),
-            ("worker_id", text("Where it runs or ran.").or_null()),
-            ("available_at", time("When this attempt could begin: later than scheduled for a retry.")),
-            ("expires_at", time("When it ends unless it has started; null once it has ended.").or_null()),
-            ("cancel_requested", flag("It runs and has been asked to stop.")),
+            ("worker_id", text("The worker that runs or ran it.").or_null()),
+            ("available_at", time("When this attempt could start: later than scheduled for a retry.")),
+            ("expires_at", time("When it expires unless it has started; null once it has ended.").or_null()),
+            ("cancel_requested", flag("It is running and has been asked to stop.")),
             ("started_at", time("When it started.").or_null()),
             ("completed_at", time("When it ended.").or_null()),
-            ("error_message", text("What the handler failed with; at most 8 KiB.").or_null()),
-            ("result", any(
-                    "What the handler left, or null; at most 64 KiB. One that was stored when there was no limit of \
-                        its depth is shown as `{\"unreadable\": …, \"text\": …}`.",
-                )),
+            ("error_message", text("The error of the handler; at most 8 KiB.").or_null()),
+            (
+                "result",
+                any("The result of the handler, or null; at most 64 KiB. A result stored before its depth \
+                     was limited is shown as `{\"unreadable\": …, \"text\": …}`."),
+            ),
             (
                 "progress",
-                the("Progress", "How far the attempt has come; null as long as it has not said so.")
-                    .or_null(),
+                the("Progress", "The progress of the attempt; null until it reports any.").or_null(),
             ),
             (
                 "checkpoint_bytes",
-                count("The size of what the occurrence has saved for its next attempt; null if nothing.")
-                    .or_null(),
+                count(
+                    "The size of the checkpoint that the occurrence has saved for its next attempt; null \
+                       if there is none.",
+                )
+                .or_null(),
             ),
             (
                 "checkpoint",
-                any(
-                    "What was saved, at most 64 KiB; only where one execution is shown, and if there is any.",
-                )
+                any("The checkpoint, at most 64 KiB; only where one execution is shown, and only if there \
+                     is one.")
                 .sometimes(),
             ),
             ("name", text("The name of its job; only where executions of all jobs are listed.").sometimes()),
@@ -77,17 +82,17 @@ fn executions(schemas: &mut Schemas) {
     );
     schemas.answer::<ProgressBody>(
         "Progress",
-        "How far a handler says it has come.",
+        "Progress as reported by a handler.",
         vec![
-            ("percent", number("How much of it is done.", 0.0..=100.0).or_null().example(40)),
-            ("message", text("What it is at; at most 500 bytes.").or_null().example("page 5 of 12")),
-            ("noted_at", time("When it last said something.")),
+            ("percent", number("The completed share.", 0.0..=100.0).or_null().example(40)),
+            ("message", text("The current step; at most 500 bytes.").or_null().example("page 5 of 12")),
+            ("noted_at", time("When it was last reported.")),
         ],
     );
     page(schemas, "RunPage", "One page of executions of any job.", "Execution");
     schemas.answer::<SkipRangeBody>(
         "SkipRange",
-        "Consecutive occurrences that did not run, for one reason.",
+        "Consecutive occurrences that did not run, for the same reason.",
         vec![
             ("first", time("The nominal time of the first.")),
             ("last", time("The nominal time of the last.")),
@@ -115,7 +120,9 @@ fn executions(schemas: &mut Schemas) {
         "How to trigger a job.",
         vec![(
             "override",
-            flag("Beside what is open, whatever the job's `overlap_policy`.").not_null().otherwise(false),
+            flag("Run beside open occurrences, whatever the job's `overlap_policy`.")
+                .not_null()
+                .otherwise(false),
         )],
     );
     let nothing = Schema::default().with("type", "object").with("description", "Nothing: an empty object.");
@@ -125,17 +132,17 @@ fn executions(schemas: &mut Schemas) {
 fn logs(schemas: &mut Schemas) {
     schemas.add(
         "LogStream",
-        words::<LogStreamBody>("A command's stdout or stderr, or the log that Punctual itself writes to."),
+        words::<LogStreamBody>("A command's stdout or stderr, or Punctual's own messages."),
     );
     schemas.answer::<LogLineBody>(
         "LogLine",
         "One line that a handler has written.",
         vec![
             ("timestamp", time("When.")),
-            ("stream", the("LogStream", "Where it was written to.")),
-            ("level", text("How important it is; null for what a command has written.").or_null()),
+            ("stream", the("LogStream", "Which stream it was written to.")),
+            ("level", text("The severity; null for output of a command.").or_null()),
             ("message", text("The line; at most 16 KiB.")),
-            ("execution_id", the("ExecutionId", "The attempt that has written it.")),
+            ("execution_id", the("ExecutionId", "The attempt that wrote it.")),
         ],
     );
     schemas.answer::<LogsPage>(
@@ -145,16 +152,13 @@ fn logs(schemas: &mut Schemas) {
             ("items", list("The lines.", the("LogLine", "One of them."))),
             (
                 "next_cursor",
-                cursor(
-                    "Opaque: give it back as `cursor` to read on; null when there are no \
-                further lines now.",
-                ),
+                cursor("Opaque: pass it as `cursor` to read on; null when there are no further lines now."),
             ),
             (
                 "follow_cursor",
                 cursor(
-                    "Opaque: give it back as `cursor` to read what is written after this \
-                page, now or later; null as long as nothing has run.",
+                    "Opaque: pass it as `cursor` to read what is written after this page, now or later; \
+                     null as long as nothing has run.",
                 ),
             ),
         ],
@@ -164,14 +168,17 @@ fn logs(schemas: &mut Schemas) {
 fn explanations(schemas: &mut Schemas) {
     schemas.answer::<ExplainBody>(
         "Explanation",
-        "Why a job does what it does. The sentences are for people and may be worded differently in a \
-            later version.",
+        "Why a job is in its current state. The sentences are for people and may be worded differently in \
+         a later version.",
         vec![
             ("job_id", the("JobId", "The job.")),
-            ("status", the("JobStatus", "Where it is in its life.")),
-            ("summary", text("The most telling sentence.")),
-            ("sentences", list("All of them.", text("One of them."))),
-            ("advice", advised("What may help, the most telling first; empty if nothing is in the way.")),
+            ("status", the("JobStatus", "The status of the job.")),
+            ("summary", text("The most important sentence.")),
+            ("sentences", list("All sentences.", text("One of them."))),
+            (
+                "advice",
+                advised("Actions that may help, the most important first; empty if nothing blocks the job."),
+            ),
             (
                 "executions",
                 list(
@@ -201,7 +208,7 @@ fn explanations(schemas: &mut Schemas) {
         "Why an open execution is where it is.",
         vec![
             ("execution_id", the("ExecutionId", "The execution.")),
-            ("status", the("ExecutionStatus", "Where it is in its life.")),
+            ("status", the("ExecutionStatus", "The state of the execution.")),
             ("sentences", list("Why.", text("One sentence."))),
         ],
     );
@@ -210,14 +217,14 @@ fn explanations(schemas: &mut Schemas) {
         "How an occurrence ended.",
         vec![
             ("scheduled_time", time("Its nominal time.")),
-            ("status", the("ExecutionStatus", "Of its last attempt.")),
-            ("reason", text("Why it ended like that, where the status alone does not say it.").or_null()),
+            ("status", the("ExecutionStatus", "The status of its last attempt.")),
+            ("reason", text("Why it ended like that, if the status alone does not say it.").or_null()),
             (
                 "late_by",
                 the(
                     "Duration",
-                    "How long after its scheduled time its first attempt started; \
-                null if it never did or is no longer kept.",
+                    "How long after its scheduled time its first attempt started; null if it never did or \
+                     that attempt is no longer stored.",
                 )
                 .or_null(),
             ),
@@ -229,62 +236,66 @@ fn explanations(schemas: &mut Schemas) {
 fn dead_letters(schemas: &mut Schemas) {
     schemas.answer::<DeadLetterBody>(
         "DeadLetter",
-        "An occurrence that failed for good.",
+        "An occurrence that failed permanently.",
         vec![
             ("occurrence_id", the("OccurrenceId", "The occurrence.")),
             ("job_id", the("JobId", "Its job.")),
             ("name", text("The job's name.")),
             ("job_type", text("The job's type.")),
             ("queue", text("The job's queue.")),
-            ("attempts", count("How often it was tried.")),
+            ("attempts", count("The number of attempts.")),
             ("scheduled_time", time("The nominal time of the occurrence.")),
             ("died_at", time("When its last attempt ended.")),
-            ("error_message", text("What that failed with.").or_null()),
+            ("error_message", text("The error of the last attempt.").or_null()),
         ],
     );
     page(schemas, "DeadLetterPage", "One page of dead letters, newest first.", "DeadLetter");
     schemas.request::<DeadLetterFilter>(
         "DeadLetterFilter",
-        "Which dead letters are meant. Everything left out matches all.",
+        "Selects dead letters. An omitted field matches all.",
         vec![
-            ("job_id", the("JobId", "Those of this job.")),
-            ("name", text("Those of jobs with exactly this name.")),
-            ("job_type", text("Those of jobs of this type.")),
-            ("queue", text("Those of jobs of this queue.")),
-            ("died_from", time("Those that died from this time on.")),
-            ("died_until", time("Those that died before this time.")),
-            ("error", text("Those whose error contains this text.")),
+            ("job_id", the("JobId", "Dead letters of this job.")),
+            ("name", text("Dead letters of jobs with exactly this name.")),
+            ("job_type", text("Dead letters of jobs of this type.")),
+            ("queue", text("Dead letters of jobs of this queue.")),
+            ("died_from", time("Dead letters created at or after this time.")),
+            ("died_until", time("Dead letters created before this time.")),
+            ("error", text("Dead letters whose error contains this text.")),
         ],
     );
     let ids =
         list("These.", the("OccurrenceId", "One of them.")).with("minItems", 1).example(json!([OCCURRENCE]));
     schemas.request::<DeadLetterSelection>(
         "DeadLetterSelection",
-        "Dead letters to act on: either `ids`, or a `filter` of which one request takes a bounded step.",
+        "Dead letters to act on: either `ids`, or a `filter` of which one request handles a bounded \
+         number.",
         vec![
             ("ids", up_to(limits::STORE_BATCH_MAX, ids)),
             (
                 "filter",
-                the("DeadLetterFilter", "All that match; an empty one means all. Needs the role operator."),
+                the(
+                    "DeadLetterFilter",
+                    "All that match; an empty filter means all. Needs the role operator.",
+                ),
             ),
             (
                 "limit",
-                whole("How many of the filter's to act on in this step.", 1..=limits::STORE_BATCH_MAX as u64)
+                whole("How many matches to act on in this request.", 1..=limits::STORE_BATCH_MAX as u64)
                     .otherwise(limits::STORE_BATCH_MAX),
             ),
-            ("cursor", text("Where the step before ended: its `next_cursor`. Only with a filter.")),
+            ("cursor", text("Where the previous request ended: its `next_cursor`. Only with a filter.")),
         ],
     );
-    let refused = || list("Those that were left as they are.", the("RefusedLetter", "One of them."));
-    let going_on = || cursor("Give it back as `cursor` to go on; null when nothing is left.");
+    let refused = || list("Those that were left unchanged.", the("RefusedLetter", "One of them."));
+    let going_on = || cursor("Pass it as `cursor` to continue; null when nothing is left.");
     schemas.answer::<RedriveAnswer>(
         "RedriveAnswer",
-        "What one step of a redrive did.",
+        "The result of one redrive request.",
         vec![("redriven", count("How many run again.")), ("refused", refused()), ("next_cursor", going_on())],
     );
     schemas.answer::<DiscardAnswer>(
         "DiscardAnswer",
-        "What one step of a discard did.",
+        "The result of one discard request.",
         vec![
             ("discarded", count("How many were deleted.")),
             ("refused", refused()),
@@ -293,7 +304,7 @@ fn dead_letters(schemas: &mut Schemas) {
     );
     schemas.answer::<RefusedLetter>(
         "RefusedLetter",
-        "A dead letter that was left as it is.",
+        "A dead letter that was left unchanged.",
         vec![("occurrence_id", the("OccurrenceId", "The occurrence.")), ("reason", text("Why."))],
     );
 }

@@ -22,7 +22,7 @@ pub fn describe(schemas: &mut Schemas) {
     let patch =
         submitted().into_iter().map(|(field, schema)| (field, schema.sometimes().or_null())).collect();
     let about = "The fields of a job to change (JSON merge patch, RFC 7396): null resets a field to its \
-        default, what is not named stays as it is.";
+                 default, fields that are not named stay unchanged.";
     schemas.request::<SubmitJob>("PatchJob", about, patch);
     read(schemas);
     batches(schemas);
@@ -34,11 +34,9 @@ const SCHEDULE_TYPES: [&str; 3] =
     [ScheduleType::Immediate.as_str(), ScheduleType::OneTime.as_str(), ScheduleType::Recurring.as_str()];
 
 fn words_of_jobs(schemas: &mut Schemas) {
-    schemas.add("JobStatus", words::<JobStatus>("Where a job is in its life."));
-    schemas.add(
-        "ScheduleType",
-        one_of("What makes a job run. Requests may write it in any case.", &SCHEDULE_TYPES),
-    );
+    schemas.add("JobStatus", words::<JobStatus>("The status of a job."));
+    schemas
+        .add("ScheduleType", one_of("What makes a job run. Case-insensitive in requests.", &SCHEDULE_TYPES));
     schemas.add(
         "DstGap",
         words::<DstGap>("What happens to a local time that clocks skip when they go forward."),
@@ -50,21 +48,21 @@ fn words_of_jobs(schemas: &mut Schemas) {
     schemas.add(
         "MisfirePolicy",
         words::<MisfirePolicy>(
-            "What becomes of occurrences that are found later \
-        than the grace: skipped, the latest one run, or all run.",
+            "What happens to missed occurrences, that is, those later than the grace period: skip them, \
+             run the latest one, or run all.",
         ),
     );
     schemas.add(
         "OverlapPolicy",
         words::<OverlapPolicy>(
-            "What a fire does while the job has occurrences \
-        open: nothing, run beside them, wait, or have them cancelled and start when they have ended.",
+            "What a fire does while the job has open occurrences: skip, run beside them, wait, or cancel \
+             them and start when they have ended.",
         ),
     );
     let priority = Schema::default()
         .with(
             "description",
-            "1 to 10, or `low`, `medium`, `high` for 2, 5, 8. One step is worth ten seconds of waiting.",
+            "1 to 10, or `low`, `medium`, `high` for 2, 5, 8. One step equals ten seconds of waiting.",
         )
         .with(
             "anyOf",
@@ -76,7 +74,7 @@ fn words_of_jobs(schemas: &mut Schemas) {
         .example(8);
     schemas.add("Priority", priority);
     let rate = Schema::default()
-        .with("description", "So many a minute, or `10/m`, `2/s`.")
+        .with("description", "A number per minute, or `10/m`, `2/s`.")
         .with(
             "anyOf",
             json!([
@@ -92,24 +90,25 @@ fn retry(schemas: &mut Schemas) {
     let duration = |about, example: &str| the("Duration", about).example(example);
     schemas.request::<RetryBody>(
         "Retry",
-        "How to go on after a failed attempt.",
+        "When to retry a failed attempt.",
         vec![
-            ("strategy", words::<RetryStrategy>("How the waits follow each other.").otherwise("exponential")),
+            ("strategy", words::<RetryStrategy>("How the delays grow.").otherwise("exponential")),
             (
                 "delay",
-                duration("The first wait; for `fixed` every one. At most 366 days.", "60s").otherwise("60s"),
+                duration("The first delay; for `fixed` every delay. At most 366 days.", "60s")
+                    .otherwise("60s"),
             ),
             (
                 "max_delay",
-                duration("What waits of `exponential` grow up to. At most 366 days.", "1h").otherwise("1h"),
+                duration("The maximum delay of `exponential`. At most 366 days.", "1h").otherwise("1h"),
             ),
             (
                 "steps",
                 up_to(
                     limits::RETRY_STEPS_MAX,
                     list(
-                        "The waits of `ladder`, one after the other; the last one repeats.",
-                        the("Duration", "One wait."),
+                        "The delays of `ladder`, in order; the last one repeats.",
+                        the("Duration", "One delay."),
                     ),
                 )
                 .example(json!(["1m", "5m", "1h"])),
@@ -143,24 +142,24 @@ type Fields = Vec<(&'static str, Schema)>;
 
 fn submitted() -> Fields {
     let mut fields = vec![
-        ("name", name("What people call it; at most 200 bytes.").needed().example("nightly-report")),
+        ("name", name("The name of the job; at most 200 bytes.").needed().example("nightly-report")),
         (
             "job_type",
             name(
-                "Which handler runs it; the name if left out. `noop`, `sleep` and `http` are \
-            built in, `process` and `shell` where they are allowed.",
+                "The handler that runs it; defaults to the name. `noop`, `sleep` and `http` are built in, \
+                 `process` and `shell` where they are allowed.",
             )
             .example("http"),
         ),
         (
             "payload",
-            any("Any JSON, handed to the handler as it is; at most 256 KiB.")
+            any("Any JSON, passed to the handler unchanged; at most 256 KiB.")
                 .example(json!({"url": "https://example.com/report"})),
         ),
-        ("queue", name("Which workers may take it.").otherwise("default")),
-        ("priority", the("Priority", "How urgent it is.").otherwise(5)),
-        ("schedule_type", the("ScheduleType", "Follows from the other fields if left out.")),
-        ("execute_at", time("Run once, at this time; one that has passed means now.")),
+        ("queue", name("Its queue: decides which workers may claim it.").otherwise("default")),
+        ("priority", the("Priority", "Its priority in the queue.").otherwise(5)),
+        ("schedule_type", the("ScheduleType", "Derived from the other fields if omitted.")),
+        ("execute_at", time("Run once, at this time; a time in the past means now.")),
         ("delay", the("Duration", "Run once, after this long.").example("10m")),
     ];
     fields.extend(schedule());
@@ -176,8 +175,8 @@ fn schedule() -> Fields {
         (
             "cron_expression",
             text(
-                "Run again and again: five fields (minute first), six (second first) or \
-            seven (year last), or `@daily` and the like; `H` is fixed by owner and name.",
+                "Repeat by a cron expression: five fields (minute first), six (second first) or seven \
+                 (year last), or `@daily` and the like; `H` is a hash of owner and name.",
             )
             .with("minLength", 1)
             .example("0 9 * * MON-FRI"),
@@ -185,21 +184,22 @@ fn schedule() -> Fields {
         (
             "interval",
             text(
-                "Run again and again: hours or less (`90s`, `PT3H`, `hourly`) on elapsed time, \
-            days or longer (`P1D`, `monthly`) as steps on the zone's calendar. From 100 ms to ten years.",
+                "Repeat at this interval: hours or less (`90s`, `PT3H`, `hourly`) in elapsed time, days or \
+                 longer (`P1D`, `monthly`) as steps in the calendar of the time zone. From 100 ms to ten \
+                 years.",
             )
             .with("minLength", 1)
             .example("90s"),
         ),
         (
             "timezone",
-            text("The IANA name of the zone whose clocks count.")
+            text("The IANA name of the time zone of the schedule.")
                 .with("minLength", 1)
                 .otherwise("UTC")
                 .example("Europe/Berlin"),
         ),
-        ("dst_gap", the("DstGap", "Follows the schedule if left out.")),
-        ("dst_overlap", the("DstOverlap", "Follows the schedule if left out.")),
+        ("dst_gap", the("DstGap", "Depends on the schedule if omitted.")),
+        ("dst_overlap", the("DstOverlap", "Depends on the schedule if omitted.")),
         ("start_at", time("The first time at which it may run; an interval counts from here.")),
         ("end_at", time("The last time at which it may run.")),
     ]
@@ -212,38 +212,46 @@ fn bounds() -> Fields {
             "misfire_policy",
             the(
                 "MisfirePolicy",
-                "For recurring jobs. Missed occurrences that run wait for room under `overlap_policy` and `max_open`.",
+                "For recurring jobs. Missed occurrences that are replayed wait for room under \
+                 `overlap_policy` and `max_open`.",
             )
             .otherwise("SKIP_MISSED"),
         ),
         (
             "misfire_grace",
-            duration("How late an occurrence may be found and still simply run; at most 24h.", "60s")
+            duration("How late an occurrence may be and still run normally; at most 24h.", "60s")
                 .otherwise("60s"),
         ),
-        ("misfire_limit", whole("`RUN_ALL` runs the latest so many; all if left out.", 1..=u32::MAX.into())),
         (
-            "max_lateness",
-            duration("`RUN_ALL` runs none that is later than this; no limit if left out.", "6h"),
+            "misfire_limit",
+            whole(
+                "`RUN_ALL` runs only this many of the latest occurrences; all if omitted.",
+                1..=u32::MAX.into(),
+            ),
         ),
+        ("max_lateness", duration("`RUN_ALL` runs none that is later than this; no limit if omitted.", "6h")),
         (
             "replay_rate",
-            the("ReplayRate", "How fast `RUN_ALL` makes up for missed ones; all at once if left out."),
+            the("ReplayRate", "How fast `RUN_ALL` replays missed occurrences; all at once if omitted."),
         ),
         (
             "jitter",
             duration(
-                "Starts each occurrence up to so much later, always the same for one job and occurrence; \
-                    at most 24h.",
+                "Delays each occurrence by up to this much, always by the same amount for one job and \
+                 occurrence; at most 24h.",
                 "5m",
             ),
         ),
-        ("max_runs", whole("Ends the schedule after so many; no limit if left out.", 1..=u32::MAX.into())),
+        (
+            "max_runs",
+            whole("Ends the schedule after this many occurrences; no limit if omitted.", 1..=u32::MAX.into()),
+        ),
         ("overlap_policy", the("OverlapPolicy", "For recurring jobs.").otherwise("SKIP")),
         (
             "overlap_limit",
             whole(
-                "How many may wait under `QUEUE`; further ones are skipped, but a replay of missed ones waits.",
+                "How many occurrences may wait under `QUEUE`; further ones are skipped, but a replay of \
+                 missed ones waits.",
                 1..=limits::OVERLAP_LIMIT_MAX.into(),
             )
             .otherwise(limits::OVERLAP_LIMIT_DEFAULT),
@@ -251,8 +259,9 @@ fn bounds() -> Fields {
         (
             "max_open",
             whole(
-                "How many occurrences may be open at all; further ones are skipped with reason `backlog`. A replay of \
-                    missed ones waits instead, and what it has opened does not count for regular ones.",
+                "How many occurrences may be open in total; further ones are skipped with reason \
+                 `backlog`. A replay of missed occurrences waits instead, and the occurrences it has \
+                 opened do not count for regular ones.",
                 1..=limits::MAX_OPEN_MAX.into(),
             )
             .otherwise(limits::MAX_OPEN_DEFAULT),
@@ -270,7 +279,7 @@ fn attempts() -> Fields {
             )
             .otherwise(limits::MAX_RETRIES_DEFAULT),
         ),
-        ("retry", the("Retry", "How to go on after a failed attempt.")),
+        ("retry", the("Retry", "When to retry a failed attempt.")),
         (
             "timeout_secs",
             number(
@@ -279,13 +288,16 @@ fn attempts() -> Fields {
             )
             .otherwise(limits::TIMEOUT_DEFAULT.as_secs()),
         ),
-        ("expires_at", time("What has not started by then ends `EXPIRED`; jobs that run once only.")),
+        (
+            "expires_at",
+            time("An execution that has not started by then ends `EXPIRED`; only for jobs that run once."),
+        ),
         (
             "expires_after",
             the(
                 "Duration",
-                "The same, so long after each occurrence's scheduled time; at \
-            most ten years. Not together with `expires_at`.",
+                "The same, relative to each occurrence's scheduled time; at most ten years. Cannot be \
+                 combined with `expires_at`.",
             )
             .example("1h"),
         ),
@@ -295,38 +307,39 @@ fn attempts() -> Fields {
 fn keys() -> Fields {
     let id = the("JobId", "A job that runs once.");
     vec![
-        ("owner_id", name("Whose share of the queue it counts against.").otherwise("default")),
+        ("owner_id", name("The owner whose share of the queue it counts against.").otherwise("default")),
         (
             "idempotency_key",
             name(
-                "Names one job of its owner for as long as that is kept: submitting it \
-            again answers with that job.",
+                "Identifies one job of its owner for as long as that job is stored: submitting it again \
+                 returns that job.",
             )
             .example("order-1138"),
         ),
         (
             "unique_key",
             name(
-                "Names one unfinished job of its owner: submitting another one meanwhile is a \
-            409 that names it.",
+                "Identifies one unfinished job of its owner: submitting another one in the meantime is \
+                 rejected with 409, which names that job.",
             )
             .example("sync-customer-17"),
         ),
         (
             "concurrency_key",
             name(
-                "Names what it uses: its queue may limit how many executions with the same key run at once or start \
-            in a span of time.",
+                "Names a resource that the job uses: its queue may limit how many executions with the same \
+                 key run at once or start in a time span.",
             )
             .example("customer-17"),
         ),
         (
             "depends_on",
-            up_to(limits::DEPENDS_ON_MAX, list("Jobs that must succeed first.", id)).example(json!([JOB])),
+            up_to(limits::DEPENDS_ON_MAX, list("Jobs that must succeed before this one starts.", id))
+                .example(json!([JOB])),
         ),
         (
             "tags",
-            up_to(limits::TAGS_MAX, list("Words to find it by.", name("One of them.")))
+            up_to(limits::TAGS_MAX, list("Labels to find it by.", name("One of them.")))
                 .example(json!(["billing"])),
         ),
     ]
@@ -347,7 +360,7 @@ fn read(schemas: &mut Schemas) {
     for (field, schema) in &mut fields {
         match *field {
             "payload" => *schema = any("As submitted."),
-            "priority" => *schema = whole("As a number, whichever way it was submitted.", 1..=10),
+            "priority" => *schema = whole("As a number, however it was submitted.", 1..=10),
             "timeout_secs" => *schema = schema.clone().needed(),
             "replay_rate" => *schema = text("So many a minute.").sometimes().example("10/m"),
             _ => {}
@@ -362,12 +375,12 @@ fn read(schemas: &mut Schemas) {
             Monday to Friday, Europe/Berlin",
             ),
         ),
-        ("status", the("JobStatus", "Where it is in its life.")),
+        ("status", the("JobStatus", "The status of the job.")),
         (
             "status_reason",
             text(
-                "Why it has this status, where the status alone does not say it; also that \
-            no worker has a handler for it, where one job is answered.",
+                "Why it has this status, if the status alone does not say it; for a single job also that \
+                 no worker has a handler for it.",
             )
             .or_null(),
         ),
@@ -381,15 +394,14 @@ fn read(schemas: &mut Schemas) {
         ),
         ("next_retry_time", time("When a failed attempt is tried again.").or_null()),
         ("last_run_time", time("When the latest attempt started.").or_null()),
-        ("last_error", text("What the latest finished attempt failed with.").or_null()),
+        ("last_error", text("The error of the latest finished attempt.").or_null()),
         ("last_execution", the("LastExecution", "The latest finished execution.").or_null()),
-        ("result", any("What the latest finished execution left, or null.")),
+        ("result", any("The result of the latest finished execution, or null.")),
         (
             "execution_id",
             the(
                 "ExecutionId",
-                "The execution that a retry of the job has added; only in the \
-            answer to the retry.",
+                "The execution that a retry of the job has added; only in the response to the retry.",
             )
             .sometimes(),
         ),
@@ -397,17 +409,18 @@ fn read(schemas: &mut Schemas) {
             "progress",
             the(
                 "Progress",
-                "How far what runs of it has come; only where one job is shown, and if it says so.",
+                "The progress of its running execution; only where one job is shown, and only if it \
+                 reports any.",
             )
             .sometimes(),
         ),
-        ("version", whole("Raised by every update.", 1..=u32::MAX.into())),
+        ("version", whole("Incremented by every update.", 1..=u32::MAX.into())),
         ("created_at", time("When it was submitted.")),
         ("updated_at", time("When it was last changed.")),
     ]);
     schemas.answer::<JobBody>(
         "Job",
-        "A job as read: as submitted, with its defaults filled in, and what became of it.",
+        "A job as read: as submitted, with its defaults filled in, and its current state.",
         fields,
     );
     schemas.answer::<LastExecution>(
@@ -424,20 +437,20 @@ fn read(schemas: &mut Schemas) {
 fn batches(schemas: &mut Schemas) {
     schemas.answer::<SubmittedBody>(
         "Submitted",
-        "A job that is kept.",
+        "A job that is stored.",
         vec![
             ("job_id", the("JobId", "The job.")),
-            ("status", the("JobStatus", "Where it is in its life.")),
+            ("status", the("JobStatus", "The status of the job.")),
             ("next_run_time", time("When it runs next.").or_null()),
             (
                 "status_reason",
-                text("Why it does not run when it should: there while the server is stopping.").sometimes(),
+                text("Why it does not run when it should: present while the server is stopping.").sometimes(),
             ),
             (
                 "existing",
                 flag(
                     "An earlier submit with the same `idempotency_key` had created it: nothing new was \
-                        kept.",
+                     stored.",
                 )
                 .sometimes(),
             ),
@@ -451,16 +464,15 @@ fn batches(schemas: &mut Schemas) {
     );
     schemas.answer::<BatchAnswer>(
         "BatchAnswer",
-        "An outcome per submitted job.",
-        vec![("items", list("In the order of the request.", the("BatchItem", "What became of one job.")))],
+        "One result per submitted job.",
+        vec![("items", list("In the order of the request.", the("BatchItem", "The result for one job.")))],
     );
     let refused = json!({
         "type": "object", "required": ["error"],
-        "properties": {"error": {"$ref": "#/components/schemas/Problem", "description": "Why it was not \
-            kept."}},
+        "properties": {"error": {"$ref": "#/components/schemas/Problem", "description": "Why it was not stored."}},
     });
     let item = Schema::default()
-        .with("description", "A job that was kept, or why it was not.")
+        .with("description", "A job that was stored, or why it was not.")
         .with("anyOf", json!([{"$ref": "#/components/schemas/Submitted"}, refused]));
     schemas.add("BatchItem", item);
 }
@@ -468,16 +480,12 @@ fn batches(schemas: &mut Schemas) {
 fn previews(schemas: &mut Schemas) {
     let mut fields = schedule();
     fields.extend([
-        ("name", name("The name of the job to be: with its owner it decides what `H` stands for.")),
-        ("owner_id", name("The owner of the job to be.")),
-        ("after", time("Occurrences after this time; now if left out.")),
+        ("name", name("The name of the future job: with its owner it decides what `H` stands for.")),
+        ("owner_id", name("The owner of the future job.")),
+        ("after", time("Occurrences after this time; now if omitted.")),
         ("count", whole("How many.", 1..=limits::PREVIEW_MAX as u64).otherwise(10)),
     ]);
-    schemas.request::<PreviewRequest>(
-        "PreviewRequest",
-        "A schedule to look at before any job has it.",
-        fields,
-    );
+    schemas.request::<PreviewRequest>("PreviewRequest", "A schedule to preview.", fields);
     schemas.answer::<PreviewBody>(
         "Preview",
         "A schedule in words, and its next occurrences.",
@@ -494,16 +502,16 @@ fn previews(schemas: &mut Schemas) {
     );
     schemas.answer::<OccurrencePreview>(
         "OccurrencePreview",
-        "One occurrence to come.",
+        "One future occurrence.",
         vec![
             ("scheduled_time", time("When, in UTC.")),
             (
                 "local_time",
-                text("When, with the zone's offset.")
+                text("When, with the offset of the time zone.")
                     .with("format", "date-time")
                     .example("2026-11-15T09:30:00+01:00"),
             ),
-            ("dst", words::<DstEffect>("What a change of clocks did to it.").or_null()),
+            ("dst", words::<DstEffect>("How a daylight saving change affected it.").or_null()),
         ],
     );
 }

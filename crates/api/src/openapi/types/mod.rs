@@ -27,8 +27,7 @@ pub const OCCURRENCE: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11.7";
 pub const EXECUTION: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11.7.1";
 
 fn values(schemas: &mut Schemas) {
-    let job =
-        text("The id of a job: a UUID, in the order of submission.").with("format", "uuid").example(JOB);
+    let job = text("The id of a job: a UUID, ordered by submission.").with("format", "uuid").example(JOB);
     schemas.add("JobId", job);
     let occurrence = text(
         "The id of an occurrence: job id, dot, number. It is also the idempotency key of its \
@@ -44,8 +43,8 @@ fn values(schemas: &mut Schemas) {
     let part = |unit| format!("([0-9]+(\\.[0-9]{{1,9}})?{unit})?");
     let short: String = ["w", "d", "h", "m", "s", "ms", "us"].map(part).concat();
     let iso = format!("P{}(T{})?", ["W", "D"].map(part).concat(), ["H", "M", "S"].map(part).concat());
-    let about = "A length of time: `30s`, `5m`, `1h30m`, `1d`, `250ms`, or ISO 8601 such as `PT3H`. Each unit \
-        once, the longer before the shorter; months and years have no fixed length and are refused.";
+    let about = "A duration: `30s`, `5m`, `1h30m`, `1d`, `250ms`, or ISO 8601 such as `PT3H`. Each unit \
+                 once, longer before shorter; months and years have no fixed length and are rejected.";
     let duration = text(about)
         .with("pattern", format!("^({iso}|{short})$"))
         .with("minLength", 2)
@@ -61,36 +60,32 @@ fn problems(schemas: &mut Schemas) {
         vec![
             (
                 "type",
-                text("Names the kind of problem, for programs: `about:blank` when the status says all.")
+                text("The kind of problem, for programs: `about:blank` when the status says everything.")
                     .with("format", "uri-reference")
                     .otherwise("about:blank"),
             ),
             (
                 "title",
-                text("The problem in a few words, the same each time.")
-                    .example("the request has invalid fields"),
+                text("A short, fixed description of the problem.").example("the request has invalid fields"),
             ),
-            ("status", whole("The status of the answer.", 400..=599).example(422)),
+            ("status", whole("The HTTP status of the response.", 400..=599).example(422)),
             ("detail", text("What happened and what to do about it.").sometimes()),
             (
                 "errors",
                 list("What is wrong with the request, by field.", the("FieldError", "One field."))
                     .sometimes(),
             ),
-            ("job_id", the("JobId", "The other job that is in the way.").sometimes()),
+            ("job_id", the("JobId", "The other job that causes the conflict.").sometimes()),
             (
                 "version",
-                whole(
-                    "The version that the job has by now, where another one was expected.",
-                    1..=u32::MAX.into(),
-                )
-                .sometimes(),
+                whole("The current version of the job, where another one was expected.", 1..=u32::MAX.into())
+                    .sometimes(),
             ),
             (
                 "retry_after_secs",
-                count("After how many seconds it is worth trying again, as `Retry-After` says.").sometimes(),
+                count("After how many seconds a retry makes sense, as in `Retry-After`.").sometimes(),
             ),
-            ("advice", advised("What may help.").sometimes()),
+            ("advice", advised("Actions that may help.").sometimes()),
         ],
     );
     advice(schemas);
@@ -101,7 +96,7 @@ fn problems(schemas: &mut Schemas) {
             ("field", text("Its name as in the request, with its path.").example("retry.steps[1]")),
             (
                 "detail",
-                text("What would be right, to follow the name.").example("must be a duration such as 30s"),
+                text("What is expected; it follows the name.").example("must be a duration such as 30s"),
             ),
         ],
     );
@@ -116,25 +111,32 @@ fn advice(schemas: &mut Schemas) {
     let words: Vec<&str> = AdvisedAction::KNOWN.iter().map(|action| action.as_str()).collect();
     schemas.answer::<Advice>(
         "Advice",
-        "Something to do, for programs. The other members say to what; those that do not belong to the action are \
-            not there.",
+        "An action that may help, for programs. The other members say what it applies to; those that do \
+         not belong to the action are omitted.",
         vec![
-            ("action", one_of("What to do. Later versions may add words: ignore those you do not know.", &words)),
-            ("job_id", the("JobId", "Of `*_job`: the job.").sometimes()),
-            ("queue", text("Of `*_queue`: the queue.").sometimes()),
+            (
+                "action",
+                one_of("What to do. Later versions may add actions: ignore those you do not know.", &words),
+            ),
+            ("job_id", the("JobId", "For `*_job`: the job.").sometimes()),
+            ("queue", text("For `*_queue`: the queue.").sometimes()),
             (
                 "worker_id",
-                text("Of `resume_worker`: the worker's name, or its session id if others have the name, too.")
-                    .sometimes(),
+                text(
+                    "For `resume_worker`: the worker's name, or its session id if other sessions have the \
+                      same name.",
+                )
+                .sometimes(),
             ),
-            ("occurrence_id", the("OccurrenceId", "Of `redrive_dead_letter`: its occurrence.").sometimes()),
+            ("occurrence_id", the("OccurrenceId", "For `redrive_dead_letter`: its occurrence.").sometimes()),
             (
                 "override",
-                flag("Of `trigger_job`: beside what is open, whatever the overlap policy.").sometimes(),
+                flag("For `trigger_job`: run beside open occurrences, whatever the overlap policy.")
+                    .sometimes(),
             ),
             (
                 "version",
-                whole("Of `change_version`: the version to name in `If-Match`.", 1..=u32::MAX.into())
+                whole("For `change_version`: the version to name in `If-Match`.", 1..=u32::MAX.into())
                     .sometimes(),
             ),
         ],
@@ -146,7 +148,7 @@ fn cursor(about: &str) -> super::schema::Schema {
     text(about).or_null().example("jobs~0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11")
 }
 
-const NEXT: &str = "Opaque: give it back as `cursor` to read on; null on the last page.";
+const NEXT: &str = "Opaque: pass it as `cursor` to read on; null on the last page.";
 
 fn page(schemas: &mut Schemas, name: &'static str, about: &str, item: &str) {
     schemas.answer::<punctual_client::Page<serde::de::IgnoredAny>>(
@@ -158,7 +160,7 @@ fn page(schemas: &mut Schemas, name: &'static str, about: &str, item: &str) {
                 up_to(
                     limits::PAGE_ITEMS_MAX,
                     list(
-                        "It may be shorter than its limit and still have a next one.",
+                        "A page may be shorter than its limit and still have a next one.",
                         the(item, "One of them."),
                     ),
                 ),

@@ -26,7 +26,7 @@ fn session() -> Schema {
         .with("format", "int64")
         .with("minimum", i64::MIN)
         .with("maximum", i64::MAX)
-        .with("description", "The number of the session.")
+        .with("description", "The id of the session.")
         .example(7)
 }
 
@@ -35,7 +35,8 @@ fn counter(about: &str) -> Schema {
 }
 
 fn epoch() -> Schema {
-    whole("Which claim of the execution: together they name the lease.", 0..=u32::MAX.into()).example(1)
+    whole("The number of the claim; with the execution id it identifies the lease.", 0..=u32::MAX.into())
+        .example(1)
 }
 
 fn seconds(about: &str) -> Schema {
@@ -43,7 +44,7 @@ fn seconds(about: &str) -> Schema {
 }
 
 fn job_types() -> Schema {
-    let job_types = list("What it can run.", name("A job type.")).with("minItems", 1);
+    let job_types = list("The job types it can run.", name("A job type.")).with("minItems", 1);
     up_to(limits::WORKER_LANES_MAX, job_types).example(json!(["ImageProcessing"]))
 }
 
@@ -59,7 +60,7 @@ fn sessions(schemas: &mut Schemas) {
     let (least, most) = (limits::SESSION_LEASE_MIN.as_secs_f64(), limits::SESSION_LEASE_MAX.as_secs_f64());
     schemas.request::<OpenSession>(
         "OpenSession",
-        "A worker has started.",
+        "A session to open.",
         vec![
             ("worker", name("The worker's name, stable over restarts.").needed().example("resizer-1")),
             ("job_types", job_types().needed()),
@@ -75,7 +76,7 @@ fn sessions(schemas: &mut Schemas) {
             (
                 "lease_secs",
                 number(
-                    "How long it may fall silent before its work is given to others, in seconds.",
+                    "How long it may be silent before its work is given to other workers, in seconds.",
                     least..=most,
                 )
                 .otherwise(limits::SESSION_LEASE.as_secs()),
@@ -90,8 +91,8 @@ fn sessions(schemas: &mut Schemas) {
         "A session that is open.",
         vec![
             ("session", session()),
-            ("now", time("The time by which the server goes.")),
-            ("lease_secs", seconds("How long it may fall silent.")),
+            ("now", time("The server's time.")),
+            ("lease_secs", seconds("How long it may be silent.")),
             ("beat_secs", seconds("How often to send a heartbeat.")),
             (
                 "stop_after_secs",
@@ -104,23 +105,20 @@ fn sessions(schemas: &mut Schemas) {
     );
     schemas.request::<HeartbeatRequest>(
         "Heartbeat",
-        "The worker is alive.",
+        "A heartbeat of a worker.",
         vec![
             ("session", session().needed()),
-            ("beat", counter("Higher than in every earlier heartbeat of the session.").needed()),
+            ("beat", counter("Higher than in all earlier heartbeats of the session.").needed()),
             (
                 "condition",
-                the(
-                    "WorkerCondition",
-                    "How the worker is, for people to see; what it said before, if left out.",
-                )
-                .or_null(),
+                the("WorkerCondition", "The worker's condition, for people to see; unchanged if omitted.")
+                    .or_null(),
             ),
             (
                 "draining",
                 flag(
-                    "The worker is ending: it polls no more, and closes the session when what runs has finished. \
-                     That cannot be taken back.",
+                    "The worker is shutting down: it polls no more, and closes the session when its \
+                     running executions have finished. This cannot be undone.",
                 )
                 .not_null()
                 .otherwise(false),
@@ -134,7 +132,7 @@ fn sessions(schemas: &mut Schemas) {
     );
     schemas.answer::<DemandAnswer>(
         "DemandAnswer",
-        "What waits for workers like this one.",
+        "What is waiting for workers like this one.",
         vec![
             ("queued", count("Executions that could start now.")),
             ("oldest_wait_secs", seconds("How long the oldest of them has waited; 0 if there is none.")),
@@ -142,15 +140,18 @@ fn sessions(schemas: &mut Schemas) {
     );
     schemas.answer::<HeartbeatAnswer>(
         "HeartbeatAnswer",
-        "What a worker should know.",
+        "Instructions for a worker.",
         vec![
-            ("now", time("The time by which the server goes.")),
-            ("turn", whole("The last turn that the session has used.", 0..=limits::REMOTE_COUNT_MAX)),
+            ("now", time("The server's time.")),
+            ("turn", whole("The last turn that the session used.", 0..=limits::REMOTE_COUNT_MAX)),
             (
                 "cancel",
-                list("Executions that the session holds and should stop.", the("Lease", "One of them.")),
+                list("Executions that the session has leased and should stop.", the("Lease", "One of them.")),
             ),
-            ("drain", flag("Finish what runs, give back what has not started, close the session, and end.")),
+            (
+                "drain",
+                flag("Finish running executions, give back those not started, close the session, and exit."),
+            ),
         ],
     );
 }
@@ -158,12 +159,12 @@ fn sessions(schemas: &mut Schemas) {
 fn polls(schemas: &mut Schemas) {
     schemas.request::<LeaseBody>(
         "Lease",
-        "One lease, named so that a later one cannot be mistaken for it.",
+        "One lease, identified so that a later one cannot be mistaken for it.",
         vec![("execution_id", the("ExecutionId", "The execution.").needed()), ("epoch", epoch().needed())],
     );
     schemas.request::<PollRequest>(
         "Poll",
-        "Give me work.",
+        "A request for work.",
         vec![
             ("session", session().needed()),
             ("turn", counter("Counts the polls of the session.").needed()),
@@ -178,8 +179,7 @@ fn polls(schemas: &mut Schemas) {
             (
                 "wait_secs",
                 number(
-                    "How long to wait when there is nothing, in seconds; 0 takes what is \
-                there.",
+                    "How long to wait when there is no work, in seconds; 0 does not wait.",
                     0.0..=limits::REMOTE_POLL_WAIT_MAX.as_secs_f64(),
                 )
                 .otherwise(20),
@@ -187,8 +187,8 @@ fn polls(schemas: &mut Schemas) {
             (
                 "held",
                 leases(
-                    "All that the worker holds. Whatever else was leased to it goes back, so that \
-                it need not resync.",
+                    "All leases of the worker. All other executions leased to it return to the queue, so \
+                     that no resync is needed.",
                 ),
             ),
         ],
@@ -196,44 +196,48 @@ fn polls(schemas: &mut Schemas) {
     schemas.answer::<PollAnswer>(
         "PollAnswer",
         "Work, if there is any.",
-        vec![("assignments", list("To be run.", the("Assignment", "One of them.")))],
+        vec![("assignments", list("Executions to run.", the("Assignment", "One of them.")))],
     );
     schemas.answer::<AssignmentBody>(
         "Assignment",
-        "A leased execution with all that a worker needs to run it.",
+        "A leased execution with everything that a worker needs to run it.",
         vec![
             ("execution_id", the("ExecutionId", "The execution.")),
             ("epoch", epoch()),
             ("job_id", the("JobId", "Its job.")),
-            ("job_version", whole("Its job as it is now.", 1..=u32::MAX.into())),
+            ("job_version", whole("The current version of its job.", 1..=u32::MAX.into())),
             ("name", text("The job's name.")),
             ("job_type", text("The job's type.")),
             ("queue", text("The job's queue.")),
             ("payload", any("As submitted.")),
             (
                 "timeout_secs",
-                number("How long the handler may run, in seconds; the worker sees to it.", 0.0..=1e12),
+                number("How long the handler may run, in seconds; the worker enforces it.", 0.0..=1e12),
             ),
-            ("deadline", time("When that time is over, if the handler starts at once.")),
+            ("deadline", time("When that time ends, if the handler starts immediately.")),
             ("scheduled_time", time("The nominal time of the occurrence.")),
             ("available_at", time("When it could begin.")),
             (
                 "rank",
-                Schema::of("integer", "Of what a worker holds, the lowest starts first.")
+                Schema::of("integer", "Among the executions that a worker holds, the lowest starts first.")
                     .with("format", "int64")
                     .sometimes(),
             ),
-            ("attempt_number", whole("Which attempt of the occurrence.", 1..=u32::MAX.into())),
+            (
+                "attempt_number",
+                whole("The number of the attempt within the occurrence.", 1..=u32::MAX.into()),
+            ),
             (
                 "idempotency_key",
                 the(
                     "OccurrenceId",
-                    "The same for every attempt: hand it on to whatever must not happen twice.",
+                    "The same for every attempt: pass it to systems that must not process the execution \
+                     twice.",
                 ),
             ),
             (
                 "checkpoint",
-                any("What an earlier attempt has saved; not there if there is nothing.").sometimes(),
+                any("The checkpoint that an earlier attempt saved; omitted if there is none.").sometimes(),
             ),
         ],
     );
@@ -243,7 +247,7 @@ fn reports(schemas: &mut Schemas) {
     let reports = list("In any order, of any session.", the("Report", "One of them."));
     schemas.request::<ReportRequest>(
         "Reports",
-        "These have ended. At most 8 MiB.",
+        "Ended executions. At most 8 MiB.",
         vec![("reports", up_to(limits::REMOTE_REPORTS_MAX, reports).needed())],
     );
     schemas.request::<ReportBody>(
@@ -256,41 +260,39 @@ fn reports(schemas: &mut Schemas) {
             (
                 "outcome",
                 words::<OutcomeWord>(
-                    "`interrupted`: the worker had to stop it and nothing is known to be wrong with the \
-                        job.",
+                    "`interrupted`: the worker had to stop it, and the job itself is not known to be at \
+                     fault.",
                 )
                 .needed(),
             ),
             (
                 "result",
-                any("Of one that succeeded: any JSON up to 64 KiB that nests at most 100 deep; a larger or deeper one \
-                    fails the attempt for good."),
+                any("For succeeded executions: any JSON up to 64 KiB, nested at most 100 deep; a larger or \
+                     deeper one fails the attempt permanently."),
             ),
             (
                 "error",
-                text("Of one that failed, where it is required, or was interrupted.").example("disk full"),
+                text("For failed executions, where it is required, or interrupted ones.")
+                    .example("disk full"),
             ),
-            (
-                "retryable",
-                flag(
-                    "Of one that failed: whether another attempt may mend it; true if left \
-                out.",
-                ),
-            ),
-            ("started_at", time("By the server's time; the time of the lease if left out.")),
-            ("completed_at", time("By the server's time; now if left out.")),
+            ("retryable", flag("For failed executions: whether a retry may succeed; true if omitted.")),
+            ("started_at", time("In the server's time; the time of the lease if omitted.")),
+            ("completed_at", time("In the server's time; now if omitted.")),
         ],
     );
     schemas.answer::<ReportsAnswer>(
         "ReportsAnswer",
-        "What the server says to each report.",
-        vec![("answers", list("One per report, in their order.", the("Verdict", "What is said to one.")))],
+        "The result of each report.",
+        vec![(
+            "answers",
+            list("One per report, in the same order.", the("Verdict", "The result of one report.")),
+        )],
     );
     schemas.add(
         "Verdict",
         words::<Verdict>(
-            "`already_accepted`: this very report came before; or this note, or a newer one. `stale`: the lease is \
-                gone, and what was said counts for nothing.",
+            "`already_accepted`: the same report was already received; or this note, or a newer one. \
+             `stale`: the lease is gone, and the message has no effect.",
         ),
     );
 }
@@ -299,70 +301,71 @@ fn notes(schemas: &mut Schemas) {
     let notes = list("In any order.", the("Note", "One of them."));
     schemas.request::<NotesRequest>(
         "Notes",
-        "How far handlers have come, and what their next attempts should know. At most 8 MiB.",
+        "The progress of handlers, and the checkpoints for their next attempts. At most 8 MiB.",
         vec![("session", session().needed()), ("notes", up_to(limits::REMOTE_NOTES_MAX, notes).needed())],
     );
     schemas.request::<NoteBody>(
         "Note",
-        "What one handler notes: progress, a checkpoint, or both. What is left out stays as it is.",
+        "A note of one handler: progress, a checkpoint, or both. What is omitted stays unchanged.",
         vec![
             ("execution_id", the("ExecutionId", "The execution.").needed()),
             ("epoch", epoch().needed()),
             (
                 "number",
                 counter(
-                    "Counts the notes of the lease, so that a late copy of an earlier one counts for nothing; the \
-                        newest of all if left out.",
+                    "The number of the note within the lease, so that a late duplicate of an earlier one \
+                     has no effect; counts as the newest if omitted.",
                 ),
             ),
-            ("progress", the("ProgressNote", "How far it has come.")),
+            ("progress", the("ProgressNote", "The progress of the handler.")),
             (
                 "checkpoint",
-                any(
-                    "Any JSON up to 64 KiB that nests at most 100 deep, for the next attempt; null forgets the one that \
-                        is there.",
-                )
-                    .example(json!({"offset": 1500})),
+                any("Any JSON up to 64 KiB, nested at most 100 deep, for the next attempt; null deletes \
+                     the stored one.")
+                .example(json!({"offset": 1500})),
             ),
         ],
     );
     schemas.request::<ProgressNote>(
         "ProgressNote",
-        "How far a handler has come, for people.",
+        "The progress of a handler, for people to see.",
         vec![
-            ("percent", number("How much of it is done.", 0.0..=100.0).example(40)),
-            ("message", text("What it is at; what is beyond 500 bytes is cut off.").example("page 5 of 12")),
+            ("percent", number("The completed share.", 0.0..=100.0).example(40)),
+            ("message", text("The current step; cut off after 500 bytes.").example("page 5 of 12")),
         ],
     );
     schemas.answer::<NotesAnswer>(
         "NotesAnswer",
-        "What the server says to each note.",
-        vec![("answers", list("One per note, in their order.", the("Verdict", "What is said to one.")))],
+        "The result of each note.",
+        vec![(
+            "answers",
+            list("One per note, in the same order.", the("Verdict", "The result of one note.")),
+        )],
     );
 }
 
 fn rest(schemas: &mut Schemas) {
     schemas.request::<GiveBackRequest>(
         "GiveBack",
-        "These have not been started and go back to the queue.",
+        "Executions that have not been started and return to the queue.",
         vec![("session", session().needed()), ("leases", leases("Those.").needed())],
     );
     schemas.request::<ResyncRequest>(
         "Resync",
-        "This is all that the worker holds; whatever else was leased to it goes back.",
+        "All leases of the worker; all other executions leased to it return to the queue.",
         vec![
             ("session", session().needed()),
             ("turn", counter("The next turn.").needed()),
-            ("held", leases("All that it holds.").needed()),
+            ("held", leases("All leases of the worker.").needed()),
         ],
     );
     let lines = list("In the order in which they were written.", the("NewLogLine", "One of them."));
     schemas.request::<LogsRequest>(
         "NewLogs",
-        "A handler has written this. At most 8 MiB.",
+        "Log lines of a handler. At most 8 MiB.",
         vec![
             ("session", session().needed()),
-            ("execution_id", the("ExecutionId", "The execution whose handler it was.").needed()),
+            ("execution_id", the("ExecutionId", "The execution that the lines belong to.").needed()),
             ("lines", up_to(limits::LOG_BATCH_LINES_MAX, lines).needed()),
         ],
     );
@@ -370,9 +373,9 @@ fn rest(schemas: &mut Schemas) {
         "NewLogLine",
         "One line.",
         vec![
-            ("message", text("The line; what is beyond 16 KiB is cut off.").needed()),
-            ("stream", the("LogStream", "Where it was written to.").not_null().otherwise("log")),
-            ("timestamp", time("By the server's time; now if left out.")),
+            ("message", text("The line; cut off after 16 KiB.").needed()),
+            ("stream", the("LogStream", "Which stream it was written to.").not_null().otherwise("log")),
+            ("timestamp", time("In the server's time; now if omitted.")),
         ],
     );
 }

@@ -137,13 +137,13 @@ pub fn reports(reports: Vec<ReportBody>, now: Timestamp) -> Result<Vec<Report>, 
 fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
     use OutcomeWord::{Cancelled, Failed, Interrupted, Succeeded, TimedOut};
     if body.result.is_some() && body.outcome != Succeeded {
-        return Err(ApiError::field("result", "only belongs to the outcome succeeded"));
+        return Err(ApiError::field("result", "is only valid for the outcome succeeded"));
     }
     if body.error.is_some() && !matches!(body.outcome, Failed | Interrupted) {
-        return Err(ApiError::field("error", "only belongs to the outcomes failed and interrupted"));
+        return Err(ApiError::field("error", "is only valid for the outcomes failed and interrupted"));
     }
     if body.retryable.is_some() && body.outcome != Failed {
-        return Err(ApiError::field("retryable", "only belongs to the outcome failed"));
+        return Err(ApiError::field("retryable", "is only valid for the outcome failed"));
     }
     let outcome = match body.outcome {
         Succeeded => Outcome::Succeeded { result: body.result.map(|result| result.get().to_owned()) },
@@ -155,7 +155,7 @@ fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
         TimedOut => Outcome::TimedOut,
         Cancelled => Outcome::Cancelled,
         Interrupted => {
-            let error = body.error.unwrap_or_else(|| "its worker had to stop it".to_owned());
+            let error = body.error.unwrap_or_else(|| "the worker had to stop it".to_owned());
             Outcome::Interrupted { error }
         }
     };
@@ -195,7 +195,7 @@ fn note(session: SessionId, body: NoteBody) -> Result<Note, ApiError> {
     let progress =
         body.progress.map(|ProgressNote { percent, message }| Progress { percent, message }.within_limits());
     if checkpoint.is_none() && progress.as_ref().is_none_or(Progress::is_empty) {
-        return Err(ApiError::field("progress", "must say something, unless there is a checkpoint"));
+        return Err(ApiError::field("progress", "must not be empty, unless there is a checkpoint"));
     }
     let lease = LeaseRef { execution: body.execution_id, epoch: body.epoch };
     Ok(Note { session, lease, number: body.number, progress, checkpoint })

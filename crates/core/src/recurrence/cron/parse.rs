@@ -110,8 +110,8 @@ fn wrong_count(pieces: &[Piece<'_>], text: &str, count: usize) -> CronError {
             format!("the pattern has {count} of 5 fields"),
         ),
     };
-    let expected =
-        "use minute, hour, day of month, month, day of week; a second may stand first, a year then last";
+    let expected = "use minute, hour, day of month, month, day of week; optionally a second first, and then a year \
+         last";
     CronError { column, field: None, found, problem, expected: expected.to_owned() }
 }
 

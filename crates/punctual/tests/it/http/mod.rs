@@ -65,7 +65,7 @@ async fn an_answer_whose_checkpoint_makes_no_sense_says_so_in_the_log() {
     assert_eq!(attempts[0].checkpoint_bytes, None);
     let page = server.client().execution_logs(attempts[0].execution_id, None, None).await.unwrap();
     let said = &page.items[0].message;
-    assert!(said.contains("Punctual-Checkpoint of the answer is not kept: it is not JSON"), "{said}");
+    assert!(said.contains("Punctual-Checkpoint of the response was not stored: it is not JSON"), "{said}");
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn what_breaks_off_is_tried_again() {
     let web = Web::answering(Answer::Bytes(cut)).await;
     let (error, attempts) = failure(&run(&server, json!({"url": web.url("/")})).await);
     assert_eq!(attempts, 2);
-    assert!(error.contains("answered 200 OK, but the body broke off"), "{error}");
+    assert!(error.contains("answered 200 OK, but the body was interrupted"), "{error}");
 
     let web = Web::answering(Answer::Bytes(b"".to_vec())).await;
     let (error, attempts) = failure(&run(&server, json!({"url": web.url("/")})).await);

@@ -124,7 +124,7 @@ async fn tables_that_were_changed_by_hand_are_named() {
             problems[..4],
             [
                 "the table dead_letters is missing",
-                "the column jobs.foo is not one of ours",
+                "the column jobs.foo is not part of the schema",
                 "the column lanes.queue holds varchar, not varchar not null",
                 "the index live_claim of live is missing",
             ]

@@ -78,7 +78,7 @@ async fn tables_that_were_changed_by_hand_are_named() {
         client.batch_execute(changed).await.unwrap();
         let problems = [
             "the table dead_letters is missing",
-            "the column jobs.foo is not one of ours",
+            "the column jobs.foo is not part of the schema",
             "the column live.rank holds text not null, not bigint not null",
             "the index live_claim of live is missing",
         ];
