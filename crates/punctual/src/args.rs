@@ -2,6 +2,7 @@
 
 use punctual_client::{Growth, Span, time_fix};
 use punctual_core::limits;
+use punctual_core::names::path_name_problem;
 use punctual_core::time::Timestamp;
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, F64Deserializer};
@@ -37,7 +38,15 @@ pub fn tail(text: &str) -> Result<usize, String> {
 
 /// The name of a queue.
 pub fn queue(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("must be the name of a queue".to_owned()) } else { Ok(text.to_owned()) }
+    if text.is_empty() { Err("must be the name of a queue".to_owned()) } else { path_name(text) }
+}
+
+/// A name that becomes part of a URL. Names from before a rule on characters stay usable.
+pub fn path_name(text: &str) -> Result<String, String> {
+    match text {
+        "." | ".." => Err(path_name_problem(text).unwrap_or_default()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 pub fn time(text: &str) -> Result<Timestamp, String> {

@@ -1,5 +1,6 @@
 //! `punctual workers`: lists connected workers, and pauses, resumes and drains them.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, shortened, table, time_to_millis};
@@ -32,7 +33,7 @@ pub struct ListArgs {
 #[derive(clap::Args)]
 pub struct WorkersArgs {
     /// The workers' names or session ids
-    #[arg(value_name = "WORKER", required = true)]
+    #[arg(value_name = "WORKER", required = true, value_parser = args::path_name)]
     workers: Vec<String>,
     #[command(flatten)]
     connect: ConnectArgs,

@@ -47,7 +47,14 @@ impl Replay {
             None if self.later.is_empty() => return None,
             None => (self.next, self.until) = self.later.remove(0),
         }
-        Some(self)
+        let due_at = self.due_at;
+        Some(self.due(due_at))
+    }
+
+    /// The replay with its next occurrence due at this time, or at its nominal time if that is later: a clock
+    /// that was set back has not reached what was missed before.
+    fn due(self, at: Timestamp) -> Replay {
+        Replay { due_at: at.max(self.next), ..self }
     }
 
     /// The last nominal time of the whole replay.
@@ -68,7 +75,7 @@ impl Replay {
     /// The replay after a pause.
     pub(super) fn resumed(self, now: Timestamp) -> Replay {
         let due_at = if self.waits { now } else { self.due_at.max(now) };
-        Replay { due_at, ..self }
+        self.due(due_at)
     }
 }
 
@@ -126,13 +133,15 @@ impl ScheduleState {
     /// at once if there is room for it.
     pub fn woken(&self, now: Timestamp, left: &Present) -> Option<ScheduleState> {
         let is_woken = self.sleeps(now) && room(self.overlap, left) != Room::None;
-        is_woken.then(|| self.tried(now))
+        is_woken.then(|| self.tried(now)).filter(|woken| woken.due_at != self.due_at)
     }
 
-    /// The state with the replay due at `now`, whether or not there is room for it.
+    /// The state with the replay due at `now`, whether or not there is room for it, but not before its
+    /// nominal time.
     pub(crate) fn tried(&self, now: Timestamp) -> ScheduleState {
-        let replay = self.replay.clone().map(|replay| Replay { due_at: now, ..replay });
-        ScheduleState { version: self.version + 1, due_at: Some(now), replay, ..self.clone() }
+        let replay = self.replay.clone().map(|replay| replay.due(now));
+        let due_at = replay.as_ref().map_or(now, |replay| replay.due_at);
+        ScheduleState { version: self.version + 1, due_at: Some(due_at), replay, ..self.clone() }
     }
 
     /// Whether a replay waits for room.

@@ -353,6 +353,20 @@ fn a_replay_that_waits_has_no_time_of_its_own() {
 }
 
 #[test]
+fn a_replay_waits_for_a_clock_that_was_set_back() {
+    let mut world = World::new(missing(100), overlap(OverlapPolicy::Skip));
+    world.lengths_ms = VecDeque::from([30_000]);
+    world.fire(at(1_061));
+    let woken = world.state.woken(at(50), &Present::default()).unwrap();
+    assert_eq!(woken.due_at, Some(at(200)), "not before its time");
+    assert_eq!(woken.woken(at(51), &Present::default()), None);
+    let plan = woken.plan(at(200), Present::default(), &mut Shares::default());
+    assert_eq!(fired_at(&plan), [at(200)]);
+    let replay = plan.next.unwrap().replay.unwrap();
+    assert_eq!((replay.next, replay.due_at), (at(300), at(300)));
+}
+
+#[test]
 fn what_is_missed_right_after_a_replay_is_part_of_it() {
     let misfire = Misfire { grace_ms: 0, ..run_all() };
     let mut world = World::new(Recurring { misfire, ..every(10) }, overlap(OverlapPolicy::Skip));

@@ -252,3 +252,27 @@ async fn a_queue_that_cannot_be_read_affects_no_other_and_is_named() {
     assert!(server.stop().success());
     assert!(check(&data).status.success());
 }
+
+#[tokio::test]
+async fn an_emptied_database_is_not_backed_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    keep_large_job(&data).await;
+    fs::write(data.join("punctual.db"), "").unwrap();
+    let copy = directory.path().join("copy");
+    let backup = run(&["backup", copy.to_str().unwrap()], &data);
+    assert!(!backup.status.success() && said(&backup).contains("the file is empty"), "{}", said(&backup));
+    let doctor = run(&["doctor"], &data);
+    assert!(!doctor.status.success() && said(&doctor).contains("the file is empty"), "{}", said(&doctor));
+}
+
+#[tokio::test]
+async fn doctor_finds_damaged_log_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    keep_large_job(&data).await;
+    let logs = data.join("logs.db");
+    overwrite(&logs, PAGE as u64);
+    let doctor = run(&["doctor"], &data);
+    assert!(!doctor.status.success() && said(&doctor).contains("logs.db"), "{}", said(&doctor));
+}

@@ -7,7 +7,7 @@
 use super::connection::{beside, create_private, open_for_reading, open_unchanged};
 use super::damage::as_problem;
 use super::integrity;
-use super::open::{FILES, OpenError, PARTIAL_SUFFIX, refuse_incomplete};
+use super::open::{FILES, OpenError, PARTIAL_SUFFIX, refuse_emptied, refuse_incomplete};
 use crate::fault::Fault;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -64,6 +64,7 @@ pub enum BackupError {
 /// truncated during the copy.
 pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
     refuse_incomplete(from).map_err(BackupError::Source)?;
+    refuse_emptied(from).map_err(BackupError::Source)?;
     let is_new = !to.exists();
     let create = DirBuilder::new().recursive(true).mode(0o700).create(to);
     create.map_err(cannot_write(to))?;

@@ -2,12 +2,14 @@
 //! file.
 
 use super::connection::open_unchanged;
+use super::damage::as_problem;
 use super::lock::DirectoryLock;
 use super::migrate;
-use super::open::{MAIN_FILE, OpenError, refuse_incomplete};
+use super::open::{LOGS_FILE, MAIN_FILE, OpenError, refuse_emptied, refuse_incomplete};
 use super::rows::all;
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
+use rusqlite::Connection;
 use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
@@ -37,6 +39,7 @@ pub struct Inspection {
 /// Inspects the store in a directory. Reads its whole file.
 pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
     refuse_incomplete(dir)?;
+    refuse_emptied(dir)?;
     let main = dir.join(MAIN_FILE);
     let seen = Seen::of(dir)?;
     if seen.in_use {
@@ -47,7 +50,7 @@ pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
     }
     let database =
         |source: Fault| OpenError::Database { path: main.clone(), source: StoreError::from(source) };
-    let inspection = read(&main).map_err(database);
+    let inspection = read(dir).map_err(database);
     // A process that has opened it meanwhile may have changed it during the read.
     let again = Seen::of(dir)?;
     if again != seen {
@@ -83,11 +86,22 @@ fn is_in_use(dir: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// Reads the file as immutable: SQLite then creates neither locks nor files.
-fn read(main: &Path) -> Result<Inspection, Fault> {
-    let conn = open_unchanged(main)?;
+/// Reads the files as immutable: SQLite then creates neither locks nor files.
+fn read(dir: &Path) -> Result<Inspection, Fault> {
+    let conn = open_unchanged(&dir.join(MAIN_FILE))?;
     let version = migrate::version(&conn)?;
+    let mut problems = page_problems(&conn)?;
+    let logs = dir.join(LOGS_FILE);
+    if logs.exists() {
+        let of_logs = open_unchanged(&logs).and_then(|conn| page_problems(&conn));
+        let of_logs = of_logs.or_else(|fault| as_problem(fault).map(|problem| vec![problem]))?;
+        problems.extend(of_logs.into_iter().map(|problem| format!("{LOGS_FILE}: {problem}")));
+    }
+    Ok(Inspection { version, version_known: migrate::MAIN.len(), problems })
+}
+
+fn page_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     let mut problems = all(&mut conn.prepare("PRAGMA quick_check")?, [], |row| Ok(row.get::<_, String>(0)?))?;
     problems.retain(|line| line != "ok");
-    Ok(Inspection { version, version_known: migrate::MAIN.len(), problems })
+    Ok(problems)
 }

@@ -113,7 +113,7 @@ impl OpenFile {
     fn gone(&self, what: &str) -> StoreError {
         let path = self.path.display();
         StoreError::Unavailable(format!(
-            "{path} {what} while it was in use: put it back or restart the server"
+            "{path} {what} while it was in use: put it back, or stop the server and restore a backup"
         ))
     }
 }
