@@ -7,7 +7,6 @@ pub mod bare;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
-mod draft;
 pub mod drift;
 mod failures;
 mod fault;
@@ -28,5 +27,6 @@ mod served;
 pub mod sqlite;
 mod tally;
 mod unfinished;
+mod unit_of_work;
 mod verbs;
 mod write;

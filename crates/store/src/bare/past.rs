@@ -132,10 +132,10 @@ mod on_servers {
 
     use super::{Past, PastBatch};
     use crate::bare::Progress;
-    use crate::draft::{Changes, Connect, EndedRow, Tables, Wants};
     use crate::fault::Fault;
     use crate::rows::JobRow;
     use crate::tally::Counts;
+    use crate::unit_of_work::{Connect, EndedRow, ReadSet, Tables, WriteSet};
     use futures_util::future::try_join_all;
 
     const WORKER: &str = "past";
@@ -174,12 +174,12 @@ mod on_servers {
     impl Names {
         async fn of(tables: &mut dyn Tables) -> Result<Self, Fault> {
             let lane = ("default".to_owned(), "noop".to_owned());
-            let wants = Wants {
+            let read_set = ReadSet {
                 lanes: [lane.clone()].into(),
                 workers: [WORKER.to_owned()].into(),
-                ..Wants::default()
+                ..ReadSet::default()
             };
-            let found = tables.intern(&wants).await?;
+            let found = tables.intern(&read_set).await?;
             let is_ours = |queue: &str, job_type: &str| (queue, job_type) == (&lane.0, &lane.1);
             let lane = found.lanes.iter().find(|(_, lane)| is_ours(lane.queue(), lane.job_type()));
             let worker = found.workers.iter().find(|(name, _)| name == WORKER);
@@ -192,14 +192,14 @@ mod on_servers {
         let counts = Counts { jobs: batch.job_counts(), ..Counts::default() };
         let row = |job| JobRow { job, lane: names.lane };
         let end = |finished| EndedRow { finished, worker: Some(names.worker) };
-        let changes = Changes {
+        let write_set = WriteSet {
             jobs_inserted: batch.jobs.into_iter().map(row).collect(),
             history: batch.ends.into_iter().map(end).collect(),
             counts,
-            ..Changes::default()
+            ..WriteSet::default()
         };
         tables.begin().await?;
-        tables.commit(&changes).await
+        tables.commit(&write_set).await
     }
 }
 

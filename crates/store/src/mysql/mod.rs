@@ -1,6 +1,6 @@
 //! MariaDB from 10.6 and MySQL from 8.0.19: the statements, the schema and the connections. The verbs are
-//! in `verbs/`, and the unit of work is in `draft/`; this module knows only how these servers store the
-//! rows.
+//! in `verbs/`, and the unit of work is in `unit_of_work/`; this module knows only how these servers store
+//! the rows.
 //!
 //! Both use the same SQL text. Where they differ, the difference is in a comment that only one of them
 //! executes: `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.

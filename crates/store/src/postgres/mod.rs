@@ -1,5 +1,6 @@
 //! PostgreSQL, version 14 or later: the statements, the schema and the connections. The verbs are in
-//! `verbs/`, and the unit of work is in `draft/`; this module knows only how PostgreSQL stores the rows.
+//! `verbs/`, and the unit of work is in `unit_of_work/`; this module knows only how PostgreSQL stores the
+//! rows.
 
 mod connection;
 mod databases;

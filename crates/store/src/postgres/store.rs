@@ -9,11 +9,11 @@ use super::options::{OptionsError, PostgresOptions, Target};
 use super::readers::{Readers, list, read, read_at_once};
 use super::register::Register;
 use super::tables::Shared;
-use crate::draft::{Writers, WritersOptions};
 use crate::fault::Fault;
 use crate::kept::RemovedLines;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::served::{seed, serve_store};
+use crate::unit_of_work::{Writers, WritersOptions};
 use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
 use std::sync::Arc;
 

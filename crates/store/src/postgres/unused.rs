@@ -4,8 +4,8 @@
 
 use super::rows::{get, limit};
 use super::wire::{Call, Frame, Wire, column, value};
-use crate::draft::KnownLanes;
 use crate::fault::Fault;
+use crate::unit_of_work::LaneCache;
 use punctual_core::ports::Horizon;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -55,7 +55,7 @@ impl UnusedCursors {
     pub async fn delete_lanes(
         &self,
         wire: &mut Wire,
-        known: &KnownLanes,
+        known: &LaneCache,
         count: usize,
     ) -> Result<bool, Fault> {
         let page = next_page(wire, LANES_LOOKED_AT, &self.lanes, count).await?;
@@ -97,7 +97,7 @@ impl UnusedCursors {
 /// Deletes the given lanes that nothing refers to. Returns their number.
 pub(crate) async fn delete_lanes(
     wire: &mut Wire,
-    known: &KnownLanes,
+    known: &LaneCache,
     unused: Vec<i64>,
 ) -> Result<usize, Fault> {
     if unused.is_empty() {

@@ -3,9 +3,9 @@
 
 use super::database::TestDatabase;
 use super::fixture::{finished, id, query, run, tables, write};
-use crate::draft::{Changes, EndedRow};
 use crate::mysql::MySqlOptions;
 use crate::mysql::house::MySqlHouse;
+use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, LogStream};
 use punctual_core::time::Timestamp;
@@ -86,7 +86,7 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         for number in 1..=120 {
             house.append_logs(lines(number, now)).await.unwrap();
             let row = EndedRow { finished: finished(number, ended_at(number)), worker: None };
-            write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+            write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
             if number % 5 == 0 {
                 run(&options, "ANALYZE TABLE log_lines").await;
             }

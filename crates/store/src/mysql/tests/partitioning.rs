@@ -2,11 +2,11 @@
 
 use super::database::TestDatabase;
 use super::fixture::{at, finished, id, query, run, tables, write};
-use crate::draft::{Changes, EndedRow};
 use crate::mysql::MySqlOptions;
 use crate::mysql::connection::Connection;
 use crate::mysql::house::MySqlHouse;
 use crate::mysql::migrate::prepare;
+use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream};
 use punctual_core::time::Timestamp;
@@ -28,9 +28,9 @@ fn horizon(time: Timestamp) -> Horizon {
     Horizon { history: time, requests: at(0) }
 }
 
-fn ended(number: u32, completed_at: Timestamp) -> Changes {
+fn ended(number: u32, completed_at: Timestamp) -> WriteSet {
     let history = vec![EndedRow { finished: finished(number, completed_at), worker: None }];
-    Changes { history, ..Changes::default() }
+    WriteSet { history, ..WriteSet::default() }
 }
 
 async fn now(options: &MySqlOptions) -> Timestamp {

@@ -3,8 +3,8 @@
 use super::database::TestDatabase;
 use super::fixture::{fetch, id, job, lane, queued, tables, write};
 use super::patience::eventually;
-use crate::draft::{Changes, WantedClaims, Wants};
 use crate::postgres::tables::PostgresTables;
+use crate::unit_of_work::{ReadSet, RequestedClaims, WriteSet};
 use punctual_core::ids::OccurrenceId;
 
 fn ids(numbers: &[u32]) -> Vec<OccurrenceId> {
@@ -14,12 +14,12 @@ fn ids(numbers: &[u32]) -> Vec<OccurrenceId> {
 async fn queue(tables: &mut PostgresTables, lane: i64, numbers: &[u32]) {
     let jobs_inserted = numbers.iter().map(|number| job(*number, lane)).collect();
     let live_inserted = numbers.iter().map(|number| queued(*number, lane)).collect();
-    write(tables, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
+    write(tables, &WriteSet { jobs_inserted, live_inserted, ..WriteSet::default() }).await;
 }
 
 async fn first(tables: &mut PostgresTables, lane: i64, count: usize) -> Vec<OccurrenceId> {
-    let claims = vec![WantedClaims { lanes: vec![lane], count }];
-    fetch(tables, &Wants { claims, ..Wants::default() }).await.claims.remove(0)
+    let claims = vec![RequestedClaims { lanes: vec![lane], count }];
+    fetch(tables, &ReadSet { claims, ..ReadSet::default() }).await.claims.remove(0)
 }
 
 #[tokio::test]

@@ -2,12 +2,12 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, finished, id, tables, write};
-use crate::draft::{Changes, EndedRow};
 use crate::postgres::PostgresStore;
 use crate::postgres::guard::{Duty, Guard};
 use crate::postgres::house::House;
 use crate::postgres::logs::Logs;
 use crate::postgres::tables::Shared;
+use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Store};
 use std::time::Duration;
@@ -45,7 +45,7 @@ async fn narrower_partitions_fill_the_gaps_between_wider_ones() {
     TestDatabase::with(async |mut options| {
         let ended = |number, seconds| {
             let history = vec![EndedRow { finished: finished(number, at(seconds)), worker: None }];
-            Changes { history, ..Changes::default() }
+            WriteSet { history, ..WriteSet::default() }
         };
         options.partition_width = Duration::from_secs(7);
         write(&mut tables(&options).await, &ended(1, 100)).await;
@@ -71,7 +71,7 @@ async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
         let mut tables = tables(&options).await;
         for number in 1..=3 {
             let row = EndedRow { finished: finished(number, at(number.into())), worker: None };
-            write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+            write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
             logs.append(&[line(number, i64::from(number), "said")]).await.unwrap();
         }
         let places = client.query("SELECT place FROM history ORDER BY place", &[]).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
         let client = client(&options).await;
         let mut tables = tables(&options).await;
         let row = EndedRow { finished: finished(1, at(1)), worker: None };
-        write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
         let name = names(&client, "history").await.remove(0);
         client.batch_execute("UPDATE partitions SET leaves = true").await.unwrap();
         client.batch_execute(&format!("ALTER TABLE history DETACH PARTITION {name}")).await.unwrap();
@@ -117,13 +117,13 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
         let house = House::new(shared.clone());
         let mut tables = tables(&options).await;
         let row = |number| EndedRow { finished: finished(number, at(number.into())), worker: None };
-        write(&mut tables, &Changes { history: vec![row(1)], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![row(1)], ..WriteSet::default() }).await;
         let guard = Guard::take(&shared.target, Duty::Retention).await.unwrap().unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = house.retain(horizon, 10).await.unwrap();
         assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
         // Rows written meanwhile are visible at once, although the other transaction is open.
-        write(&mut tables, &Changes { history: vec![row(2)], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![row(2)], ..WriteSet::default() }).await;
         let latest = client(&options).await.query_one("SELECT max(place) FROM history", &[]).await.unwrap();
         let store = PostgresStore::open(&options).await.unwrap();
         let span = store.history_span().await.unwrap();

@@ -3,7 +3,6 @@
 //! is ordered before it and has not arrived: then the locks of neither node detect the conflict.
 
 use super::{Cluster, keep_the_others_busy};
-use crate::draft::{Changes, Dependency, NewSession, SessionChange, Tables, Wants};
 use crate::mysql::MySqlOptions;
 use crate::mysql::connection::Connection;
 use crate::mysql::migrate::prepare;
@@ -12,6 +11,7 @@ use crate::mysql::tables::MySqlTables;
 use crate::mysql::tests::database::client;
 use crate::mysql::tests::fixture::{at, id, job, lane, query, queued, tables, write};
 use crate::rows::{JobKey, KeyKind, LiveRow};
+use crate::unit_of_work::{Dependency, NewSession, ReadSet, SessionChange, Tables, WriteSet};
 use mysql_async::prelude::Queryable;
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::job::JobMark;
@@ -31,7 +31,7 @@ struct Stage {
 impl Stage {
     async fn set(tables: &mut MySqlTables) -> Self {
         let lane = lane(tables, "mail").await;
-        let names = Wants { workers: ["w".to_owned()].into(), new_sessions: 1, ..Wants::default() };
+        let names = ReadSet { workers: ["w".to_owned()].into(), new_sessions: 1, ..ReadSet::default() };
         let names = tables.intern(&names).await.unwrap();
         let session = names.new_sessions[0];
         let opening = SessionOpening {
@@ -44,7 +44,7 @@ impl Stage {
         };
         let stage = Stage { lane, session };
         let bounded = QueueSettings::holding(Some(5));
-        let changes = Changes {
+        let write_set = WriteSet {
             sessions_inserted: vec![NewSession {
                 id: session,
                 worker: names.workers[0].1,
@@ -55,9 +55,9 @@ impl Stage {
             jobs_inserted: vec![job(1, lane), job(2, lane)],
             live_inserted: vec![queued(1, lane), stage.running()],
             queues_put: vec![QueueRow { settings: bounded, ..QueueRow::unset("mail") }],
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        write(tables, &changes).await;
+        write(tables, &write_set).await;
         stage
     }
 
@@ -68,7 +68,7 @@ impl Stage {
         LiveRow { live: Live { state, epoch: Epoch(1), ..live }, lane: self.lane, is_sole: false }
     }
 
-    fn session_with(&self, change: impl FnOnce(&mut SessionChange)) -> Changes {
+    fn session_with(&self, change: impl FnOnce(&mut SessionChange)) -> WriteSet {
         let mut updated = SessionChange {
             id: self.session,
             turn: 0,
@@ -79,14 +79,14 @@ impl Stage {
             lost: false,
         };
         change(&mut updated);
-        Changes { sessions_updated: vec![updated], ..Changes::default() }
+        WriteSet { sessions_updated: vec![updated], ..WriteSet::default() }
     }
 }
 
 /// A change that conflicts with no other transaction.
-fn something(number: u32) -> Changes {
+fn something(number: u32) -> WriteSet {
     let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: format!("key {number}") };
-    Changes { keys_held: vec![(key, id(number))], ..Changes::default() }
+    WriteSet { keys_held: vec![(key, id(number))], ..WriteSet::default() }
 }
 
 /// When the first transaction's write arrives at the node of the second.
@@ -104,27 +104,27 @@ async fn has_arrived(node: &MySqlOptions) {
 }
 
 /// Both load the same rows, the first commits, and then the second gets a conflict.
-async fn is_a_conflict(wants: impl Fn(&Stage) -> Wants, changes: impl Fn(&Stage) -> [Changes; 2]) {
+async fn is_a_conflict(read_set: impl Fn(&Stage) -> ReadSet, write_set: impl Fn(&Stage) -> [WriteSet; 2]) {
     for arrival in [Arrival::BeforeTheCommit, Arrival::Later] {
-        is_told(arrival, &wants, &changes).await;
+        is_told(arrival, &read_set, &write_set).await;
     }
 }
 
 async fn is_told(
     arrival: Arrival,
-    wants: impl Fn(&Stage) -> Wants,
-    changes: impl Fn(&Stage) -> [Changes; 2],
+    read_set: impl Fn(&Stage) -> ReadSet,
+    write_set: impl Fn(&Stage) -> [WriteSet; 2],
 ) {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let (mut one, mut other) = (tables(&nodes[0]).await, tables(&nodes[1]).await);
         let stage = Stage::set(&mut one).await;
-        let wants = wants(&stage);
+        let read_set = read_set(&stage);
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
-            tables.fetch(&wants).await.unwrap();
+            tables.fetch(&read_set).await.unwrap();
         }
-        let [first, second] = changes(&stage);
+        let [first, second] = write_set(&stage);
         if arrival == Arrival::Later {
             keep_the_others_busy(&mut client(&nodes[0]).await).await;
         }
@@ -137,20 +137,20 @@ async fn is_told(
         };
         assert!(fault.is_conflict(), "{arrival:?}: {fault}");
         other.abandon().await;
-        again(&mut other, &wants, &second, &nodes[2]).await;
+        again(&mut other, &read_set, &second, &nodes[2]).await;
     })
     .await;
 }
 
 /// Run again, it sees what the first has done and succeeds.
-async fn again(other: &mut MySqlTables, wants: &Wants, changes: &Changes, elsewhere: &MySqlOptions) {
+async fn again(other: &mut MySqlTables, read_set: &ReadSet, write_set: &WriteSet, elsewhere: &MySqlOptions) {
     other.begin().await.unwrap();
-    other.fetch(wants).await.unwrap();
-    other.commit(changes).await.unwrap();
+    other.fetch(read_set).await.unwrap();
+    other.commit(write_set).await.unwrap();
     let mut elsewhere = tables(elsewhere).await;
-    for (key, job) in &changes.keys_held {
+    for (key, job) in &write_set.keys_held {
         elsewhere.begin().await.unwrap();
-        let asked = Wants { keys: [key.clone()].into(), ..Wants::default() };
+        let asked = ReadSet { keys: [key.clone()].into(), ..ReadSet::default() };
         let found = elsewhere.fetch(&asked).await.unwrap();
         assert_eq!(found.keys, [(key.clone(), *job)], "what one node has acknowledged, all others have");
         elsewhere.abandon().await;
@@ -161,92 +161,92 @@ async fn again(other: &mut MySqlTables, wants: &Wants, changes: &Changes, elsewh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_ends_and_is_looked_at() {
     let depends = |_: &Stage| {
-        let ended = Changes { marks: vec![(id(1), JobMark::Failed)], ..Changes::default() };
+        let ended = WriteSet { marks: vec![(id(1), JobMark::Failed)], ..WriteSet::default() };
         let child = Dependency { parent: id(1), child: id(2) };
-        [ended, Changes { dependencies_inserted: vec![child], ..Changes::default() }]
+        [ended, WriteSet { dependencies_inserted: vec![child], ..WriteSet::default() }]
     };
-    is_a_conflict(|_| Wants { terms: [id(1)].into(), ..Wants::default() }, depends).await;
+    is_a_conflict(|_| ReadSet { terms: [id(1)].into(), ..ReadSet::default() }, depends).await;
 }
 
 /// Two parents of one child end at once: each sees the other as unfinished, and neither would release the
 /// child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_both_look_at() {
-    let wants = |_: &Stage| Wants { terms: [id(1)].into(), ..Wants::default() };
-    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+    let read_set = |_: &Stage| ReadSet { terms: [id(1)].into(), ..ReadSet::default() };
+    is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// As whole jobs, which are locked by the same rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_job_and_its_terms() {
-    let wants = |_: &Stage| Wants { jobs: [id(1)].into(), ..Wants::default() };
-    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+    let read_set = |_: &Stage| ReadSet { jobs: [id(1)].into(), ..ReadSet::default() };
+    is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// An execution is leased to a session that is marked lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_lost_and_looked_at() {
-    let wants = |stage: &Stage| Wants { sessions: [stage.session].into(), ..Wants::default() };
-    let changes = |stage: &Stage| [stage.session_with(|session| session.lost = true), something(2)];
-    is_a_conflict(wants, changes).await;
+    let read_set = |stage: &Stage| ReadSet { sessions: [stage.session].into(), ..ReadSet::default() };
+    let write_set = |stage: &Stage| [stage.session_with(|session| session.lost = true), something(2)];
+    is_a_conflict(read_set, write_set).await;
 }
 
 /// A cancel is requested while the session receives all requests: the flag is already set, and must stay
 /// set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_has_heard_is_asked_again() {
-    let changes = |stage: &Stage| {
+    let write_set = |stage: &Stage| {
         let heard = stage.session_with(|session| session.attention = false);
-        [heard, Changes { attention: vec![stage.session], ..Changes::default() }]
+        [heard, WriteSet { attention: vec![stage.session], ..WriteSet::default() }]
     };
     // It sets the flag without loading the session, so it does not matter what has arrived before.
-    is_told(Arrival::Later, |_| Wants { terms: [id(9)].into(), ..Wants::default() }, changes).await;
+    is_told(Arrival::Later, |_| ReadSet { terms: [id(9)].into(), ..ReadSet::default() }, write_set).await;
 }
 
 /// A note is written for an execution that ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_execution_that_ends_and_is_looked_at() {
-    let wants = |_: &Stage| Wants { live: [id(1).occurrence(1)].into(), ..Wants::default() };
-    let changes = |_: &Stage| {
-        let ended = Changes { live_deleted: vec![id(1).occurrence(1)], ..Changes::default() };
+    let read_set = |_: &Stage| ReadSet { live: [id(1).occurrence(1)].into(), ..ReadSet::default() };
+    let write_set = |_: &Stage| {
+        let ended = WriteSet { live_deleted: vec![id(1).occurrence(1)], ..WriteSet::default() };
         [ended, something(2)]
     };
-    is_a_conflict(wants, changes).await;
+    is_a_conflict(read_set, write_set).await;
 }
 
 /// The last execution of a job fails while another one ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_open_of_a_job() {
-    let wants = |_: &Stage| Wants { open_of_jobs: [id(1)].into(), ..Wants::default() };
-    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+    let read_set = |_: &Stage| ReadSet { open_of_jobs: [id(1)].into(), ..ReadSet::default() };
+    is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// A worker reports what it still holds while one of these is taken away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_a_session_holds() {
-    let wants = |stage: &Stage| Wants { held_by: [(stage.session, 10)].into(), ..Wants::default() };
-    let changes = |_: &Stage| {
-        let ended = Changes { live_deleted: vec![id(2).occurrence(1)], ..Changes::default() };
+    let read_set = |stage: &Stage| ReadSet { held_by: [(stage.session, 10)].into(), ..ReadSet::default() };
+    let write_set = |_: &Stage| {
+        let ended = WriteSet { live_deleted: vec![id(2).occurrence(1)], ..WriteSet::default() };
         [ended, something(2)]
     };
-    is_a_conflict(wants, changes).await;
+    is_a_conflict(read_set, write_set).await;
 }
 
 /// Two submits see the last free place of a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_place_of_a_queue() {
-    let wants = |_: &Stage| Wants { unstarted: ["mail".to_owned()].into(), ..Wants::default() };
-    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+    let read_set = |_: &Stage| ReadSet { unstarted: ["mail".to_owned()].into(), ..ReadSet::default() };
+    is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// Two users set the same queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_set_for_a_queue() {
-    let wants = |_: &Stage| Wants { queues: true, ..Wants::default() };
+    let read_set = |_: &Stage| ReadSet { queues: true, ..ReadSet::default() };
     let put = |paused_at, max_depth| {
         let row =
             QueueRow { paused_at, settings: QueueSettings::holding(max_depth), ..QueueRow::unset("mail") };
-        Changes { queues_put: vec![row], ..Changes::default() }
+        WriteSet { queues_put: vec![row], ..WriteSet::default() }
     };
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
@@ -254,7 +254,7 @@ async fn what_is_set_for_a_queue() {
         let stage = Stage::set(&mut one).await;
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
-            tables.fetch(&wants(&stage)).await.unwrap();
+            tables.fetch(&read_set(&stage)).await.unwrap();
         }
         keep_the_others_busy(&mut client(&nodes[0]).await).await;
         one.commit(&put(Some(at(1)), Some(5))).await.unwrap();
@@ -262,7 +262,7 @@ async fn what_is_set_for_a_queue() {
         assert!(fault.is_conflict(), "{fault}");
         other.abandon().await;
         other.begin().await.unwrap();
-        let found = other.fetch(&wants(&stage)).await.unwrap();
+        let found = other.fetch(&read_set(&stage)).await.unwrap();
         assert_eq!(found.queues[0].paused_at, Some(at(1)), "it is seen when it is tried again");
         other.abandon().await;
     })
@@ -272,14 +272,14 @@ async fn what_is_set_for_a_queue() {
 /// Executions that were loaded for a claim and not claimed do not block a claim on another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_claimed_is_left_alone() {
-    use crate::draft::WantedClaims;
+    use crate::unit_of_work::RequestedClaims;
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let mut one = tables(&nodes[0]).await;
         let stage = Stage::set(&mut one).await;
-        let claims = vec![WantedClaims { lanes: vec![stage.lane], count: 1 }];
+        let claims = vec![RequestedClaims { lanes: vec![stage.lane], count: 1 }];
         one.begin().await.unwrap();
-        let found = one.fetch(&Wants { claims, ..Wants::default() }).await.unwrap();
+        let found = one.fetch(&ReadSet { claims, ..ReadSet::default() }).await.unwrap();
         assert_eq!(found.claims, [vec![id(1).occurrence(1)]]);
         one.commit(&something(1)).await.unwrap();
         let touched = "SELECT COUNT(*) FROM live WHERE touched > 0";
