@@ -343,27 +343,27 @@ macro_rules! serve_store {
                 }
 
                 async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {
-                    Ok(self.house.mark(Mark::SteadyClock, at).await?)
+                    Ok(self.maintenance.mark(Mark::SteadyClock, at).await?)
                 }
 
                 async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
-                    Ok(self.house.retain(horizon, limit).await?)
+                    Ok(self.maintenance.retain(horizon, limit).await?)
                 }
 
                 async fn delete_unused(&self, limit: usize) -> Result<bool, StoreError> {
-                    Ok(self.house.delete_unused(limit).await?)
+                    Ok(self.maintenance.delete_unused(limit).await?)
                 }
 
                 async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
-                    Ok(self.house.retire(now, retirement).await?)
+                    Ok(self.maintenance.retire(now, retirement).await?)
                 }
 
                 async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError> {
-                    Ok(self.house.purge(before, limit).await?)
+                    Ok(self.maintenance.purge(before, limit).await?)
                 }
 
                 async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
-                    Ok(self.house.mark(Mark::Probe, now).await?)
+                    Ok(self.maintenance.mark(Mark::Probe, now).await?)
                 }
 
                 async fn keep_condition(
@@ -371,15 +371,15 @@ macro_rules! serve_store {
                     session: SessionId,
                     condition: WorkerCondition,
                 ) -> Result<(), StoreError> {
-                    Ok(self.house.keep_condition(session, &condition).await?)
+                    Ok(self.maintenance.keep_condition(session, &condition).await?)
                 }
 
                 async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-                    Ok(self.house.put_token(&token).await?)
+                    Ok(self.maintenance.put_token(&token).await?)
                 }
 
                 async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
-                    Ok(self.house.add_token(&token).await?)
+                    Ok(self.maintenance.add_token(&token).await?)
                 }
 
                 async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {

@@ -1,7 +1,7 @@
 //! Damages one row of a store, column by column: only what the row describes is affected (decision 0027).
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
-use super::fixture::{House, at, died, every, failed, job_with, lane, once, succeeded};
+use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
 use crate::layout::{Cell, Cells, Kind, Layout, TABLES, hex};
 use crate::malformed::rows_passed_over;
 use punctual_core::control::Verb;
@@ -175,7 +175,7 @@ fn token(id: &str) -> Token {
 
 /// Rows in every table, which stay untouched until they are damaged.
 pub(crate) async fn populate(store: Arc<dyn Store>) {
-    let house = House::new(store.clone());
+    let harness = Harness::new(store.clone());
     let limits = QueueLimits {
         concurrency: Some(4),
         rate: Some(Rate { count: 1_000, per_ms: 1 }),
@@ -186,13 +186,13 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     store.set_queue(DAMAGED.to_owned(), settings).await.unwrap();
     store.put_token(token("a damaged token")).await.unwrap();
     store.put_token(token(SOUND)).await.unwrap();
-    let mut worker = house.worker().await;
+    let mut worker = harness.worker().await;
     // A dead letter with notes, then executions that have succeeded, are retried, run, are queued, on a
     // wait list, and wait for others.
     for number in 1..=5 {
         // Not at the same time: there is a rate limit.
         let now = at(i64::from(number));
-        house.submit(now, damaged(number, |spec| spec.settings.max_retries = 3)).await;
+        harness.submit(now, damaged(number, |spec| spec.settings.max_retries = 3)).await;
         let mut claimed = worker.claim(now, 1).await;
         let assignment = claimed.pop().expect("it is queued");
         let progress = Progress { percent: Percent::new(5.0), message: Some("on its way".to_owned()) };
@@ -213,22 +213,22 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     }
     for number in 6..=9 {
         let keyed = damaged(number, |spec| spec.settings.concurrency_key = Some("k".to_owned()));
-        house.submit(at(20 + i64::from(number)), keyed).await;
+        harness.submit(at(20 + i64::from(number)), keyed).await;
     }
-    house.submit(at(40), damaged(10, |spec| spec.settings.depends_on = vec![damaged(6, |_| {}).id])).await;
-    house.submit(at(40), damaged(11, |spec| spec.settings.schedule = once(5_000))).await;
+    harness.submit(at(40), damaged(10, |spec| spec.settings.depends_on = vec![damaged(6, |_| {}).id])).await;
+    harness.submit(at(40), damaged(11, |spec| spec.settings.schedule = once(5_000))).await;
     let recurring = damaged(12, |spec| {
         spec.settings.schedule = every(10);
         spec.settings.tags = vec!["a damaged tag".to_owned()];
         spec.settings.idempotency_key = Some("a damaged key".to_owned());
         spec.settings.unique_key = Some("a damaged key".to_owned());
     });
-    house.submit(at(41), recurring.clone()).await;
+    harness.submit(at(41), recurring.clone()).await;
     // The second one is skipped: the first is still open.
-    house.fired(at(50), recurring.id, 1).await;
-    house.fired(at(60), recurring.id, 2).await;
+    harness.fired(at(50), recurring.id, 1).await;
+    harness.fired(at(60), recurring.id, 2).await;
     // First in rank of a lane that others use.
-    house.submit(at(61), sound(13, |_| {})).await;
+    harness.submit(at(61), sound(13, |_| {})).await;
     let request = RequestKey { token: "a damaged token".to_owned(), key: "k".to_owned() };
     let new = NewRequest { request: request.clone(), fingerprint: [3; 32], seed: 5 };
     store.begin_request(at(6), new).await.unwrap();
@@ -446,33 +446,33 @@ pub(crate) async fn set_again<S: Store + 'static>(
     let settings = QueueSettings { limits, ..QueueSettings::default() };
     let in_queue =
         |place: u32, queue: &str| job_with(number * 10 + place, |spec| spec.queue = queue.to_owned());
-    let house = House::new(open().await);
-    house.store.set_queue("bulk".to_owned(), settings.clone()).await.unwrap();
-    house.submit(at(1), in_queue(1, "bulk")).await;
-    drop(house);
+    let harness = Harness::new(open().await);
+    harness.store.set_queue("bulk".to_owned(), settings.clone()).await.unwrap();
+    harness.submit(at(1), in_queue(1, "bulk")).await;
+    drop(harness);
     spoil().await;
     let told = check().await;
     assert_eq!(told.len(), 1, "{told:#?}");
 
-    let house = House::new(open().await);
-    let row = house.store.queues().await.unwrap().remove(0);
+    let harness = Harness::new(open().await);
+    let row = harness.store.queues().await.unwrap().remove(0);
     assert!(row.is_held() && row.unreadable.is_some(), "{row:?}");
-    assert_eq!(house.store.paused_queues().await.unwrap().len(), 1);
-    house.submit(at(2), in_queue(2, "bulk")).await;
-    house.submit(at(2), in_queue(3, "other")).await;
-    let mut worker = house.worker().await;
+    assert_eq!(harness.store.paused_queues().await.unwrap().len(), 1);
+    harness.submit(at(2), in_queue(2, "bulk")).await;
+    harness.submit(at(2), in_queue(3, "other")).await;
+    let mut worker = harness.worker().await;
     let claimed = worker.claim(at(3), 10).await;
     let claimed: Vec<JobId> = claimed.iter().map(|one| one.execution.occurrence.job).collect();
     assert_eq!(claimed, [in_queue(3, "other").id], "others go on");
-    let resumed = house.store.pause_queue(at(3), "bulk".to_owned(), Pausing::Resume).await;
+    let resumed = harness.store.pause_queue(at(3), "bulk".to_owned(), Pausing::Resume).await;
     assert!(resumed.is_err(), "to resume it would forget its limits");
 
-    house.store.set_queue("bulk".to_owned(), settings).await.unwrap();
-    assert_eq!(house.store.queues().await.unwrap().remove(0).unreadable, None);
+    harness.store.set_queue("bulk".to_owned(), settings).await.unwrap();
+    assert_eq!(harness.store.queues().await.unwrap().remove(0).unreadable, None);
     assert_eq!(check().await, Vec::<String>::new());
     let mut ended = 0;
     while ended < 2 {
-        while !house.store.admit(at(4), vec![Line::of_queue("bulk")], 10).await.unwrap().more.is_empty() {}
+        while !harness.store.admit(at(4), vec![Line::of_queue("bulk")], 10).await.unwrap().more.is_empty() {}
         let assignment = worker.claim_one(at(4)).await;
         assert!(worker.is_idle(at(4)).await, "the limit holds again");
         worker.end(at(5), &assignment, succeeded(5)).await;

@@ -1,7 +1,7 @@
 //! Damaged counters in server stores, while stores continue to work.
 
 use super::counts_agree;
-use super::fixture::{House, at, job_with, succeeded};
+use super::fixture::{Harness, at, job_with, succeeded};
 use punctual_core::job::Job;
 use punctual_core::limiter::QueueLimits;
 use punctual_core::ports::Store;
@@ -16,12 +16,12 @@ fn keyed(number: u32) -> Job {
     job_with(number, |spec| spec.settings.concurrency_key = Some("a".to_owned()))
 }
 
-async fn limited(store: Arc<dyn Store>) -> House {
+async fn limited(store: Arc<dyn Store>) -> Harness {
     let limits = QueueLimits { key_concurrency: Some(1), ..QueueLimits::default() };
     let settings = QueueSettings { limits, ..QueueSettings::default() };
     let queue = keyed(1).spec.queue;
     store.set_queue(queue, settings).await.unwrap();
-    House::new(store)
+    Harness::new(store)
 }
 
 /// The statements damage counters; each time the check finds the mismatch, the repair fixes it, and the
@@ -32,11 +32,11 @@ pub(crate) async fn wrong_counts_are_found_and_mended(
     find: impl AsyncFn() -> Vec<String>,
     mend: impl AsyncFn() -> Vec<String>,
 ) {
-    let house = limited(store.clone()).await;
+    let harness = limited(store.clone()).await;
     for number in 1..=4 {
-        house.submit(at(1), keyed(number)).await;
+        harness.submit(at(1), keyed(number)).await;
     }
-    let mut worker = house.worker().await;
+    let mut worker = harness.worker().await;
     worker.claim_one(at(2)).await;
     assert_eq!(find().await, Vec::<String>::new());
     let depths = store.depths().await.unwrap();
@@ -66,16 +66,16 @@ pub(crate) async fn counts_are_mended_beside_those_who_change_them(
     find: impl AsyncFn() -> Vec<String>,
     mend: impl AsyncFn() -> Vec<String>,
 ) {
-    let house = limited(store.clone()).await;
-    house.submit(at(1), keyed(RUNS + 1)).await;
+    let harness = limited(store.clone()).await;
+    harness.submit(at(1), keyed(RUNS + 1)).await;
     let worked = tokio::spawn(async move {
-        let mut worker = house.worker().await;
+        let mut worker = harness.worker().await;
         for number in 1..=RUNS {
-            house.submit(at(1), keyed(number)).await;
+            harness.submit(at(1), keyed(number)).await;
             let _ = worker.run(at(2), succeeded(2)).await;
-            house
+            harness
                 .store
-                .admit(at(3), house.store.waiting_lines(None, 10).await.unwrap().items, 10)
+                .admit(at(3), harness.store.waiting_lines(None, 10).await.unwrap().items, 10)
                 .await
                 .unwrap();
         }

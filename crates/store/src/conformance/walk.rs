@@ -170,7 +170,7 @@ impl Walk {
             27 => self.set_queue().await,
             30 | 31 => self.admit().await,
             28 => self.request().await,
-            _ => self.keep_house().await,
+            _ => self.run_maintenance().await,
         }
     }
 
@@ -522,7 +522,7 @@ impl Walk {
         }
     }
 
-    async fn keep_house(&mut self) {
+    async fn run_maintenance(&mut self) {
         // A store may keep old rows in partitions of some minutes, and delete only whole ones.
         let long_ago = self.now.shifted(-900_000_000);
         let long_ago = Timestamp::from_micros(long_ago.as_micros() / PORTION_US * PORTION_US);

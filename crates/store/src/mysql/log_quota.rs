@@ -2,9 +2,9 @@
 //! the logs of the executions that ended first. It has its own connection.
 
 use super::connection::{Connection, OwnConnection};
-use super::house::{RAISE_MARK, count_rows};
 use super::lists::{documents, list};
 use super::logs::COUNT_LINES;
+use super::maintenance::{RAISE_MARK, count_rows};
 use super::options::Target;
 use super::partitions::{self, FIRST, Parent};
 use super::rows::{count, execution_id, get, integer, limit, time};

@@ -1,7 +1,7 @@
 //! The store on MariaDB or MySQL: writers, readers and maintenance behind the `Store` port. It must not
 //! know any rule or table.
 
-use super::house::MySqlHouse;
+use super::maintenance::MySqlMaintenance;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
 use super::readers::{Readers, list, read, read_at_once};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
-    house: MySqlHouse,
+    maintenance: MySqlMaintenance,
     register: Register,
 }
 
@@ -60,7 +60,7 @@ impl MySqlStore {
                 replica.map(|target| target.reading()),
                 options.readers,
             ),
-            house: MySqlHouse::new(options)?,
+            maintenance: MySqlMaintenance::new(options)?,
             register: Register::new(primary),
         })
     }
@@ -83,11 +83,11 @@ impl MySqlStore {
     }
 
     fn removed_lines(&self) -> RemovedLines {
-        self.house.removed_lines()
+        self.maintenance.removed_lines()
     }
 
     async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
-        self.house.append_logs(lines).await
+        self.maintenance.append_logs(lines).await
     }
 
     async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, Fault> {

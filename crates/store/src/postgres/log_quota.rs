@@ -2,7 +2,7 @@
 //! the logs of the executions that ended first. One process at a time does so, on its own connection.
 
 use super::guard::{Duty, Guard};
-use super::house::{RAISE_MARK, count_rows};
+use super::maintenance::{RAISE_MARK, count_rows};
 use super::partitions::{Parent, Partition};
 use super::rows::{count, execution_id, get, integer, limit, time, uuid};
 use super::tables::Shared;

@@ -1,9 +1,9 @@
 //! The store behind the port: writers that share transactions, connections for reads, and maintenance. It
 //! must not know any rule or table.
 
-use super::house::House;
 use super::listen::PostgresWakes;
 use super::logs::Logs;
+use super::maintenance::PostgresMaintenance;
 use super::migrate::{self, MigrateError};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::readers::{Readers, list, read, read_at_once};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct PostgresStore {
     writers: Writers,
     readers: Readers,
-    house: House,
+    maintenance: PostgresMaintenance,
     logs: Logs,
     wakes: Arc<PostgresWakes>,
     register: Register,
@@ -59,13 +59,13 @@ impl PostgresStore {
         shared: Shared,
         replica: Option<&Target>,
     ) -> Result<Self, Fault> {
-        let house = House::new(shared.clone());
-        house.open().await?;
+        let maintenance = PostgresMaintenance::new(shared.clone());
+        maintenance.open().await?;
         let writers = WritersOptions { writers: options.writers, seed: seed() };
         Ok(PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
             writers: Writers::start(writers, Arc::new(shared.clone())),
-            house,
+            maintenance,
             logs: Logs::new(shared.clone(), options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
             register: Register::new(shared.target.clone()),

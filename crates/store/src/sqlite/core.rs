@@ -11,7 +11,7 @@ use super::tally::Written;
 use super::tx::Tx;
 use super::unused::UnusedCursors;
 use super::write::{Call, Reply, Upkeep};
-use super::{house, migrate, register};
+use super::{maintenance, migrate, register};
 use crate::fault::Fault;
 use crate::tally::{Counts, Tally};
 use crate::unfinished::UNFINISHED;
@@ -208,7 +208,9 @@ impl SqliteCore {
 fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, Fault> {
     Ok(match call {
         Call::Write(write) => apply_write(tx, write)?.map(Reply::Write),
-        Call::Upkeep(upkeep) => within_savepoint(tx, |tx| house::perform(tx, upkeep))?.map(Reply::Upkeep),
+        Call::Upkeep(upkeep) => {
+            within_savepoint(tx, |tx| maintenance::perform(tx, upkeep))?.map(Reply::Upkeep)
+        }
         Call::Register(call) => {
             within_savepoint(tx, |tx| register::perform(tx.conn, call))?.map(Reply::Register)
         }

@@ -306,7 +306,7 @@ macro_rules! written {
     };
 }
 
-/// As `written`, for housekeeping.
+/// As `written`, for maintenance.
 macro_rules! kept {
     ($store:expr, $upkeep:expr, $reply:pat => $value:expr) => {
         match $store.call(Call::Upkeep($upkeep)).await? {

@@ -3,7 +3,7 @@
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
 use crate::postgres::PostgresOptions;
-use crate::postgres::house::House;
+use crate::postgres::maintenance::PostgresMaintenance;
 use crate::postgres::tables::{PostgresTables, Shared};
 use crate::rows::{JobKey, KeyKind};
 use crate::unit_of_work::{EndedRow, ReadSet, RequestedClaims, Tables, WriteSet};
@@ -122,7 +122,8 @@ async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
         write(&mut tables, &ended(1)).await;
         // Another node, which sends no notification.
         let horizon = Horizon { history: at(60), requests: at(0) };
-        let retained = House::new(Shared::new(&options).unwrap()).retain(horizon, 100).await.unwrap();
+        let retained =
+            PostgresMaintenance::new(Shared::new(&options).unwrap()).retain(horizon, 100).await.unwrap();
         assert_eq!(retained.history, 1);
         tables.begin().await.unwrap();
         let fault = tables.commit(&ended(2)).await.unwrap_err();

@@ -2,7 +2,7 @@
 //! requested, with a custom plan and with the generic one, before and after statistics are collected.
 
 use super::database::{TestDatabase, own_client};
-use crate::postgres::house::RETAIN_PACES;
+use crate::postgres::maintenance::RETAIN_PACES;
 use crate::postgres::names::{LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER, LANES_WITH_WORK};
 use crate::postgres::tables::read_set::{
     CLAIM, ENDED, FACTS, HELD_LANES, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,

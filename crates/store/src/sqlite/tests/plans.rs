@@ -3,8 +3,8 @@
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
-use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION, OLDEST_LINES};
+use crate::sqlite::maintenance::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,

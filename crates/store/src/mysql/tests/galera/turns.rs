@@ -1,7 +1,7 @@
 //! Work that one process at a time does, from several nodes.
 
 use super::{Cluster, keep_the_others_busy};
-use crate::mysql::house::MySqlHouse;
+use crate::mysql::maintenance::MySqlMaintenance;
 use crate::mysql::migrate::{VERSION, up, verify};
 use crate::mysql::tests::database::client;
 use crate::mysql::tests::fixture::{query, run};
@@ -58,11 +58,14 @@ async fn partitions_are_made_and_dropped_by_all_nodes_at_once() {
         };
         let nodes: Vec<MySqlOptions> = cluster.nodes().iter().map(narrow).collect();
         up(&nodes[0]).await.unwrap();
-        let houses: Vec<MySqlHouse> = nodes.iter().map(|node| MySqlHouse::new(node).unwrap()).collect();
+        let nodes_maintenance: Vec<MySqlMaintenance> =
+            nodes.iter().map(|node| MySqlMaintenance::new(node).unwrap()).collect();
         let horizon =
             Horizon { history: Timestamp::from_micros(i64::MAX / 2), requests: Timestamp::from_micros(0) };
         for _ in 0..3 {
-            for kept in join_all(houses.iter().map(|house| house.retain(horizon, 1_000))).await {
+            for kept in
+                join_all(nodes_maintenance.iter().map(|maintenance| maintenance.retain(horizon, 1_000))).await
+            {
                 kept.unwrap();
             }
         }

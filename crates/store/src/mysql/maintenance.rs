@@ -168,7 +168,7 @@ macro_rules! again {
     }};
 }
 
-pub(crate) struct MySqlHouse {
+pub(crate) struct MySqlMaintenance {
     target: Target,
     partition_width: Duration,
     /// Determines its shard of the counters.
@@ -180,10 +180,10 @@ pub(crate) struct MySqlHouse {
     unused: UnusedCursors,
 }
 
-impl MySqlHouse {
+impl MySqlMaintenance {
     pub fn new(options: &MySqlOptions) -> Result<Self, OptionsError> {
         let target = options.target()?;
-        Ok(MySqlHouse {
+        Ok(MySqlMaintenance {
             partition_width: options.partition_width,
             // Differs from the numbers of the writers, unless there are too many of them.
             writer: (options.seed as usize).wrapping_sub(1),

@@ -1,6 +1,6 @@
 //! Logs, retention and tokens.
 
-use super::fixture::{House, at, died, every, job, job_with, once, succeeded};
+use super::fixture::{Harness, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::Expiry;
@@ -46,27 +46,27 @@ pub async fn log_lines_of_other_executions_stay_out(store: Arc<dyn Store>) {
 }
 
 pub async fn retention_deletes_only_what_is_older(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    finish_jobs(&house, 4).await;
-    let retained = house.store.retain(before(at(12)), 100).await.unwrap();
+    let harness = Harness::new(store);
+    finish_jobs(&harness, 4).await;
+    let retained = harness.store.retain(before(at(12)), 100).await.unwrap();
     assert_eq!((retained.history, retained.logs, retained.more), (2, 2, false));
     for n in 0..4 {
         let id = job(n).id;
         let kept = n >= 2;
-        assert_eq!(house.store.history(id, None, 10).await.unwrap().items.len() == 1, kept, "job {n}");
+        assert_eq!(harness.store.history(id, None, 10).await.unwrap().items.len() == 1, kept, "job {n}");
         let execution = id.occurrence(1).attempt(1);
-        assert_eq!(house.store.logs(execution, None, 10).await.unwrap().items.len() == 1, kept, "job {n}");
+        assert_eq!(harness.store.logs(execution, None, 10).await.unwrap().items.len() == 1, kept, "job {n}");
     }
-    let again = house.store.retain(before(at(12)), 100).await.unwrap();
+    let again = harness.store.retain(before(at(12)), 100).await.unwrap();
     assert_eq!((again.history, again.logs), (0, 0));
 }
 
 pub async fn retention_is_bounded_and_says_when_there_is_more(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    finish_jobs(&house, 5).await;
-    let first = house.store.retain(before(at(1_000)), 3).await.unwrap();
+    let harness = Harness::new(store);
+    finish_jobs(&harness, 5).await;
+    let first = harness.store.retain(before(at(1_000)), 3).await.unwrap();
     assert_eq!((first.history, first.logs, first.more), (3, 3, true));
-    let second = house.store.retain(before(at(1_000)), 3).await.unwrap();
+    let second = harness.store.retain(before(at(1_000)), 3).await.unwrap();
     assert_eq!((second.history, second.logs, second.more), (2, 2, false));
 }
 
@@ -103,51 +103,51 @@ pub async fn a_token_is_added_only_where_none_has_its_id(store: Arc<dyn Store>) 
 }
 
 pub async fn jobs_that_finished_long_ago_are_retired(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    finish_jobs(&house, 3).await;
-    house.submit(at(4), job(5)).await;
-    house.submit(at(4), job_with(6, |spec| spec.settings.schedule = once(900))).await;
+    let harness = Harness::new(store);
+    finish_jobs(&harness, 3).await;
+    harness.submit(at(4), job(5)).await;
+    harness.submit(at(4), job_with(6, |spec| spec.settings.schedule = once(900))).await;
     let step = Retirement { finished_before: at(12), after: None, limit: 100 };
-    let retired = house.store.retire(at(500), step).await.unwrap();
+    let retired = harness.store.retire(at(500), step).await.unwrap();
     assert_eq!((retired.jobs, retired.next), (2, None));
     let mut left = Vec::new();
     for n in [0, 1, 2, 5, 6] {
-        left.extend(house.store.job(job(n).id).await.unwrap().map(|_| n));
+        left.extend(harness.store.job(job(n).id).await.unwrap().map(|_| n));
     }
     assert_eq!(left, [2, 5, 6], "what ended later, what is queued and what is to come");
-    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap());
-    assert_eq!((house.ended(job(0).id).await.len(), house.ended(job(2).id).await.len()), (0, 1));
-    assert_eq!(house.store.retire(at(501), step).await.unwrap().jobs, 0);
+    assert!(!harness.store.purge(at(1_000_000), 100).await.unwrap());
+    assert_eq!((harness.ended(job(0).id).await.len(), harness.ended(job(2).id).await.len()), (0, 1));
+    assert_eq!(harness.store.retire(at(501), step).await.unwrap().jobs, 0);
 }
 
 pub async fn a_job_with_a_dead_letter_is_not_retired(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
-    house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), job(1)).await;
     let (execution, _) = worker.run(at(2), died(2)).await;
     let step = Retirement { finished_before: at(100), after: None, limit: 100 };
-    assert_eq!(house.store.retire(at(500), step).await.unwrap().jobs, 0);
-    house.store.discard(vec![execution.occurrence]).await.unwrap();
-    assert_eq!(house.store.retire(at(500), step).await.unwrap().jobs, 1);
+    assert_eq!(harness.store.retire(at(500), step).await.unwrap().jobs, 0);
+    harness.store.discard(vec![execution.occurrence]).await.unwrap();
+    assert_eq!(harness.store.retire(at(500), step).await.unwrap().jobs, 1);
 }
 
 pub async fn every_finished_status_is_retired(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    house.submit(at(1), job(1)).await;
-    house.done(at(2), job(1).id, Verb::Cancel).await;
-    house.submit(at(1), job_with(2, |spec| spec.settings.expiry = Some(Expiry::AfterMs(1)))).await;
-    house.look(at(3), job(2).id.occurrence(1).attempt(1), None).await;
+    let harness = Harness::new(store);
+    harness.submit(at(1), job(1)).await;
+    harness.done(at(2), job(1).id, Verb::Cancel).await;
+    harness.submit(at(1), job_with(2, |spec| spec.settings.expiry = Some(Expiry::AfterMs(1)))).await;
+    harness.look(at(3), job(2).id.occurrence(1).attempt(1), None).await;
     let step = Retirement { finished_before: at(100), after: None, limit: 100 };
-    assert_eq!(house.store.retire(at(500), step).await.unwrap().jobs, 2);
+    assert_eq!(harness.store.retire(at(500), step).await.unwrap().jobs, 2);
 }
 
 pub async fn retirement_walks_over_the_jobs_in_steps(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    finish_jobs(&house, 5).await;
+    let harness = Harness::new(store);
+    finish_jobs(&harness, 5).await;
     let mut step = Retirement { finished_before: at(100), after: None, limit: 2 };
     let mut retired = Vec::new();
     for _step in 0..10 {
-        let found = house.store.retire(at(500), step).await.unwrap();
+        let found = harness.store.retire(at(500), step).await.unwrap();
         retired.push(found.jobs);
         step.after = found.next;
         if found.next.is_none() {
@@ -158,45 +158,45 @@ pub async fn retirement_walks_over_the_jobs_in_steps(store: Arc<dyn Store>) {
 }
 
 pub async fn retention_reaches_skipped_ranges(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = every(10));
-    house.submit(at(1), job.clone()).await;
-    house.done(at(5), job.id, Verb::Pause).await;
-    house.done(at(35), job.id, Verb::Resume).await;
-    assert_eq!(house.store.retain(before(at(30)), 10).await.unwrap().skipped, 0);
-    assert_eq!(house.store.retain(before(at(31)), 10).await.unwrap().skipped, 1);
-    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), []);
+    harness.submit(at(1), job.clone()).await;
+    harness.done(at(5), job.id, Verb::Pause).await;
+    harness.done(at(35), job.id, Verb::Resume).await;
+    assert_eq!(harness.store.retain(before(at(30)), 10).await.unwrap().skipped, 0);
+    assert_eq!(harness.store.retain(before(at(31)), 10).await.unwrap().skipped, 1);
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), []);
 }
 
 pub async fn retention_reaches_starts_that_pace_nothing_any_more(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let limits = QueueLimits { key_rate: Some(Rate { count: 1, per_ms: 1_000 }), ..QueueLimits::default() };
     let settings = QueueSettings { limits, ..QueueSettings::default() };
-    house.store.set_queue("bulk".to_owned(), settings).await.unwrap();
+    harness.store.set_queue("bulk".to_owned(), settings).await.unwrap();
     let key = |number: u32| format!("key {number}");
     for number in 1..=20 {
         let job = job_with(number, |spec| {
             spec.queue = "bulk".to_owned();
             spec.settings.concurrency_key = Some(key(number));
         });
-        house.submit(at(i64::from(number)), job).await;
+        harness.submit(at(i64::from(number)), job).await;
     }
     let kept = async || {
         let key = |number| Some(LimiterId::of_key("bulk", &key(number)));
         let lines = (1..=20).map(|number| Line { queue: "bulk".to_owned(), key: key(number) }).collect();
-        let used = house.store.limiters(lines).await.unwrap();
+        let used = harness.store.limiters(lines).await.unwrap();
         used.iter().map(|used| used.last_at.is_some()).collect::<Vec<bool>>()
     };
-    house.store.retain(before(at(1)), 100).await.unwrap();
+    harness.store.retain(before(at(1)), 100).await.unwrap();
     assert_eq!(kept().await, [true; 20]);
-    house.store.retain(before(at(11)), 100).await.unwrap();
+    harness.store.retain(before(at(11)), 100).await.unwrap();
     assert_eq!(kept().await, [[false; 10], [true; 10]].concat());
     // A few at a time, and all of them within a few rounds.
     let mut rounds = 0;
     while kept().await.contains(&true) {
         rounds += 1;
         assert!(rounds < 100, "{:?}", kept().await);
-        house.store.retain(before(at(100 + rounds)), 3).await.unwrap();
+        harness.store.retain(before(at(100 + rounds)), 3).await.unwrap();
     }
     assert!(rounds > 1, "each looks at a few");
 }
@@ -216,19 +216,19 @@ fn line(execution: ExecutionId, n: usize) -> LogLine {
 }
 
 /// Runs jobs 0 to `count`, each ending at second 10 plus its number with one log line.
-async fn finish_jobs(house: &House, count: u32) {
-    let session = house.open_session("w").await;
+async fn finish_jobs(harness: &Harness, count: u32) {
+    let session = harness.open_session("w").await;
     for n in 0..count {
-        house.submit(at(1), job(n)).await;
-        let assignment = house.claim_one(at(2), session, u64::from(n) + 1).await;
+        harness.submit(at(1), job(n)).await;
+        let assignment = harness.claim_one(at(2), session, u64::from(n) + 1).await;
         let end_at = 10 + i64::from(n);
-        house.accept(at(end_at), session, &assignment, succeeded(end_at)).await;
-        house.store.append_logs(vec![line(assignment.execution, n as usize)]).await.unwrap();
+        harness.accept(at(end_at), session, &assignment, succeeded(end_at)).await;
+        harness.store.append_logs(vec![line(assignment.execution, n as usize)]).await.unwrap();
     }
 }
 
 pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let line = |attempt, message: String| LogLine {
         number: 0,
         execution: job(1).id.occurrence(1).attempt(attempt),
@@ -240,15 +240,15 @@ pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
     let lines = 2 * limits::LOG_BYTES_PER_EXECUTION_MAX / long.len();
     for _ in 0..4 {
         let some = (0..lines / 4).map(|_| line(1, long.clone())).collect();
-        house.store.append_logs(some).await.unwrap();
+        harness.store.append_logs(some).await.unwrap();
     }
-    let last = house.store.last_logs(job(1).id.occurrence(1).attempt(1), 2).await.unwrap();
+    let last = harness.store.last_logs(job(1).id.occurrence(1).attempt(1), 2).await.unwrap();
     assert!(last[1].message.contains("dropped") && !last[0].message.contains("dropped"), "it is said once");
     assert_eq!(last[1].stream, LogStream::Log);
     let mut bytes = 0;
     let mut after = None;
     loop {
-        let page = house.store.logs(job(1).id.occurrence(1).attempt(1), after, 1_000).await.unwrap();
+        let page = harness.store.logs(job(1).id.occurrence(1).attempt(1), after, 1_000).await.unwrap();
         bytes += page.items.iter().map(|line| line.message.len()).sum::<usize>();
         after = page.next;
         if after.is_none() {
@@ -256,7 +256,7 @@ pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
         }
     }
     assert!(bytes <= limits::LOG_BYTES_PER_EXECUTION_MAX + 3 * limits::LOG_LINE_BYTES_MAX, "{bytes}");
-    house.store.append_logs(vec![line(2, "next".to_owned())]).await.unwrap();
-    let next = house.store.last_logs(job(1).id.occurrence(1).attempt(2), 10).await.unwrap();
+    harness.store.append_logs(vec![line(2, "next".to_owned())]).await.unwrap();
+    let next = harness.store.last_logs(job(1).id.occurrence(1).attempt(2), 10).await.unwrap();
     assert_eq!(next.len(), 1, "the next attempt has a log of its own");
 }

@@ -96,7 +96,7 @@ const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at
      ON CONFLICT (id) DO NOTHING";
 
 /// Runs the maintenance.
-pub(crate) struct House {
+pub(crate) struct PostgresMaintenance {
     shared: Shared,
     own: OwnWire,
     /// Separate, so that readiness does not wait for a partition to be dropped.
@@ -104,10 +104,10 @@ pub(crate) struct House {
     unused: UnusedCursors,
 }
 
-impl House {
+impl PostgresMaintenance {
     pub fn new(shared: Shared) -> Self {
         let (own, probe) = (OwnWire::new(shared.target.clone()), OwnWire::new(shared.target.clone()));
-        House { shared, own, probe, unused: UnusedCursors::default() }
+        PostgresMaintenance { shared, own, probe, unused: UnusedCursors::default() }
     }
 
     /// Must be called before anything is written. Creates today's partitions. Makes positions in history
