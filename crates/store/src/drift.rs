@@ -1,4 +1,4 @@
-//! Counter mismatches: counters that differ from the rows they count (see `tally.rs`), how they are found,
+//! Counter mismatches: counters that differ from the rows they count (see `counters.rs`), how they are found,
 //! and how they are repaired.
 //!
 //! Every transaction that changes rows changes their counters too. So one statement sees rows and counters

@@ -7,6 +7,7 @@ pub mod bare;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod counters;
 pub mod drift;
 mod failures;
 mod fault;
@@ -25,7 +26,6 @@ pub mod register;
 mod rows;
 mod served;
 pub mod sqlite;
-mod tally;
 mod unfinished;
 mod unit_of_work;
 mod verbs;

@@ -132,9 +132,9 @@ mod on_servers {
 
     use super::{Past, PastBatch};
     use crate::bare::Progress;
+    use crate::counters::Counts;
     use crate::fault::Fault;
     use crate::rows::JobRow;
-    use crate::tally::Counts;
     use crate::unit_of_work::{Connect, EndedRow, ReadSet, Tables, WriteSet};
     use futures_util::future::try_join_all;
 

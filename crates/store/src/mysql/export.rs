@@ -39,10 +39,10 @@ const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) N
 const PUT_NOTE: &str =
     "INSERT INTO moving (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)";
 
-const LANE_TALLIES: &str = "(SELECT lane, CAST(SUM(waiting) AS SIGNED) AS waiting, CAST(SUM(queued) AS SIGNED) AS queued, \
+const LANE_COUNTERS: &str = "(SELECT lane, CAST(SUM(waiting) AS SIGNED) AS waiting, CAST(SUM(queued) AS SIGNED) AS queued, \
      CAST(SUM(running) AS SIGNED) AS running FROM lane_tallies GROUP BY lane \
      HAVING SUM(waiting) <> 0 OR SUM(queued) <> 0 OR SUM(running) <> 0) AS counted";
-const JOB_TALLY: &str = "(SELECT 1 AS id, CAST(COALESCE(SUM(active), 0) AS SIGNED) AS active, \
+const JOB_COUNTERS: &str = "(SELECT 1 AS id, CAST(COALESCE(SUM(active), 0) AS SIGNED) AS active, \
      CAST(COALESCE(SUM(paused), 0) AS SIGNED) AS paused, CAST(COALESCE(SUM(completed), 0) AS SIGNED) AS completed, \
      CAST(COALESCE(SUM(failed), 0) AS SIGNED) AS failed, CAST(COALESCE(SUM(cancelled), 0) AS SIGNED) AS cancelled, \
      CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) AS dead_letters FROM job_tally) AS counted";
@@ -113,8 +113,8 @@ pub(crate) async fn is_unfinished(connection: &mut Connection) -> Result<bool, F
 /// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
-        "lane_tallies" => LANE_TALLIES,
-        "job_tally" => JOB_TALLY,
+        "lane_tallies" => LANE_COUNTERS,
+        "job_tally" => JOB_COUNTERS,
         "numbers" => NUMBERS,
         _ => stored_in(table),
     }

@@ -12,12 +12,12 @@ use super::rows::{decode, get, job_id, limit, time};
 use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing, shard_of};
 use super::unused::{UnusedCursors, delete_lanes};
 use crate::codes::Code;
+use crate::counters::{self, Counts};
 use crate::fault::Fault;
 use crate::kept::RemovedLines;
 use crate::malformed::pass_over;
 use crate::marks::Mark;
 use crate::mysql::connection::for_update_of;
-use crate::tally::{self, Counts};
 use mysql_async::Value;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
@@ -472,7 +472,7 @@ async fn retain_skipped(connection: &mut Connection, before: Timestamp, count: u
 }
 
 async fn retain_paces(connection: &mut Connection, before: Timestamp, count: usize) -> Result<(), Fault> {
-    let (from, most) = (Value::Int(tally::paces_from(before)), Value::from(limit(count)));
+    let (from, most) = (Value::Int(counters::paces_from(before)), Value::from(limit(count)));
     let bounds = vec![from.clone(), most.clone(), from, most, Value::Int(before.as_micros())];
     let rows = connection.all(OLD_PACES, bounds).await?;
     let old: Vec<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
@@ -512,7 +512,7 @@ async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<
     for list in with_time(&locked, before) {
         for row in connection.all(OVER, vec![list]).await? {
             over.push(job_id(&row, 0)?);
-            if let Some(status) = tally::status(decode(&row, 1, "jobs.mark")?, false) {
+            if let Some(status) = counters::status(decode(&row, 1, "jobs.mark")?, false) {
                 counts.jobs[status as usize] -= 1;
             }
         }

@@ -38,10 +38,10 @@ const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
 const PUT_NOTE: &str = "INSERT INTO moving (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
-const LANE_TALLIES: &str = "(SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
+const LANE_COUNTERS: &str = "(SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
      sum(running)::bigint AS running FROM lane_tallies GROUP BY lane \
      HAVING sum(waiting) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0) AS given";
-const JOB_TALLY: &str = "(SELECT 1::smallint AS id, coalesce(sum(active), 0)::bigint AS active, \
+const JOB_COUNTERS: &str = "(SELECT 1::smallint AS id, coalesce(sum(active), 0)::bigint AS active, \
      coalesce(sum(paused), 0)::bigint AS paused, coalesce(sum(completed), 0)::bigint AS completed, \
      coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled, \
      coalesce(sum(dead_letters), 0)::bigint AS dead_letters FROM job_tally) AS given";
@@ -106,8 +106,8 @@ pub(crate) async fn is_unfinished(client: &Client) -> Result<bool, Fault> {
 /// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
-        "lane_tallies" => LANE_TALLIES,
-        "job_tally" => JOB_TALLY,
+        "lane_tallies" => LANE_COUNTERS,
+        "job_tally" => JOB_COUNTERS,
         "numbers" => NUMBERS,
         name => name,
     }

@@ -10,10 +10,10 @@ use super::tables::write_set::Writing;
 use super::tables::write_set::others::FORGET_NOTES;
 use super::unused::{UnusedCursors, delete_lanes};
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
+use crate::counters::{self, Counts};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::marks::Mark;
-use crate::tally::{self, Counts};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobMark;
@@ -135,7 +135,7 @@ impl PostgresMaintenance {
         let paces = [
             value(horizon.requests.as_micros()),
             value(limit(count)),
-            value(tally::paces_from(horizon.requests)),
+            value(counters::paces_from(horizon.requests)),
         ];
         used.wire.run_one(Call::new(RETAIN_PACES, paces)).await?;
         let any_workers = self.unused.delete_workers(&mut used.wire, horizon, count).await?;
@@ -381,7 +381,7 @@ async fn retire_jobs(wire: &mut Wire, old: &[Uuid], before: Timestamp, now: Time
     let mut jobs = Vec::with_capacity(over.len());
     for row in &over {
         jobs.push(get::<Uuid>(row, 0)?);
-        if let Some(status) = tally::status(decode(row, 1, "jobs.mark")?, false) {
+        if let Some(status) = counters::status(decode(row, 1, "jobs.mark")?, false) {
             counts.jobs[status as usize] -= 1;
         }
     }

@@ -2,9 +2,9 @@
 
 use super::core::Memory;
 use super::rows::all;
+use crate::counters::Counts;
 use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
 use crate::fault::Fault;
-use crate::tally::Counts;
 use punctual_core::limiter::LimiterId;
 use rusqlite::Connection;
 

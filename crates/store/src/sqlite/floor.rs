@@ -11,9 +11,9 @@ use super::rows::{
 use super::tx::{DELETE_LIVE, FIRST_OF_LANE};
 use crate::bare::rows::{LANE, SESSION, due_job, finished, future_job};
 use crate::bare::{Floor, FloorOptions, per_sec};
+use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
-use crate::tally::Tally;
 use punctual_core::job::Job;
 use punctual_core::ports::StoreError;
 use punctual_core::schedule::ScheduleState;
@@ -97,10 +97,10 @@ fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
     let mut live_insert = conn.prepare_cached(INSERT_LIVE)?;
     // The counters of a transaction are not part of the baseline.
-    let mut tally = Tally::default();
+    let mut counters = Counters::default();
     for (job, row) in jobs {
         write_job(&mut job_insert, job, LANE)?;
-        insert_live(&mut live_insert, &mut tally, row)?;
+        insert_live(&mut live_insert, &mut counters, row)?;
     }
     transaction.commit()?;
     Ok(())
@@ -126,10 +126,10 @@ fn claim(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
     drop(rows);
     let mut update = conn.prepare_cached(UPDATE_LIVE)?;
     // The counters of a transaction are not part of the baseline.
-    let mut tally = Tally::default();
+    let mut counters = Counters::default();
     for row in lives {
         let claimed = row.live.claimed(SESSION, 1, row.live.available_at)?;
-        update_live(&mut update, &mut tally, row, &claimed)?;
+        update_live(&mut update, &mut counters, row, &claimed)?;
     }
     transaction.commit()?;
     Ok(())

@@ -10,7 +10,7 @@ use crate::codes::Code;
 use crate::fault::Fault;
 use crate::marks::Mark;
 use crate::rows::Rows;
-use crate::{tally, verbs};
+use crate::{counters, verbs};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::JobMark;
@@ -92,7 +92,7 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     };
     let skipped = run(RETAIN_SKIPPED, horizon.history)?;
     let requests = run(RETAIN_REQUESTS, horizon.requests)?;
-    let paces = params![horizon.requests.as_micros(), limit(count), tally::paces_from(horizon.requests)];
+    let paces = params![horizon.requests.as_micros(), limit(count), counters::paces_from(horizon.requests)];
     if tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)? > 0 {
         tx.memory.written.forget();
     }
@@ -135,7 +135,7 @@ fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, 
             .prepare_cached("UPDATE jobs SET mark = ?2, updated_at = ?3 WHERE id = ?1")?
             .execute(params![job.as_bytes(), JobMark::Deleted.code(), now.as_micros()])?;
         verbs::forget(tx, *job)?;
-        tx.memory.tally.job(tally::status(*mark, false), None);
+        tx.memory.counters.job(counters::status(*mark, false), None);
         retired.jobs += 1;
     }
     retired.next = looked_at.last().map(|(job, ..)| *job).filter(|_| looked_at.len() == step.limit);

@@ -10,6 +10,7 @@ mod checkpoint;
 mod closed;
 mod connection;
 mod core;
+mod counters;
 mod damage;
 mod drift;
 pub(crate) mod export;
@@ -30,7 +31,6 @@ mod register;
 mod rows;
 mod scan;
 mod store;
-mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
@@ -55,10 +55,10 @@ pub use write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 
 /// Row writes of a no-op job from submit to success: insert the job, insert its live row, claim it, delete
 /// it, append to history. Writes that a transaction shares, such as a session's poll sequence number and
-/// the counters of `tally.rs`, are not included.
+/// the counters of `counters.rs`, are not included.
 pub const ROW_WRITES_PER_JOB: u64 = 5;
 /// The same for a job that the commit of its submit leases to a slot reservation.
 pub const ROW_WRITES_PER_OFFERED_JOB: u64 = 4;
 /// The maximum of counter writes that a transaction adds, no matter how many jobs of one lane it contains:
 /// one for the lane, one for jobs by status.
-pub const TALLY_WRITES_PER_TRANSACTION: u64 = 2;
+pub const COUNTER_WRITES_PER_TRANSACTION: u64 = 2;

@@ -8,7 +8,7 @@ use punctual_core::ids::JobId;
 impl UnitOfWork {
     /// Everything that differs from the loaded rows.
     pub fn write_set(&mut self) -> WriteSet {
-        let mut write_set = WriteSet { counts: self.tally.take(), ..WriteSet::default() };
+        let mut write_set = WriteSet { counts: self.counters.take(), ..WriteSet::default() };
         self.collect_sessions(&mut write_set);
         self.collect_jobs(&mut write_set);
         self.collect_keys(&mut write_set);

@@ -5,8 +5,8 @@ use super::UnitOfWork;
 use super::loaded::LoadedRows;
 use super::memory::LaneNames;
 use super::read_set::ReadSet;
+use crate::counters::shown;
 use crate::fault::Fault;
-use crate::tally::shown;
 use punctual_core::ports::Lane;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,12 +91,12 @@ impl UnitOfWork {
             return self.unloaded();
         };
         let before = i64::try_from(*before).unwrap_or(i64::MAX);
-        Ok(shown(self.changed_lanes_of(queue).fold(before, |sum, lane| sum + self.tally.unstarted(lane))))
+        Ok(shown(self.changed_lanes_of(queue).fold(before, |sum, lane| sum + self.counters.unstarted(lane))))
     }
 
     /// Lanes of a queue whose counters this transaction has changed.
     pub(super) fn changed_lanes_of(&self, queue: &str) -> impl Iterator<Item = i64> {
-        let changed: BTreeSet<i64> = self.tally.lanes().collect();
+        let changed: BTreeSet<i64> = self.counters.lanes().collect();
         changed.into_iter().filter(move |lane| self.is_lane_of(*lane, queue))
     }
 
@@ -110,8 +110,9 @@ impl UnitOfWork {
             return self.unloaded();
         };
         let numbers: BTreeSet<i64> = fetched.keys().copied().chain(self.changed_lanes_of(queue)).collect();
-        let is_queued =
-            |number: &i64| fetched.get(number).copied().unwrap_or_default() + self.tally.queued(*number) > 0;
+        let is_queued = |number: &i64| {
+            fetched.get(number).copied().unwrap_or_default() + self.counters.queued(*number) > 0
+        };
         let lanes = numbers.into_iter().filter(is_queued).filter_map(|number| self.name_of_lane(number));
         Ok(lanes.cloned().collect::<BTreeSet<Lane>>().into_iter().collect())
     }

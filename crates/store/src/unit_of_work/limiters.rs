@@ -4,9 +4,9 @@
 use super::UnitOfWork;
 use super::loaded::LoadedRows;
 use super::read_set::ReadSet;
+use crate::counters::{LimiterCounts, shown};
 use crate::fault::Fault;
 use crate::rows::LiveRow;
-use crate::tally::{LimiterCounts, shown};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -51,13 +51,13 @@ impl UnitOfWork {
             self.read_set.add_limiter(line);
             return self.unloaded();
         };
-        let [waiting, in_use] = self.tally.of_limiter(id, *counts);
+        let [waiting, in_use] = self.counters.of_limiter(id, *counts);
         let in_use = if line.key.is_some() {
             in_use
         } else {
-            self.changed_lanes_of(&line.queue).fold(*started, |sum, lane| sum + self.tally.started(lane))
+            self.changed_lanes_of(&line.queue).fold(*started, |sum, lane| sum + self.counters.started(lane))
         };
-        let last_at = self.tally.last_start(id, self.limiters.last_starts.get(&id).copied());
+        let last_at = self.counters.last_start(id, self.limiters.last_starts.get(&id).copied());
         Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
     }
 

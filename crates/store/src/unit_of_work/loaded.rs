@@ -1,9 +1,9 @@
 //! The rows that a database returned for a read set. A requested row that is missing here does not exist.
 
+use crate::counters::LimiterCounts;
 use crate::rows::{
     Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
 };
-use crate::tally::LimiterCounts;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limiter::LimiterId;
 use punctual_core::notes::{Checkpoint, LastNote};

@@ -29,9 +29,9 @@ mod tests;
 mod write_set;
 mod writers;
 
+use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow};
-use crate::tally::Tally;
 use dependencies::Dependencies;
 use lanes::UnitLanes;
 use limiters::Limiters;
@@ -73,7 +73,7 @@ pub(crate) struct UnitOfWork {
 
     remembered: Remembered,
     shares: Option<Shares>,
-    tally: Tally,
+    counters: Counters,
     worker_numbers: BTreeMap<String, i64>,
     new_sessions: Vec<SessionId>,
 
@@ -135,7 +135,7 @@ impl UnitOfWork {
             is_late: false,
             is_tangled: false,
             shares: None,
-            tally: Tally::default(),
+            counters: Counters::default(),
             worker_numbers: BTreeMap::new(),
             new_sessions: vec![],
             sessions: Table::default(),
@@ -268,7 +268,7 @@ impl UnitOfWork {
         self.read_set = ReadSet::default();
         self.is_tangled = false;
         self.shares = None;
-        self.tally.forget();
+        self.counters.forget();
         self.sessions.undo();
         self.opened.clear();
         self.attention.clear();
@@ -302,7 +302,7 @@ impl UnitOfWork {
 
     /// The current write is complete.
     pub fn keep(&mut self) {
-        self.tally.keep();
+        self.counters.keep();
     }
 
     pub fn is_tangled(&self) -> bool {

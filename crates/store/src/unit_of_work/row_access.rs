@@ -5,12 +5,12 @@
 use super::loaded::LoadedSession;
 use super::lookups::{cancel_of, cloned, counted, dead_letter_of, is_behind, is_held_by, tied};
 use super::{Buried, EndedRow, NewSession, UnitOfWork};
+use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{
     Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows, ScheduleRow,
     SessionPlace, Spent,
 };
-use crate::tally::Tally;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark};
@@ -33,8 +33,8 @@ impl Rows for UnitOfWork {
         self.shares.get_or_insert_with(|| (*self.remembered.shares).clone())
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        &mut self.tally
+    fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
     }
 
     fn intern_lane(&mut self, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
@@ -96,7 +96,7 @@ impl Rows for UnitOfWork {
     }
 
     fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
-        self.tally.paced(limiter, at);
+        self.counters.paced(limiter, at);
         Ok(())
     }
 
@@ -289,13 +289,13 @@ impl Rows for UnitOfWork {
 
     fn insert_live(&mut self, row: &LiveRow) -> Result<(), Fault> {
         self.open.put(row.clone());
-        self.tally.opened(row.lane, &row.live);
+        self.counters.opened(row.lane, &row.live);
         Ok(())
     }
 
     fn update_live(&mut self, was: &LiveRow, live: &Live) -> Result<(), Fault> {
         self.update_live_in_state(live)?;
-        self.tally.moved((was.lane, &was.live), (was.lane, live));
+        self.counters.moved((was.lane, &was.live), (was.lane, live));
         Ok(())
     }
 
@@ -317,14 +317,14 @@ impl Rows for UnitOfWork {
     fn replace_live(&mut self, was: &Live, row: &LiveRow) -> Result<(), Fault> {
         self.need_live(row.live.id)?;
         self.open.put(row.clone());
-        self.tally.moved((row.lane, was), (row.lane, &row.live));
+        self.counters.moved((row.lane, was), (row.lane, &row.live));
         Ok(())
     }
 
     fn delete_live(&mut self, row: &LiveRow) -> Result<(), Fault> {
         if self.need_live(row.live.id)?.is_some() {
             self.open.remove(row.live.id);
-            self.tally.closed(row.lane, &row.live);
+            self.counters.closed(row.lane, &row.live);
         }
         Ok(())
     }
@@ -357,7 +357,7 @@ impl Rows for UnitOfWork {
         let open = cloned(self.open.of_job(job));
         let is_any = !open.is_empty();
         for row in open {
-            self.tally.moved((row.lane, &row.live), (lane, &row.live));
+            self.counters.moved((row.lane, &row.live), (lane, &row.live));
             self.open.put(LiveRow { lane, ..row });
         }
         Ok(is_any)
@@ -466,7 +466,7 @@ impl Rows for UnitOfWork {
         self.is_tangled |= self.dead.before(&id).is_some() || self.dead_forgotten.contains(&id.job);
         self.dead.put(id, dead_letter_of(finished, noted, now));
         self.buried.insert(id, Buried { finished: finished.clone(), noted, died_at: now });
-        self.tally.dead_letters(1);
+        self.counters.dead_letters(1);
         Ok(())
     }
 
@@ -475,14 +475,14 @@ impl Rows for UnitOfWork {
         if was_there {
             self.buried.remove(&id);
             self.dead.remove(id);
-            self.tally.dead_letters(-1);
+            self.counters.dead_letters(-1);
         }
         Ok(was_there)
     }
 
     fn forget_dead_letters(&mut self, job: JobId) -> Result<(), Fault> {
         let dead = self.dead_left(job)?;
-        self.tally.dead_letters(-i64::try_from(dead.len()).unwrap_or(i64::MAX));
+        self.counters.dead_letters(-i64::try_from(dead.len()).unwrap_or(i64::MAX));
         for id in dead {
             self.buried.remove(&id);
             self.dead.remove(id);

@@ -1,7 +1,7 @@
 //! The write set of a transaction: each kind of change to each table as one list, for one statement.
 
+use crate::counters::Counts;
 use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow, Spent};
-use crate::tally::Counts;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobMark;
 use punctual_core::notes::{Checkpoint, LastNote, Progress};

@@ -65,11 +65,11 @@ fn submit_one<R: Rows>(
         Beginning::Due(live) => begin_at_once(rows, offers, now, job, live, (lane_id, &lane), *offer)?,
         Beginning::Later(state) => {
             rows.put_schedule(&state, lane_id)?;
-            rows.tally().job(None, Some(JobStatus::Active));
+            rows.counters().job(None, Some(JobStatus::Active));
             Begun { due: schedule_due(&state, &lane).into_iter().collect(), ..Begun::default() }
         }
         Beginning::Over => {
-            rows.tally().job(None, Some(JobStatus::Completed));
+            rows.counters().job(None, Some(JobStatus::Completed));
             Begun::default()
         }
     };
@@ -100,7 +100,7 @@ fn begin_at_once<R: Rows>(
     let live = offers.place(rows, live, lane, offer, job.version, now)?;
     let row = LiveRow { live, lane: lane_id, is_sole: true };
     rows.insert_live(&row)?;
-    rows.tally().job(None, Some(JobStatus::Active));
+    rows.counters().job(None, Some(JobStatus::Active));
     begun_with(rows, &row.live, lane, offer, |_| Ok(JobFacts::from(job)))
 }
 

@@ -206,7 +206,7 @@ fn write<R: Rows>(
         controlled.begun.add(lines::take_place_again(rows, job, &lane, now)?);
     }
     let status = rows.status_of(id)?;
-    rows.tally().job(Some(standing.status()), status);
+    rows.counters().job(Some(standing.status()), status);
     controlled.begun.add(follow(rows, id, ties, false, now)?);
     Ok(controlled)
 }

@@ -58,7 +58,7 @@ fn fire_one<R: Rows>(
     let is_over = plan.next.is_none();
     if is_over && open == 0 && plan.fired.is_empty() {
         // A paused job does not fire, so the job was active.
-        rows.tally().job(Some(JobStatus::Active), Some(JobStatus::Completed));
+        rows.counters().job(Some(JobStatus::Active), Some(JobStatus::Completed));
     }
     let is_sole = is_over && open == 0 && plan.fired.len() == 1;
     let place = Place { lane_id, lane: &lane, is_sole };

@@ -3,9 +3,9 @@
 
 use super::begin::{begun, schedule_due};
 use super::{dependents, lines};
+use crate::counters;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
-use crate::tally;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -57,7 +57,7 @@ pub(super) fn record<R: Rows>(
         }
         Written::Closed(Left::Something) => {}
         Written::Closed(Left::Nothing { before, after }) => {
-            rows.tally().job(tally::status(before, true), tally::status(after, false));
+            rows.counters().job(counters::status(before, true), counters::status(after, false));
         }
     }
     let mut begun = Begun { freed, ..Begun::default() };

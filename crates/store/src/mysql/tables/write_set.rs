@@ -8,9 +8,9 @@ mod work;
 pub(crate) use jobs::{DELETE_KEYS, DELETE_TAGS};
 pub(crate) use others::{FORGET_NOTES, FORGET_PARENTS};
 
+use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::mysql::lists::{Insertion, Statement};
-use crate::tally::Counts;
 use crate::unit_of_work::WriteSet;
 use mysql_async::Value;
 use std::borrow::Cow;

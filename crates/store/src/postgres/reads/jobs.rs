@@ -2,11 +2,11 @@
 //! filter by and the views one after the other.
 
 use super::Reads;
+use crate::counters::status;
 use crate::fault::Fault;
 use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
 use crate::postgres::rows::{bits, code, decode, get, job_id, limit, small, uuid};
-use crate::tally::status;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};

@@ -5,9 +5,9 @@ mod jobs;
 pub(crate) mod others;
 mod work;
 
+use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::postgres::wire::{Call, Parameter};
-use crate::tally::Counts;
 use crate::unit_of_work::WriteSet;
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
+use crate::counters::Counts;
 use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
-use crate::tally::Counts;
 use crate::unit_of_work::{
     Buried, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, ReadSet, RequestedClaims,
     SessionChange, Tables, WriteSet,

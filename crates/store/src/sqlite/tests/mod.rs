@@ -3,6 +3,7 @@
 mod budget;
 mod cancel;
 mod conformance;
+mod counters;
 mod damage;
 mod damaged;
 mod files;
@@ -11,7 +12,6 @@ mod log_limit;
 mod outages;
 mod plans;
 mod register;
-mod tally;
 mod torn;
 mod unused;
 mod upgrade;

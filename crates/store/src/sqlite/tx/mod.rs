@@ -23,10 +23,10 @@ pub(crate) use {
 };
 
 use super::core::Memory;
+use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows};
 use crate::rows::{ScheduleRow, SessionPlace, Spent};
-use crate::tally::Tally;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark, JobStatus};
@@ -96,8 +96,8 @@ impl Rows for Tx<'_> {
         &mut self.memory.shares
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        &mut self.memory.tally
+    fn counters(&mut self) -> &mut Counters {
+        &mut self.memory.counters
     }
 
     by_table! {

@@ -2,11 +2,11 @@
 //! the order of calls, unique keys, and that updated rows exist.
 
 use super::locks::Locks;
+use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::rows::{
     Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
 };
-use crate::tally::Counts;
 use crate::unit_of_work::{
     Dependency, EndedRow, LanesToAsk, LoadedLimiter, LoadedRows, LoadedSession, LoadedSkip, NoteChange,
     ReadSet, RequestedClaims, Tables, WriteSet,

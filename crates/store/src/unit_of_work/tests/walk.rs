@@ -179,7 +179,7 @@ fn rows_of_maps(database: &Database) -> Contents {
     let optional = |value: Option<i64>| value.map_or(Value::Null, Value::Integer);
     let mut skipped: Vec<_> = database.skipped.clone();
     skipped.sort_by_key(|(job, range)| (*job, range.first, range.last));
-    let mut tallies: Vec<_> = database
+    let mut counters: Vec<_> = database
         .counts
         .lanes
         .iter()
@@ -188,7 +188,7 @@ fn rows_of_maps(database: &Database) -> Contents {
             (lane.queue(), lane.job_type(), counts)
         })
         .collect();
-    tallies.sort();
+    counters.sort();
     Contents::from([
         (
             "marks",
@@ -303,7 +303,7 @@ fn rows_of_maps(database: &Database) -> Contents {
         ),
         (
             "tallies",
-            tallies
+            counters
                 .into_iter()
                 .map(|(queue, job_type, counts)| {
                     [text(queue), text(job_type)].into_iter().chain(counts.map(number)).collect()

@@ -2,10 +2,10 @@
 
 use super::{Writing, int_or_none, text_or_none};
 use crate::codes::{Code, limits_column, placing_column};
+use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::mysql::lists::{Insertion, documents, jobs, list, numbers, occurrences};
 use crate::mysql::rows::{counter, integer};
-use crate::tally::Counts;
 use crate::unit_of_work::{Buried, Dependency, NoteChange, WriteSet};
 use mysql_async::Value;
 use punctual_core::ids::OccurrenceId;

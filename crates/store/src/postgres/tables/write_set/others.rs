@@ -3,11 +3,11 @@
 use super::Writing;
 use super::jobs::ids;
 use crate::codes::{limits_column, placing_column};
+use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::postgres::rows::{clean, code, counter, integer};
 use crate::postgres::tables::read_set::occurrences;
 use crate::postgres::wire::{Parameter, column, value};
-use crate::tally::Counts;
 use crate::unit_of_work::{Buried, Dependency, NoteChange, WriteSet};
 use punctual_core::time::Timestamp;
 

@@ -29,7 +29,7 @@ pub(crate) fn paces_from(before: Timestamp) -> i64 {
 
 /// The changes of a transaction that are not written yet.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     /// Changes of the transaction's completed writes.
     kept: Counts,
     /// Changes of the current write.
@@ -50,7 +50,7 @@ pub(crate) struct Counts {
     pub dead_letters: i64,
 }
 
-impl Tally {
+impl Counters {
     /// An occurrence opened in this lane.
     pub fn opened(&mut self, lane: i64, live: &Live) {
         self.current.add(lane, live.state, 1);
@@ -159,7 +159,7 @@ impl Tally {
 
     /// The whole transaction was rolled back.
     pub fn forget(&mut self) {
-        *self = Tally::default();
+        *self = Counters::default();
     }
 
     /// The changes of the transaction, to be written.

@@ -1,11 +1,11 @@
-//! How counters are stored in tables: see [`crate::tally`]. `integrity.rs` counts the rows and compares.
+//! How counters are stored in tables: see [`crate::counters`]. `integrity.rs` counts the rows and compares.
 
 use super::active::ActiveLanes;
 use super::names::Lanes;
 use super::rows::{all, decode, one, one_readable, time};
+use crate::counters::{Counts, LaneCounts, LimiterCounts, shown, status};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use punctual_core::limiter::LimiterId;
@@ -33,8 +33,9 @@ const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = min(active, 1 << 62) + 
      cancelled = min(cancelled, 1 << 62) + ?5, dead_letters = min(dead_letters, 1 << 62) + ?6 WHERE id = 1";
 pub(crate) const STATUS_OF_JOB: &str = "SELECT mark, EXISTS (SELECT 1 FROM schedules WHERE job = ?1) \
      OR EXISTS (SELECT 1 FROM live WHERE job = ?1) FROM jobs WHERE id = ?1";
-pub(crate) const LANE_TALLIES: &str = "SELECT lane, waiting, queued, running FROM lane_tallies ORDER BY lane";
-pub(crate) const JOB_TALLY: &str =
+pub(crate) const LANE_COUNTERS: &str =
+    "SELECT lane, waiting, queued, running FROM lane_tallies ORDER BY lane";
+pub(crate) const JOB_COUNTERS: &str =
     "SELECT active, paused, completed, failed, cancelled, dead_letters FROM job_tally WHERE id = 1";
 
 /// A cache of the stored counters. Only the writer changes them, so the cache stays valid between
@@ -176,7 +177,7 @@ pub(crate) fn status_of(conn: &Connection, job: JobId) -> Result<Option<JobStatu
 }
 
 /// The counters of one lane.
-pub(crate) struct LaneTally {
+pub(crate) struct LaneCounters {
     pub lane: i64,
     pub waiting: u64,
     pub queued: u64,
@@ -184,15 +185,15 @@ pub(crate) struct LaneTally {
 }
 
 /// All lanes with live executions.
-pub(crate) fn lanes(conn: &Connection) -> Result<Vec<LaneTally>, Fault> {
-    all(&mut *conn.prepare_cached(LANE_TALLIES)?, [], |row| {
+pub(crate) fn lanes(conn: &Connection) -> Result<Vec<LaneCounters>, Fault> {
+    all(&mut *conn.prepare_cached(LANE_COUNTERS)?, [], |row| {
         let [waiting, queued, running] = lane_counts(row, 1)?.map(shown);
-        Ok(LaneTally { lane: row.get(0)?, waiting, queued, running })
+        Ok(LaneCounters { lane: row.get(0)?, waiting, queued, running })
     })
 }
 
 pub(crate) fn jobs(conn: &Connection) -> Result<JobCounts, Fault> {
-    let counts = one(&mut *conn.prepare_cached(JOB_TALLY)?, [], |row| {
+    let counts = one(&mut *conn.prepare_cached(JOB_COUNTERS)?, [], |row| {
         Ok(JobCounts {
             active: shown(row.get(0)?),
             paused: shown(row.get(1)?),
