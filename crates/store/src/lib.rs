@@ -7,8 +7,8 @@ pub mod bare;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod counter_mismatch;
 mod counters;
-pub mod drift;
 mod failures;
 mod fault;
 mod inventory;

@@ -14,7 +14,7 @@ use crate::output::{quoted, tell};
 use punctual_client::host;
 use punctual_core::ports::{Host, Register, Store, Wakes};
 use punctual_store::bare::BareDatabase;
-use punctual_store::drift::Drift;
+use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::moving::{Home, MoveError};
 use punctual_store::mysql::MySqlOptions;
 use punctual_store::postgres::PostgresOptions;
@@ -262,18 +262,18 @@ pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError
 }
 
 /// Counter mismatches in the database.
-pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
+pub async fn find_counter_mismatches(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
     match place.url.dialect {
-        Dialect::Postgres => postgres::find_drift(place).await,
-        Dialect::Mysql => mysql::find_drift(place).await,
+        Dialect::Postgres => postgres::find_counter_mismatches(place).await,
+        Dialect::Mysql => mysql::find_counter_mismatches(place).await,
     }
 }
 
 /// Repairs counter mismatches; returns what was changed.
-pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
+pub async fn repair_counters(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
     match place.url.dialect {
-        Dialect::Postgres => postgres::mend_drift(place).await,
-        Dialect::Mysql => mysql::mend_drift(place).await,
+        Dialect::Postgres => postgres::repair_counters(place).await,
+        Dialect::Mysql => mysql::repair_counters(place).await,
     }
 }
 

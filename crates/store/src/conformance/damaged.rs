@@ -94,7 +94,7 @@ impl Dialect {
 pub(crate) struct Damage {
     pub about: String,
     pub spoil: String,
-    pub mend: String,
+    pub repair: String,
 }
 
 /// The damage of one round: each column of each table once, with a different value and row in each round.
@@ -132,7 +132,7 @@ pub(crate) async fn damages(
             damages.push(Damage {
                 about: format!("{}.{} = {value} where {}", table.name, column.name, keyed(usize::MAX)),
                 spoil: format!("UPDATE {} SET {name} = {value} WHERE {}", table.name, keyed(usize::MAX)),
-                mend: format!("UPDATE {} SET {name} = {was} WHERE {}", table.name, keyed(place)),
+                repair: format!("UPDATE {} SET {name} = {was} WHERE {}", table.name, keyed(place)),
             });
         }
     }

@@ -7,9 +7,9 @@
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
 #[cfg(test)]
-pub(crate) mod damaged;
+pub(crate) mod counter_mismatches;
 #[cfg(test)]
-pub(crate) mod drifting;
+pub(crate) mod damaged;
 mod fixture;
 pub mod register;
 mod sight;

@@ -6,8 +6,8 @@
 //! executes: `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.
 
 mod connection;
+pub mod counter_mismatch;
 mod databases;
-pub mod drift;
 mod errors;
 pub(crate) mod export;
 mod floor;

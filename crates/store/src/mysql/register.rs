@@ -59,7 +59,7 @@ const FREE: &str = concat!(
      SET holder = NULL WHERE holder = ?"
 );
 /// For a lease whose row is malformed.
-const MEND: &str = "UPDATE cluster_leases SET epoch = ?, holder = NULL WHERE name = ?";
+const REPAIR: &str = "UPDATE cluster_leases SET epoch = ?, holder = NULL WHERE name = ?";
 /// Both tables in one snapshot.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
@@ -220,13 +220,13 @@ async fn clear(connection: &mut Connection, odd: &[OddRow]) -> Result<(), Fault>
     let members: Vec<MemberId> = ids.filter_map(MemberId::new).collect();
     free_all(connection, &members.iter().collect::<Vec<_>>()).await?;
     let leases = leases(&connection.all(LOCK_ALL, vec![]).await?)?;
-    mend(connection, &leases).await
+    repair(connection, &leases).await
 }
 
-async fn mend(connection: &mut Connection, leases: &Leases) -> Result<(), Fault> {
+async fn repair(connection: &mut Connection, leases: &Leases) -> Result<(), Fault> {
     for row in &leases.odd {
         let values = vec![counter(row.epoch.0).into(), row.name.to_string().into()];
-        connection.run(MEND, values).await?;
+        connection.run(REPAIR, values).await?;
     }
     Ok(())
 }
@@ -256,7 +256,7 @@ async fn take(
         return Ok(vec![Take::GivenUp; names.len()]);
     }
     let leases = locked(connection, names.iter().copied()).await?;
-    mend(connection, &leases).await?;
+    repair(connection, &leases).await?;
     let found = [leases.found, leases.odd].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);

@@ -3,8 +3,8 @@
 //! rows.
 
 mod connection;
+pub mod counter_mismatch;
 mod databases;
-pub mod drift;
 mod errors;
 pub(crate) mod export;
 mod floor;

@@ -39,7 +39,7 @@ const HOLD: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = $3 \
      FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
 const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ANY($1)";
 /// For leases whose rows are malformed.
-const MEND: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = NULL \
+const REPAIR: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = NULL \
      FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
 /// Both tables in one snapshot.
 const ENTRIES: &str = "SELECT 0::bigint, id, beat, ttl_us, card FROM cluster_members \
@@ -171,13 +171,13 @@ async fn clear(wire: &mut Wire, odd: &[OddRow]) -> Result<(), Fault> {
     ];
     let found = wire.run(Frame::Begin, locked).await?;
     let leases = leases(found.last().into_iter().flatten())?;
-    wire.run(Frame::None, vec![mend(&leases.odd)]).await?;
+    wire.run(Frame::None, vec![repair(&leases.odd)]).await?;
     remove(wire, keys(RegisterTable::Members).collect()).await
 }
 
-fn mend<'a>(odd: &[LeaseRow]) -> Call<'a> {
+fn repair<'a>(odd: &[LeaseRow]) -> Call<'a> {
     let (names, epochs) = names_and_epochs(odd.iter());
-    Call::new(MEND, [names, epochs])
+    Call::new(REPAIR, [names, epochs])
 }
 
 async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result<Vec<Take>, Fault> {
@@ -190,7 +190,7 @@ async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result
     }
     let leases = leases(found)?;
     if !leases.odd.is_empty() {
-        wire.run(Frame::None, vec![mend(&leases.odd)]).await?;
+        wire.run(Frame::None, vec![repair(&leases.odd)]).await?;
     }
     let found = [leases.found, leases.odd].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();

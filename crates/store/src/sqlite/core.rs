@@ -188,7 +188,7 @@ impl SqliteCore {
         let mut tx = Tx::new(&self.conn, &mut self.memory);
         let mut replies = Vec::with_capacity(calls.len());
         for call in calls {
-            if *call == Call::Upkeep(Upkeep::MendCounts) {
+            if *call == Call::Upkeep(Upkeep::RepairCounters) {
                 // The check compares rows with the written counters.
                 tx.memory.write_counts(tx.conn)?;
             }

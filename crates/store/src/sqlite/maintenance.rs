@@ -5,7 +5,7 @@ use super::reads::{TOKEN, read_token};
 use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
-use super::{drift, unused};
+use super::{counter_mismatch, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::marks::Mark;
@@ -75,7 +75,9 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             UpkeepReply::TokenPut
         }
         Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
-        Upkeep::MendCounts => UpkeepReply::CountsMended(drift::mend(tx.conn, tx.memory)?),
+        Upkeep::RepairCounters => {
+            UpkeepReply::CountersRepaired(counter_mismatch::repair(tx.conn, tx.memory)?)
+        }
     })
 }
 

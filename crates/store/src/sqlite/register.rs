@@ -26,7 +26,7 @@ const HOLD: &str = "INSERT INTO cluster_leases (name, epoch, holder) VALUES (?1,
      ON CONFLICT (name) DO UPDATE SET epoch = ?2, holder = ?3";
 const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ?1";
 /// For a lease whose row is malformed.
-const MEND: &str = "UPDATE cluster_leases SET epoch = ?2, holder = NULL WHERE name = ?1";
+const REPAIR: &str = "UPDATE cluster_leases SET epoch = ?2, holder = NULL WHERE name = ?1";
 /// Both tables in one snapshot.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
@@ -92,12 +92,12 @@ fn clear(conn: &Connection, odd: &[OddRow]) -> Result<(), Fault> {
     for row in odd.iter().filter(|row| row.table == RegisterTable::Members) {
         remove(conn, &row.key)?;
     }
-    mend(conn, &leases(conn)?)
+    repair(conn, &leases(conn)?)
 }
 
-fn mend(conn: &Connection, leases: &Leases) -> Result<(), Fault> {
+fn repair(conn: &Connection, leases: &Leases) -> Result<(), Fault> {
     for row in &leases.odd {
-        conn.prepare_cached(MEND)?.execute(params![row.name.to_string(), counter(row.epoch.0)])?;
+        conn.prepare_cached(REPAIR)?.execute(params![row.name.to_string(), counter(row.epoch.0)])?;
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ fn take(conn: &Connection, member: &MemberId, names: &[LeaseName]) -> Result<Vec
         return Ok(vec![Take::GivenUp; names.len()]);
     }
     let leases = leases(conn)?;
-    mend(conn, &leases)?;
+    repair(conn, &leases)?;
     let rows = [leases.found, leases.odd].concat();
     let taken = take_rows(rows, member, names);
     for row in taken.changed {

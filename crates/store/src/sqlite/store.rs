@@ -15,7 +15,7 @@ use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, data
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
-use crate::drift::Drift;
+use crate::counter_mismatch::CounterMismatch;
 use crate::failures;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::write::{Write, WriteReply};
@@ -157,9 +157,9 @@ impl SqliteStore {
     }
 
     /// Makes counts those of their rows again; what was changed.
-    pub async fn mend_counts(&self) -> Result<Vec<Drift>, StoreError> {
-        match self.call(Call::Upkeep(Upkeep::MendCounts)).await? {
-            Reply::Upkeep(UpkeepReply::CountsMended(mended)) => Ok(mended),
+    pub async fn repair_counters(&self) -> Result<Vec<CounterMismatch>, StoreError> {
+        match self.call(Call::Upkeep(Upkeep::RepairCounters)).await? {
+            Reply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => Ok(repaired),
             other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
         }
     }

@@ -1,7 +1,7 @@
 //! The calls of the main database's writer: the writing verbs, and the maintenance and membership calls
 //! that share their transactions.
 
-use crate::drift::Drift;
+use crate::counter_mismatch::CounterMismatch;
 use crate::register::{RegisterCall, RegisterReply};
 use crate::write::{Write, WriteReply};
 use punctual_core::health::WorkerCondition;
@@ -54,7 +54,7 @@ pub enum Upkeep {
         token: Token,
     },
     /// Repairs counters that differ from their rows.
-    MendCounts,
+    RepairCounters,
 }
 
 impl Call {
@@ -80,7 +80,7 @@ impl Upkeep {
             | Upkeep::KeepCondition { .. }
             | Upkeep::PutToken { .. }
             | Upkeep::AddToken { .. }
-            | Upkeep::MendCounts => 1,
+            | Upkeep::RepairCounters => 1,
         };
         rows.max(1)
     }
@@ -127,7 +127,7 @@ pub enum UpkeepReply {
     /// The stored token: the new one, or an existing one with the same id.
     TokenAdded(Token),
     /// The changes.
-    CountsMended(Vec<Drift>),
+    CountersRepaired(Vec<CounterMismatch>),
 }
 
 /// Jobs that are completely deleted.

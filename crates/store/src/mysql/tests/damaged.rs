@@ -35,7 +35,7 @@ async fn damage_every_column(options: &MySqlOptions, round: usize) {
         is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
         store.close().await;
         // If the damaged row was replaced meanwhile, the replacement stays.
-        let _ = client.query_drop(&damage.mend).await;
+        let _ = client.query_drop(&damage.repair).await;
     }
     assert!(tried > 20, "{tried}");
 }

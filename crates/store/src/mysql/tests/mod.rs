@@ -3,9 +3,9 @@
 mod alike;
 mod conflicts;
 mod conformance;
+mod counter_mismatch;
 mod damaged;
 pub(crate) mod database;
-mod drift;
 mod fixture;
 mod following;
 mod galera;

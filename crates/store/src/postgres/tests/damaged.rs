@@ -34,7 +34,7 @@ async fn damage_every_column(options: &PostgresOptions, round: usize) {
         is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
         store.close().await;
         // If the damaged row was replaced meanwhile, the replacement stays.
-        let _ = client.batch_execute(&damage.mend).await;
+        let _ = client.batch_execute(&damage.repair).await;
     }
     assert!(tried > 20, "{tried}");
 }

@@ -6,7 +6,7 @@ use punctual_core::ports::{Heard, Lane, Wakes};
 use std::collections::BTreeSet;
 
 #[tokio::test]
-async fn lanes_are_heard_by_others_and_a_lost_line_is_mended() {
+async fn lanes_are_heard_by_others_and_a_lost_connection_is_replaced() {
     TestDatabase::with(async |options| {
         let target = options.target().unwrap();
         let (one, other) = (PostgresWakes::new(&target), PostgresWakes::new(&target));

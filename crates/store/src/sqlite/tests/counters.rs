@@ -146,7 +146,7 @@ fn counts_that_are_wrong_are_found() {
 }
 
 #[test]
-fn counts_that_are_wrong_are_mended() {
+fn wrong_counters_are_repaired() {
     let breaks = [
         ("UPDATE lane_tallies SET queued = queued + 1", "queued is 3 and should be 2"),
         ("DELETE FROM lane_tallies", "queued is 1 and should be 2"),
@@ -164,13 +164,13 @@ fn counts_that_are_wrong_are_mended() {
         // The writer would correct counters that it remembers.
         core.restart();
         // Together with a write in the same transaction, whose counters are not written yet.
-        let mend = [submit([job(1)]).into(), Upkeep::MendCounts.into()];
-        let mended = match core.apply(&mend).pop().unwrap().unwrap() {
-            Reply::Upkeep(UpkeepReply::CountsMended(mended)) => mended,
+        let repair = [submit([job(1)]).into(), Upkeep::RepairCounters.into()];
+        let repaired = match core.apply(&repair).pop().unwrap().unwrap() {
+            Reply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => repaired,
             other => panic!("{other:?}"),
         };
-        let mended: Vec<String> = mended.iter().map(ToString::to_string).collect();
-        assert!(mended.len() == 1 && mended[0].contains(told), "{sql}: {mended:?}");
+        let repaired: Vec<String> = repaired.iter().map(ToString::to_string).collect();
+        assert!(repaired.len() == 1 && repaired[0].contains(told), "{sql}: {repaired:?}");
         assert_eq!(core.integrity_check().unwrap(), Vec::<String>::new(), "{sql}");
     }
 }

@@ -2,14 +2,14 @@
 
 use super::database::{TestDatabase, client};
 use super::integrity::problems;
-use crate::conformance::drifting;
-use crate::drift::Drift;
-use crate::mysql::{MySqlOptions, MySqlStore, drift};
+use crate::conformance::counter_mismatches;
+use crate::counter_mismatch::CounterMismatch;
+use crate::mysql::{MySqlOptions, MySqlStore, counter_mismatch};
 use mysql_async::prelude::Queryable;
 use std::sync::Arc;
 
-fn in_words(drifts: Vec<Drift>) -> Vec<String> {
-    drifts.iter().map(Drift::to_string).collect()
+fn in_words(mismatches: Vec<CounterMismatch>) -> Vec<String> {
+    mismatches.iter().map(CounterMismatch::to_string).collect()
 }
 
 async fn spoil(options: &MySqlOptions, sql: &str) {
@@ -17,14 +17,14 @@ async fn spoil(options: &MySqlOptions, sql: &str) {
 }
 
 #[tokio::test]
-async fn wrong_counts_are_found_and_mended() {
+async fn wrong_counters_are_found_and_repaired() {
     TestDatabase::with(async |options| {
         let store = Arc::new(MySqlStore::open(&options).await.unwrap());
-        drifting::wrong_counts_are_found_and_mended(
+        counter_mismatches::wrong_counters_are_found_and_repaired(
             store.clone(),
             async |sql| spoil(&options, sql).await,
-            async || in_words(drift::find(&options).await.unwrap()),
-            async || in_words(drift::mend(&options).await.unwrap()),
+            async || in_words(counter_mismatch::find(&options).await.unwrap()),
+            async || in_words(counter_mismatch::repair(&options).await.unwrap()),
         )
         .await;
         assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
@@ -34,14 +34,14 @@ async fn wrong_counts_are_found_and_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counts_are_mended_beside_those_who_change_them() {
+async fn counters_are_repaired_while_others_change_them() {
     TestDatabase::with(async |options| {
         let store = Arc::new(MySqlStore::open(&options).await.unwrap());
-        drifting::counts_are_mended_beside_those_who_change_them(
+        counter_mismatches::counters_are_repaired_while_others_change_them(
             store.clone(),
             async |sql| spoil(&options, sql).await,
-            async || in_words(drift::find(&options).await.unwrap()),
-            async || in_words(drift::mend(&options).await.unwrap()),
+            async || in_words(counter_mismatch::find(&options).await.unwrap()),
+            async || in_words(counter_mismatch::repair(&options).await.unwrap()),
         )
         .await;
         assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());

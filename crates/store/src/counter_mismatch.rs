@@ -12,15 +12,15 @@ use std::fmt;
 
 /// Counters that differ from their rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drift {
-    pub of: Counted,
+pub struct CounterMismatch {
+    pub of: CounterSubject,
     /// The counters that differ.
-    pub counts: Vec<DriftedCount>,
+    pub counts: Vec<MismatchedCounter>,
 }
 
 /// What the counters are about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Counted {
+pub enum CounterSubject {
     Lane {
         queue: String,
         job_type: String,
@@ -41,27 +41,29 @@ pub enum Counted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DriftedCount {
+pub struct MismatchedCounter {
     pub name: &'static str,
     pub kept: i64,
     pub counted: i64,
 }
 
-impl fmt::Display for Drift {
+impl fmt::Display for CounterMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.of {
-            Counted::Lane { queue, job_type } => {
+            CounterSubject::Lane { queue, job_type } => {
                 write!(f, "the counts of job type {job_type} in queue {queue}")
             }
-            Counted::Queue { queue } => write!(f, "the counts of the limits of queue {queue}"),
-            Counted::Key { limiter } => {
+            CounterSubject::Queue { queue } => write!(f, "the counts of the limits of queue {queue}"),
+            CounterSubject::Key { limiter } => {
                 write!(f, "the counts of the limits of a concurrency key ({limiter})")
             }
-            Counted::UnknownLane { lane } => write!(f, "the counts of lane {lane}, which is not known"),
-            Counted::Jobs => write!(f, "the counts of jobs"),
+            CounterSubject::UnknownLane { lane } => {
+                write!(f, "the counts of lane {lane}, which is not known")
+            }
+            CounterSubject::Jobs => write!(f, "the counts of jobs"),
         }?;
         let mut separator = ":";
-        for DriftedCount { name, kept, counted } in &self.counts {
+        for MismatchedCounter { name, kept, counted } in &self.counts {
             write!(f, "{separator} {name} is {kept} and should be {counted}")?;
             separator = ",";
         }
@@ -71,21 +73,21 @@ impl fmt::Display for Drift {
 
 /// The counters of one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CounterTable {
     Lanes,
     Limiters,
     Jobs,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Lanes, Kind::Limiters, Kind::Jobs];
+impl CounterTable {
+    pub const ALL: [CounterTable; 3] = [CounterTable::Lanes, CounterTable::Limiters, CounterTable::Jobs];
 
     /// The counters, in the order of their columns.
     pub const fn counts(self) -> &'static [&'static str] {
         match self {
-            Kind::Lanes => &["waiting", "queued", "running"],
-            Kind::Limiters => &["waiting", "in_use"],
-            Kind::Jobs => &["active", "paused", "completed", "failed", "cancelled", "dead_letters"],
+            CounterTable::Lanes => &["waiting", "queued", "running"],
+            CounterTable::Limiters => &["waiting", "in_use"],
+            CounterTable::Jobs => &["active", "paused", "completed", "failed", "cancelled", "dead_letters"],
         }
     }
 
@@ -102,8 +104,8 @@ impl Kind {
         let kept = each(&|count| sum(format!("kept_{count}")), ", ");
         let differs = each(&|count| format!("SUM(counted_{count}) <> SUM(kept_{count})"), " OR ");
         let (key, group) = match self {
-            Kind::Lanes | Kind::Limiters => ("number", "GROUP BY number"),
-            Kind::Jobs => ("COUNT(*)", ""),
+            CounterTable::Lanes | CounterTable::Limiters => ("number", "GROUP BY number"),
+            CounterTable::Jobs => ("COUNT(*)", ""),
         };
         let rows = self.rows();
         format!("SELECT {key}, {counted}, {kept} FROM ({rows}) AS each_one {group} HAVING {differs}")
@@ -112,21 +114,21 @@ impl Kind {
     /// The rows to count, together with the stored counters.
     fn rows(self) -> &'static str {
         match self {
-            Kind::Lanes => {
+            CounterTable::Lanes => {
                 "SELECT lane AS number, CASE WHEN state = 0 THEN 1 ELSE 0 END AS counted_waiting, \
                  CASE WHEN state = 1 THEN 1 ELSE 0 END AS counted_queued, \
                  CASE WHEN state = 2 THEN 1 ELSE 0 END AS counted_running, \
                  0 AS kept_waiting, 0 AS kept_queued, 0 AS kept_running FROM live \
                  UNION ALL SELECT lane, 0, 0, 0, waiting, queued, running FROM lane_tallies"
             }
-            Kind::Limiters => {
+            CounterTable::Limiters => {
                 "SELECT line AS number, 1 AS counted_waiting, 0 AS counted_in_use, 0 AS kept_waiting, 0 AS kept_in_use \
                  FROM live WHERE line IS NOT NULL \
                  UNION ALL SELECT limiter, 0, 1, 0, 0 FROM live \
                  WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter) \
                  UNION ALL SELECT limiter, 0, 0, waiting, in_use FROM limiter_tallies"
             }
-            Kind::Jobs => {
+            CounterTable::Jobs => {
                 "SELECT CASE WHEN mark = 0 AND unfinished = 1 THEN 1 ELSE 0 END AS counted_active, \
                  CASE WHEN mark = 1 AND unfinished = 1 THEN 1 ELSE 0 END AS counted_paused, \
                  CASE WHEN mark IN (0, 1) AND unfinished = 0 THEN 1 ELSE 0 END AS counted_completed, \
@@ -143,21 +145,21 @@ impl Kind {
     }
 }
 
-/// A row of [`Kind::sql`].
+/// A row of [`CounterTable::sql`].
 #[derive(Debug)]
-pub(crate) struct FoundDrift {
+pub(crate) struct MismatchRow {
     pub key: i64,
     counted: Vec<i64>,
     kept: Vec<i64>,
 }
 
-impl FoundDrift {
+impl MismatchRow {
     /// Reads the columns one by one.
-    pub fn read<E>(kind: Kind, mut column: impl FnMut(usize) -> Result<i64, E>) -> Result<Self, E> {
+    pub fn read<E>(kind: CounterTable, mut column: impl FnMut(usize) -> Result<i64, E>) -> Result<Self, E> {
         let count = kind.counts().len();
         let counted = (1..=count).map(&mut column).collect::<Result<_, E>>()?;
         let kept = (count + 1..=count * 2).map(&mut column).collect::<Result<_, E>>()?;
-        Ok(FoundDrift { key: column(0)?, counted, kept })
+        Ok(MismatchRow { key: column(0)?, counted, kept })
     }
 
     /// The amount to add to each counter.
@@ -165,23 +167,25 @@ impl FoundDrift {
         self.counted.iter().zip(&self.kept).map(|(counted, kept)| counted - kept).collect()
     }
 
-    fn named(&self, kind: Kind, names: &LaneNames) -> Drift {
+    fn named(&self, kind: CounterTable, names: &NamesByLane) -> CounterMismatch {
         let of = match kind {
-            Kind::Lanes => match names.lanes.get(&self.key) {
-                Some((queue, job_type)) => Counted::Lane { queue: queue.clone(), job_type: job_type.clone() },
-                None => Counted::UnknownLane { lane: self.key },
+            CounterTable::Lanes => match names.lanes.get(&self.key) {
+                Some((queue, job_type)) => {
+                    CounterSubject::Lane { queue: queue.clone(), job_type: job_type.clone() }
+                }
+                None => CounterSubject::UnknownLane { lane: self.key },
             },
-            Kind::Limiters => match names.queue_of(self.key) {
-                Some(queue) => Counted::Queue { queue: queue.to_owned() },
-                None => Counted::Key { limiter: self.key },
+            CounterTable::Limiters => match names.queue_of(self.key) {
+                Some(queue) => CounterSubject::Queue { queue: queue.to_owned() },
+                None => CounterSubject::Key { limiter: self.key },
             },
-            Kind::Jobs => Counted::Jobs,
+            CounterTable::Jobs => CounterSubject::Jobs,
         };
         let counts = kind.counts().iter().zip(self.kept.iter().zip(&self.counted));
         let counts = counts.filter(|(_, (kept, counted))| kept != counted);
         let counts =
-            counts.map(|(name, (kept, counted))| DriftedCount { name, kept: *kept, counted: *counted });
-        Drift { of, counts: counts.collect() }
+            counts.map(|(name, (kept, counted))| MismatchedCounter { name, kept: *kept, counted: *counted });
+        CounterMismatch { of, counts: counts.collect() }
     }
 }
 
@@ -189,18 +193,18 @@ impl FoundDrift {
 pub(crate) const LANE_NAMES: &str = "SELECT id, queue, job_type FROM lanes";
 
 #[derive(Debug)]
-pub(crate) struct LaneNames {
+pub(crate) struct NamesByLane {
     lanes: BTreeMap<i64, (String, String)>,
 }
 
-impl LaneNames {
+impl NamesByLane {
     pub fn new(lanes: impl IntoIterator<Item = (i64, String, String)>) -> Self {
         let lanes = lanes.into_iter().map(|(id, queue, job_type)| (id, (queue, job_type)));
-        LaneNames { lanes: lanes.collect() }
+        NamesByLane { lanes: lanes.collect() }
     }
 
     /// The mismatches in the form that users see.
-    pub fn name(&self, kind: Kind, found: &[FoundDrift]) -> Vec<Drift> {
+    pub fn name(&self, kind: CounterTable, found: &[MismatchRow]) -> Vec<CounterMismatch> {
         found.iter().map(|found| found.named(kind, self)).collect()
     }
 

@@ -1,10 +1,10 @@
-//! Finds and repairs counter mismatches while a cluster is running: see [`crate::drift`].
+//! Finds and repairs counter mismatches while a cluster is running: see [`crate::counter_mismatch`].
 
 use super::connection::Connection;
 use super::migrate::{MigrateError, VERSION, version};
 use super::options::MySqlOptions;
 use super::rows::get;
-use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
+use crate::counter_mismatch::{CounterMismatch, CounterTable, LANE_NAMES, MismatchRow, NamesByLane};
 use crate::fault::Fault;
 use mysql_async::{Row, Value};
 use punctual_core::limits;
@@ -24,36 +24,36 @@ const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, complet
 
 /// The counters that differ from their rows. Reads all live rows and all jobs, without blocking other
 /// transactions.
-pub async fn find(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
+pub async fn find(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let mut connection = patient(options).await?;
     let names = names(&mut connection).await?;
-    let mut drifts = Vec::new();
-    for kind in Kind::ALL {
-        drifts.extend(names.name(kind, &found(&mut connection, kind).await?));
+    let mut mismatches = Vec::new();
+    for kind in CounterTable::ALL {
+        mismatches.extend(names.name(kind, &found(&mut connection, kind).await?));
         connection.commit().await?;
     }
     connection.close().await;
-    Ok(drifts)
+    Ok(mismatches)
 }
 
 /// Repairs them. Returns the changes.
-pub async fn mend(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
+pub async fn repair(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let mut connection = patient(options).await?;
     let names = names(&mut connection).await?;
     connection.commit().await?;
-    let mut mended = Vec::new();
-    for kind in Kind::ALL {
+    let mut repaired = Vec::new();
+    for kind in CounterTable::ALL {
         connection.begin().await?;
         connection.all(TAKE_TURNS, vec![]).await?;
         let found = found(&mut connection, kind).await?;
-        for drift in &found {
-            add(&mut connection, kind, drift).await?;
+        for mismatch in &found {
+            add(&mut connection, kind, mismatch).await?;
         }
         connection.commit().await?;
-        mended.extend(names.name(kind, &found));
+        repaired.extend(names.name(kind, &found));
     }
     connection.close().await;
-    Ok(mended)
+    Ok(repaired)
 }
 
 /// A connection for statements that read whole tables, to a database of a version that this binary
@@ -68,28 +68,28 @@ pub(super) async fn patient(options: &MySqlOptions) -> Result<Connection, Migrat
     }
 }
 
-async fn names(connection: &mut Connection) -> Result<LaneNames, Fault> {
+async fn names(connection: &mut Connection) -> Result<NamesByLane, Fault> {
     let rows = connection.all(LANE_NAMES, vec![]).await?;
     let read = |row: &Row| Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?));
-    Ok(LaneNames::new(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?))
+    Ok(NamesByLane::new(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?))
 }
 
-async fn found(connection: &mut Connection, kind: Kind) -> Result<Vec<FoundDrift>, Fault> {
+async fn found(connection: &mut Connection, kind: CounterTable) -> Result<Vec<MismatchRow>, Fault> {
     let rows = connection.all(&kind.sql("SIGNED"), vec![]).await?;
-    rows.iter().map(|row| FoundDrift::read(kind, |column| get(row, column))).collect()
+    rows.iter().map(|row| MismatchRow::read(kind, |column| get(row, column))).collect()
 }
 
-async fn add(connection: &mut Connection, kind: Kind, drift: &FoundDrift) -> Result<(), Fault> {
-    let missing = || drift.missing().into_iter().map(Value::Int);
-    let key = [Value::Int(drift.key)];
+async fn add(connection: &mut Connection, kind: CounterTable, mismatch: &MismatchRow) -> Result<(), Fault> {
+    let missing = || mismatch.missing().into_iter().map(Value::Int);
+    let key = [Value::Int(mismatch.key)];
     let keyed = || key.clone().into_iter().chain(missing()).chain(missing()).collect();
     match kind {
-        Kind::Lanes => connection.run(ADD_TO_LANE, keyed()).await?,
-        Kind::Limiters => {
+        CounterTable::Lanes => connection.run(ADD_TO_LANE, keyed()).await?,
+        CounterTable::Limiters => {
             connection.run(ADD_TO_LIMITER, keyed()).await?;
             connection.run(FORGET_LIMITER, key.to_vec()).await?
         }
-        Kind::Jobs => connection.run(ADD_TO_JOBS, missing().chain(missing()).collect()).await?,
+        CounterTable::Jobs => connection.run(ADD_TO_JOBS, missing().chain(missing()).collect()).await?,
     };
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use super::database::{TestDatabase, client};
 use super::integrity::problems;
-use crate::conformance::drifting;
-use crate::drift::Drift;
-use crate::postgres::{PostgresOptions, PostgresStore, drift};
+use crate::conformance::counter_mismatches;
+use crate::counter_mismatch::CounterMismatch;
+use crate::postgres::{PostgresOptions, PostgresStore, counter_mismatch};
 use std::sync::Arc;
 
-fn in_words(drifts: Vec<Drift>) -> Vec<String> {
-    drifts.iter().map(Drift::to_string).collect()
+fn in_words(mismatches: Vec<CounterMismatch>) -> Vec<String> {
+    mismatches.iter().map(CounterMismatch::to_string).collect()
 }
 
 async fn spoil(options: &PostgresOptions, sql: &str) {
@@ -16,14 +16,14 @@ async fn spoil(options: &PostgresOptions, sql: &str) {
 }
 
 #[tokio::test]
-async fn wrong_counts_are_found_and_mended() {
+async fn wrong_counters_are_found_and_repaired() {
     TestDatabase::with(async |options| {
         let store = Arc::new(PostgresStore::open(&options).await.unwrap());
-        drifting::wrong_counts_are_found_and_mended(
+        counter_mismatches::wrong_counters_are_found_and_repaired(
             store,
             async |sql| spoil(&options, sql).await,
-            async || in_words(drift::find(&options).await.unwrap()),
-            async || in_words(drift::mend(&options).await.unwrap()),
+            async || in_words(counter_mismatch::find(&options).await.unwrap()),
+            async || in_words(counter_mismatch::repair(&options).await.unwrap()),
         )
         .await;
         assert_eq!(problems(&client(&options).await).await, Vec::<String>::new());
@@ -32,14 +32,14 @@ async fn wrong_counts_are_found_and_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counts_are_mended_beside_those_who_change_them() {
+async fn counters_are_repaired_while_others_change_them() {
     TestDatabase::with(async |options| {
         let store = Arc::new(PostgresStore::open(&options).await.unwrap());
-        drifting::counts_are_mended_beside_those_who_change_them(
+        counter_mismatches::counters_are_repaired_while_others_change_them(
             store,
             async |sql| spoil(&options, sql).await,
-            async || in_words(drift::find(&options).await.unwrap()),
-            async || in_words(drift::mend(&options).await.unwrap()),
+            async || in_words(counter_mismatch::find(&options).await.unwrap()),
+            async || in_words(counter_mismatch::repair(&options).await.unwrap()),
         )
         .await;
         assert_eq!(problems(&client(&options).await).await, Vec::<String>::new());

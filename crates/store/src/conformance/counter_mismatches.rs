@@ -26,11 +26,11 @@ async fn limited(store: Arc<dyn Store>) -> Harness {
 
 /// The statements damage counters; each time the check finds the mismatch, the repair fixes it, and the
 /// counters are correct again.
-pub(crate) async fn wrong_counts_are_found_and_mended(
+pub(crate) async fn wrong_counters_are_found_and_repaired(
     store: Arc<dyn Store>,
     spoil: impl AsyncFn(&'static str),
     find: impl AsyncFn() -> Vec<String>,
-    mend: impl AsyncFn() -> Vec<String>,
+    repair: impl AsyncFn() -> Vec<String>,
 ) {
     let harness = limited(store.clone()).await;
     for number in 1..=4 {
@@ -52,19 +52,19 @@ pub(crate) async fn wrong_counts_are_found_and_mended(
         spoil(sql).await;
         let found = find().await;
         assert!(found.len() == 1 && found[0].contains(told), "{sql}: {found:?}");
-        assert_eq!(mend().await, found, "{sql}");
-        assert_eq!((find().await, mend().await), (vec![], vec![]), "{sql}");
+        assert_eq!(repair().await, found, "{sql}");
+        assert_eq!((find().await, repair().await), (vec![], vec![]), "{sql}");
         assert_eq!(store.depths().await.unwrap(), depths, "{sql}");
         counts_agree(&*store).await;
     }
 }
 
 /// A check during writes finds only real mismatches, and repairs, two at a time, fix only those.
-pub(crate) async fn counts_are_mended_beside_those_who_change_them(
+pub(crate) async fn counters_are_repaired_while_others_change_them(
     store: Arc<dyn Store>,
     spoil: impl AsyncFn(&'static str),
     find: impl AsyncFn() -> Vec<String>,
-    mend: impl AsyncFn() -> Vec<String>,
+    repair: impl AsyncFn() -> Vec<String>,
 ) {
     let harness = limited(store.clone()).await;
     harness.submit(at(1), keyed(RUNS + 1)).await;
@@ -84,7 +84,7 @@ pub(crate) async fn counts_are_mended_beside_those_who_change_them(
     while !worked.is_finished() {
         assert_eq!(find().await, Vec::<String>::new());
         spoil("UPDATE job_tally SET completed = completed + 1000").await;
-        let (one, other) = futures_util::join!(mend(), mend());
+        let (one, other) = futures_util::join!(repair(), repair());
         assert_eq!(one.len() + other.len(), 1, "{one:?} {other:?}");
         looks += 1;
     }

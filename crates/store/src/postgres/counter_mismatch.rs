@@ -1,10 +1,10 @@
-//! Finds and repairs counter mismatches while a cluster is running: see [`crate::drift`].
+//! Finds and repairs counter mismatches while a cluster is running: see [`crate::counter_mismatch`].
 
 use super::connection::connect;
 use super::migrate::{MigrateError, VERSION, version};
 use super::options::PostgresOptions;
 use super::rows::get;
-use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
+use crate::counter_mismatch::{CounterMismatch, CounterTable, LANE_NAMES, MismatchRow, NamesByLane};
 use crate::fault::Fault;
 use punctual_core::limits;
 use tokio_postgres::{Client, Row};
@@ -27,32 +27,32 @@ const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, complet
 
 /// The counters that differ from their rows. Reads all live rows and all jobs, without blocking other
 /// transactions.
-pub async fn find(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError> {
+pub async fn find(options: &PostgresOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let client = patient(options).await?;
     let names = names(&client).await?;
-    let mut drifts = Vec::new();
-    for kind in Kind::ALL {
-        drifts.extend(names.name(kind, &found(&client, kind).await?));
+    let mut mismatches = Vec::new();
+    for kind in CounterTable::ALL {
+        mismatches.extend(names.name(kind, &found(&client, kind).await?));
     }
-    Ok(drifts)
+    Ok(mismatches)
 }
 
 /// Repairs them. Returns the changes.
-pub async fn mend(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError> {
+pub async fn repair(options: &PostgresOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let client = patient(options).await?;
     let names = names(&client).await?;
-    let mut mended = Vec::new();
-    for kind in Kind::ALL {
+    let mut repaired = Vec::new();
+    for kind in CounterTable::ALL {
         client.batch_execute("BEGIN").await?;
         client.query_one(TAKE_TURNS, &[]).await?;
         let found = found(&client, kind).await?;
-        for drift in &found {
-            add(&client, kind, drift).await?;
+        for mismatch in &found {
+            add(&client, kind, mismatch).await?;
         }
         client.batch_execute("COMMIT").await?;
-        mended.extend(names.name(kind, &found));
+        repaired.extend(names.name(kind, &found));
     }
-    Ok(mended)
+    Ok(repaired)
 }
 
 /// A connection for statements that read whole tables, to a database of a version that this binary
@@ -67,24 +67,24 @@ pub(super) async fn patient(options: &PostgresOptions) -> Result<Client, Migrate
     }
 }
 
-async fn names(client: &Client) -> Result<LaneNames, Fault> {
+async fn names(client: &Client) -> Result<NamesByLane, Fault> {
     let rows = client.query(LANE_NAMES, &[]).await?;
     let read = |row: &Row| Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?));
-    Ok(LaneNames::new(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?))
+    Ok(NamesByLane::new(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?))
 }
 
-async fn found(client: &Client, kind: Kind) -> Result<Vec<FoundDrift>, Fault> {
+async fn found(client: &Client, kind: CounterTable) -> Result<Vec<MismatchRow>, Fault> {
     let rows = client.query(&kind.sql("bigint"), &[]).await?;
-    rows.iter().map(|row| FoundDrift::read(kind, |column| get(row, column))).collect()
+    rows.iter().map(|row| MismatchRow::read(kind, |column| get(row, column))).collect()
 }
 
-async fn add(client: &Client, kind: Kind, drift: &FoundDrift) -> Result<(), Fault> {
-    let (key, missing) = (drift.key, drift.missing());
+async fn add(client: &Client, kind: CounterTable, mismatch: &MismatchRow) -> Result<(), Fault> {
+    let (key, missing) = (mismatch.key, mismatch.missing());
     match (kind, missing.as_slice()) {
-        (Kind::Lanes, [waiting, queued, running]) => {
+        (CounterTable::Lanes, [waiting, queued, running]) => {
             client.execute(ADD_TO_LANE, &[&key, waiting, queued, running]).await?;
         }
-        (Kind::Limiters, [waiting, in_use]) => {
+        (CounterTable::Limiters, [waiting, in_use]) => {
             client.execute(ADD_TO_LIMITER, &[&key, waiting, in_use]).await?;
             client.execute(FORGET_LIMITER, &[&key]).await?;
         }
