@@ -6,10 +6,11 @@ use super::options::MySqlOptions;
 use super::partitions;
 use super::rows::get;
 use super::turns::Lease;
-use crate::fault::Fault;
-use crate::moving::{
-    Cell, Cells, Column, End, Forked, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+use crate::data_migration::{
+    Cell, Cells, Column, DataMigrationError, Forked, Kind, Layout, MigrationSide, Notes, Portion, StoreRole,
+    TABLES, fitting,
 };
+use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use mysql_async::{Row, Value};
@@ -58,49 +59,53 @@ pub(crate) struct MySqlSide {
     lease: Option<Lease>,
 }
 
-pub(crate) async fn open(options: &MySqlOptions, end: End) -> Result<MySqlSide, MoveError> {
-    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySqlSide, DataMigrationError> {
+    let unusable =
+        |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let target = options.target().map_err(|error| unusable(&error))?;
     prepare_tables(options, end).await?;
-    let mut connection = Connection::defining(&target).await.map_err(MoveError::at(end))?;
+    let mut connection = Connection::defining(&target).await.map_err(DataMigrationError::at(end))?;
     connection.wait_for_ever();
     if connection.node().is_some() {
-        let lease = Lease::take(&mut connection, "move").await.map_err(MoveError::at(end))?;
+        let lease = Lease::take(&mut connection, "move").await.map_err(DataMigrationError::at(end))?;
         return match lease {
             Some(lease) => Ok(MySqlSide { connection, lease: Some(lease) }),
-            None => Err(MoveError::Taken { end }),
+            None => Err(DataMigrationError::Taken { end }),
         };
     }
-    let taken = connection.one(LOCK, vec![]).await.map_err(MoveError::at(end))?;
-    let taken =
-        taken.as_ref().map(|row| get::<Option<i64>>(row, 0)).transpose().map_err(MoveError::at(end))?;
+    let taken = connection.one(LOCK, vec![]).await.map_err(DataMigrationError::at(end))?;
+    let taken = taken
+        .as_ref()
+        .map(|row| get::<Option<i64>>(row, 0))
+        .transpose()
+        .map_err(DataMigrationError::at(end))?;
     if taken.flatten() != Some(1) {
-        return Err(MoveError::Taken { end });
+        return Err(DataMigrationError::Taken { end });
     }
     Ok(MySqlSide { connection, lease: None })
 }
 
 /// Creates the tables of an empty target.
-async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveError> {
+async fn prepare_tables(options: &MySqlOptions, end: StoreRole) -> Result<(), DataMigrationError> {
     let failed = |error: MigrateError| match error {
-        MigrateError::Store(source) => MoveError::Store { end, source },
-        other => MoveError::Unusable { end, reason: other.to_string() },
+        MigrateError::Store(source) => DataMigrationError::Store { end, source },
+        other => DataMigrationError::Unusable { end, reason: other.to_string() },
     };
     let found = migrate::status(options).await.map_err(failed)?.version;
     let needed = migrate::VERSION;
     match (end, found) {
-        (End::Source | End::Copy, found) if found == needed => Ok(()),
-        (End::Target, found) if found == needed || found == 0 => {
+        (StoreRole::Source | StoreRole::Copy, found) if found == needed => Ok(()),
+        (StoreRole::Target, found) if found == needed || found == 0 => {
             migrate::up(options).await.map(drop).map_err(failed)
         }
-        (_, 0) => Err(MoveError::NoTables { end }),
+        (_, 0) => Err(DataMigrationError::NoTables { end }),
         (_, found) => {
             let advice = if found < needed {
                 "run `punctual migrate up`"
             } else {
                 "run the newer binary that wrote it"
             };
-            Err(MoveError::Version { end, found, needed, advice })
+            Err(DataMigrationError::Version { end, found, needed, advice })
         }
     }
 }
@@ -295,7 +300,7 @@ impl MySqlSide {
 }
 
 #[async_trait]
-impl Side for MySqlSide {
+impl MigrationSide for MySqlSide {
     async fn identity(&mut self) -> Result<String, Fault> {
         let row =
             self.connection.one("SELECT LOWER(HEX(cluster)) FROM punctual WHERE id = 1", vec![]).await?;

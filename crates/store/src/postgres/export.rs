@@ -6,10 +6,11 @@ use super::migrate::{self, MigrateError};
 use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
 use super::rows::{clean, get};
-use crate::fault::Fault;
-use crate::moving::{
-    Cell, Cells, Column, End, Forked, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+use crate::data_migration::{
+    Cell, Cells, Column, DataMigrationError, Forked, Kind, Layout, MigrationSide, Notes, Portion, StoreRole,
+    TABLES, fitting,
 };
+use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use punctual_core::limits::MOVING_PAGE_ROWS_MAX;
@@ -61,39 +62,43 @@ pub(crate) struct PostgresSide {
     prepared: BTreeMap<String, Statement>,
 }
 
-pub(crate) async fn open(options: &PostgresOptions, end: End) -> Result<PostgresSide, MoveError> {
-    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+pub(crate) async fn open(
+    options: &PostgresOptions,
+    end: StoreRole,
+) -> Result<PostgresSide, DataMigrationError> {
+    let unusable =
+        |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let target = options.target().map_err(|error| unusable(&error))?;
-    let client = connect(&target).await.map_err(MoveError::at(end))?;
+    let client = connect(&target).await.map_err(DataMigrationError::at(end))?;
     prepare_tables(&client, end).await?;
     let take = async {
         client.batch_execute(PATIENCE).await?;
         Guard::take(&target, Duty::Moving).await
     };
-    let guard = take.await.map_err(MoveError::at(end))?.ok_or(MoveError::Taken { end })?;
+    let guard = take.await.map_err(DataMigrationError::at(end))?.ok_or(DataMigrationError::Taken { end })?;
     let partitions = Partitions::new(target, options.partition_width);
     Ok(PostgresSide { client, guard, partitions, prepared: BTreeMap::new() })
 }
 
 /// Creates the tables of an empty target.
-async fn prepare_tables(client: &Client, end: End) -> Result<(), MoveError> {
+async fn prepare_tables(client: &Client, end: StoreRole) -> Result<(), DataMigrationError> {
     let failed = |error: MigrateError| match error {
-        MigrateError::Store(source) => MoveError::Store { end, source },
-        other => MoveError::Unusable { end, reason: other.to_string() },
+        MigrateError::Store(source) => DataMigrationError::Store { end, source },
+        other => DataMigrationError::Unusable { end, reason: other.to_string() },
     };
-    let found = migrate::version(client).await.map_err(MoveError::at(end))?;
+    let found = migrate::version(client).await.map_err(DataMigrationError::at(end))?;
     let needed = migrate::VERSION;
     match (end, found) {
         (_, found) if found == needed => Ok(()),
-        (End::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
-        (_, 0) => Err(MoveError::NoTables { end }),
+        (StoreRole::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
+        (_, 0) => Err(DataMigrationError::NoTables { end }),
         (_, found) => {
             let advice = if found < needed {
                 "run `punctual migrate up`"
             } else {
                 "run the newer binary that wrote it"
             };
-            Err(MoveError::Version { end, found, needed, advice })
+            Err(DataMigrationError::Version { end, found, needed, advice })
         }
     }
 }
@@ -341,7 +346,7 @@ impl PostgresSide {
 }
 
 #[async_trait]
-impl Side for PostgresSide {
+impl MigrationSide for PostgresSide {
     async fn identity(&mut self) -> Result<String, Fault> {
         let row = self.client.query_one("SELECT cluster::text FROM punctual WHERE id = 1", &[]).await?;
         Ok(format!("postgres:{}", get::<String>(&row, 0)?))

@@ -2,7 +2,7 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
-use crate::moving::{End, Side};
+use crate::data_migration::{MigrationSide, StoreRole};
 use crate::mysql::export;
 use crate::mysql::migrate::prepare;
 use crate::mysql::tables::MySqlConnect;
@@ -204,7 +204,7 @@ async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() 
 async fn a_move_sees_who_is_there_whatever_they_are_saying() {
     TestDatabase::with(async |options| {
         prepare(&options).await.unwrap();
-        let mut side = export::open(&options, End::Source).await.unwrap();
+        let mut side = export::open(&options, StoreRole::Source).await.unwrap();
         assert_eq!(side.users().await.unwrap(), None);
         let mut other = client(&options).await;
         let id = other.id();

@@ -1,8 +1,8 @@
 //! The data migration: its preconditions, the copy page by page, and the comparison at the end.
 
-use super::cells::{Checksum, Place};
-use super::side::{Notes, Portion, Side};
-use super::{Beginning, End, MoveError, Moved, MovedTable, Progress, Stage};
+use super::cells::{Checksum, CopyPosition};
+use super::side::{MigrationSide, Notes, Portion};
+use super::{CopyProgress, CopyStage, CopyStart, DataMigrationError, Migrated, MigratedTable, StoreRole};
 use crate::fault::Fault;
 use crate::layout::{Cell, Cells, Layout, TABLES, is_never_empty};
 use punctual_core::ids::JobId;
@@ -27,22 +27,22 @@ const COPIED: &str = "copied";
 const EMPTYING: &str = "emptying";
 const DIFFERENT: &str = "different";
 
-pub(super) struct Move<'a> {
-    pub source: Box<dyn Side>,
-    pub target: Box<dyn Side>,
-    pub tell: &'a mut (dyn FnMut(Progress) + Send),
+pub(super) struct DataMigration<'a> {
+    pub source: Box<dyn MigrationSide>,
+    pub target: Box<dyn MigrationSide>,
+    pub tell: &'a mut (dyn FnMut(CopyProgress) + Send),
     /// How long processes that were just stopped may take to disconnect.
     pub leave_max: Duration,
 }
 
-type Totals = BTreeMap<&'static str, u64>;
+type RowTotals = BTreeMap<&'static str, u64>;
 
-impl Move<'_> {
-    pub async fn run(mut self) -> Result<Moved, MoveError> {
-        must_be_at_rest(&mut *self.source, End::Source, self.leave_max).await?;
-        must_be_at_rest(&mut *self.target, End::Target, self.leave_max).await?;
-        if !self.source.notes().await.map_err(MoveError::at(End::Source))?.is_empty() {
-            return Err(MoveError::SourceUnfinished);
+impl DataMigration<'_> {
+    pub async fn run(mut self) -> Result<Migrated, DataMigrationError> {
+        must_be_at_rest(&mut *self.source, StoreRole::Source, self.leave_max).await?;
+        must_be_at_rest(&mut *self.target, StoreRole::Target, self.leave_max).await?;
+        if !self.source.notes().await.map_err(DataMigrationError::at(StoreRole::Source))?.is_empty() {
+            return Err(DataMigrationError::SourceUnfinished);
         }
         let totals = self.totals().await?;
         if let Some(filled) = self.filled_without_note().await? {
@@ -54,20 +54,20 @@ impl Move<'_> {
         }
         let Compared { tables, different } = self.compare_all(&totals).await?;
         if !different.is_empty() {
-            self.target.note(STAGE, DIFFERENT).await.map_err(MoveError::at(End::Target))?;
-            return Err(MoveError::Differ(different));
+            self.target.note(STAGE, DIFFERENT).await.map_err(DataMigrationError::at(StoreRole::Target))?;
+            return Err(DataMigrationError::Differ(different));
         }
-        self.target.release().await.map_err(MoveError::at(End::Target))?;
-        Ok(Moved { beginning, tables })
+        self.target.release().await.map_err(DataMigrationError::at(StoreRole::Target))?;
+        Ok(Migrated { beginning, tables })
     }
 
     /// The first table with rows in a target in which no copy has begun, or that is released.
-    async fn filled_without_note(&mut self) -> Result<Option<Filled>, MoveError> {
+    async fn filled_without_note(&mut self) -> Result<Option<Filled>, DataMigrationError> {
         if self.target_notes().await?.contains_key(SOURCE) {
             return Ok(None);
         }
         for table in TABLES.iter().filter(|table| !is_never_empty(table)) {
-            let rows = self.target.count(table).await.map_err(MoveError::at(End::Target))?;
+            let rows = self.target.count(table).await.map_err(DataMigrationError::at(StoreRole::Target))?;
             if rows > 0 {
                 return Ok(Some(Filled { table: table.name, rows }));
             }
@@ -77,92 +77,101 @@ impl Move<'_> {
 
     /// Such a target was used, or it is the complete copy of this source: it was released, and the reply
     /// was lost. In the latter case source and target are equal. Nothing is written to it.
-    async fn recognise(&mut self, filled: Filled, totals: &Totals) -> Result<Moved, MoveError> {
-        let served = MoveError::TargetServed { table: filled.table, rows: filled.rows };
+    async fn recognise(
+        &mut self,
+        filled: Filled,
+        totals: &RowTotals,
+    ) -> Result<Migrated, DataMigrationError> {
+        let served = DataMigrationError::TargetServed { table: filled.table, rows: filled.rows };
         for table in TABLES {
-            let rows = self.target.count(table).await.map_err(MoveError::at(End::Target))?;
+            let rows = self.target.count(table).await.map_err(DataMigrationError::at(StoreRole::Target))?;
             if rows != totals[table.name] {
                 return Err(served);
             }
         }
         let Compared { tables, different } = self.compare_all(totals).await?;
-        if different.is_empty() { Ok(Moved { beginning: Beginning::WentOn, tables }) } else { Err(served) }
+        if different.is_empty() { Ok(Migrated { beginning: CopyStart::WentOn, tables }) } else { Err(served) }
     }
 
-    async fn totals(&mut self) -> Result<Totals, MoveError> {
-        let mut totals = Totals::new();
+    async fn totals(&mut self) -> Result<RowTotals, DataMigrationError> {
+        let mut totals = RowTotals::new();
         for table in TABLES {
-            let rows = self.source.count(table).await.map_err(MoveError::at(End::Source))?;
+            let rows = self.source.count(table).await.map_err(DataMigrationError::at(StoreRole::Source))?;
             totals.insert(table.name, rows);
         }
         Ok(totals)
     }
 
-    async fn target_notes(&mut self) -> Result<Notes, MoveError> {
-        self.target.notes().await.map_err(MoveError::at(End::Target))
+    async fn target_notes(&mut self) -> Result<Notes, DataMigrationError> {
+        self.target.notes().await.map_err(DataMigrationError::at(StoreRole::Target))
     }
 
-    async fn stage(&mut self) -> Result<String, MoveError> {
+    async fn stage(&mut self) -> Result<String, DataMigrationError> {
         Ok(self.target_notes().await?.remove(STAGE).unwrap_or_default())
     }
 
     /// Prepares the target for the next page: empty, or as an earlier copy of the same source left it.
-    async fn begin(&mut self, totals: &Totals) -> Result<Beginning, MoveError> {
-        let identity = self.source.identity().await.map_err(MoveError::at(End::Source))?;
+    async fn begin(&mut self, totals: &RowTotals) -> Result<CopyStart, DataMigrationError> {
+        let identity = self.source.identity().await.map_err(DataMigrationError::at(StoreRole::Source))?;
         let notes = self.target_notes().await?;
         let totals = json!(totals).to_string();
         let Some(source) = notes.get(SOURCE) else {
             self.begin_anew(&identity, &totals).await?;
-            return Ok(Beginning::New);
+            return Ok(CopyStart::New);
         };
         if *source != identity {
-            return Err(MoveError::OtherSource(source.clone()));
+            return Err(DataMigrationError::OtherSource(source.clone()));
         }
         let is_sound = matches!(notes.get(STAGE).map(String::as_str), Some(COPYING | COPIED));
         if is_sound && notes.get(TOTALS) == Some(&totals) {
-            return Ok(Beginning::WentOn);
+            return Ok(CopyStart::WentOn);
         }
         self.begin_anew(&identity, &totals).await?;
-        Ok(Beginning::Anew)
+        Ok(CopyStart::Anew)
     }
 
     /// The source is noted first: from then on, the target cannot be opened.
-    async fn begin_anew(&mut self, identity: &str, totals: &str) -> Result<(), MoveError> {
-        let fill = async |target: &mut dyn Side| {
+    async fn begin_anew(&mut self, identity: &str, totals: &str) -> Result<(), DataMigrationError> {
+        let fill = async |target: &mut dyn MigrationSide| {
             target.note(STAGE, EMPTYING).await?;
             target.note(SOURCE, identity).await?;
             target.empty(TABLE).await?;
             target.note(TOTALS, totals).await?;
             target.note(STAGE, COPYING).await
         };
-        fill(&mut *self.target).await.map_err(MoveError::at(End::Target))
+        fill(&mut *self.target).await.map_err(DataMigrationError::at(StoreRole::Target))
     }
 
-    async fn copy_all(&mut self, totals: &Totals) -> Result<(), MoveError> {
+    async fn copy_all(&mut self, totals: &RowTotals) -> Result<(), DataMigrationError> {
         for table in TABLES {
             self.copy(table, totals[table.name]).await?;
         }
-        let at_target = MoveError::at(End::Target);
+        let at_target = DataMigrationError::at(StoreRole::Target);
         self.target.settle().await.map_err(&at_target)?;
         self.target.note(STAGE, COPIED).await.map_err(at_target)
     }
 
-    async fn copy(&mut self, table: &'static Layout, rows_total: u64) -> Result<(), MoveError> {
+    async fn copy(&mut self, table: &'static Layout, rows_total: u64) -> Result<(), DataMigrationError> {
         let note = format!("{TABLE}{}", table.name);
         let known = self.target_notes().await?.remove(&note);
-        let known = known.as_deref().map(Place::from_text).transpose().map_err(MoveError::at(End::Target))?;
-        let mut place = known.unwrap_or(Place { key: vec![], rows: 0, last_line: 0 });
+        let known = known
+            .as_deref()
+            .map(CopyPosition::from_text)
+            .transpose()
+            .map_err(DataMigrationError::at(StoreRole::Target))?;
+        let mut place = known.unwrap_or(CopyPosition { key: vec![], rows: 0, last_line: 0 });
         loop {
-            (self.tell)(Progress {
-                stage: Stage::Copying,
+            (self.tell)(CopyProgress {
+                stage: CopyStage::Copying,
                 table: table.name,
                 rows_done: place.rows,
                 rows_total,
             });
             let after = (!place.key.is_empty()).then_some(&place.key[..]);
-            let rows = self.source.page(table, after).await.map_err(MoveError::at(End::Source))?;
+            let rows =
+                self.source.page(table, after).await.map_err(DataMigrationError::at(StoreRole::Source))?;
             let Some(last) = rows.last() else { return Ok(()) };
-            let next = Place {
+            let next = CopyPosition {
                 key: last[..table.key].to_vec(),
                 rows: place.rows + rows.len() as u64,
                 last_line: place.last_line,
@@ -176,38 +185,40 @@ impl Move<'_> {
         &mut self,
         table: &'static Layout,
         mut rows: Vec<Cells>,
-        (was, mut next): (&Place, Place),
+        (was, mut next): (&CopyPosition, CopyPosition),
         note: &str,
-    ) -> Result<Place, MoveError> {
-        let at_source = MoveError::at(End::Source);
+    ) -> Result<CopyPosition, DataMigrationError> {
+        let at_source = DataMigrationError::at(StoreRole::Source);
         rows.iter_mut().for_each(|row| lose_session(table, row));
         if table.name == "lines" {
             next.last_line = number_lines(&mut rows, was).map_err(at_source)?;
         }
         let text = next.to_text();
         let portion = Portion { table, rows: &rows, note: (note, &text) };
-        self.target.put(portion).await.map_err(MoveError::at(End::Target))?;
+        self.target.put(portion).await.map_err(DataMigrationError::at(StoreRole::Target))?;
         Ok(next)
     }
 
     /// Reads both sides again completely. This also finds changes made to the source since it was copied.
-    async fn compare_all(&mut self, totals: &Totals) -> Result<Compared, MoveError> {
+    async fn compare_all(&mut self, totals: &RowTotals) -> Result<Compared, DataMigrationError> {
         let mut tables = Vec::with_capacity(TABLES.len());
         let mut different = Vec::new();
         for table in TABLES {
             let rows_total = totals[table.name];
             let tell = &mut *self.tell;
             let mut told = |rows_done| {
-                tell(Progress { stage: Stage::Verifying, table: table.name, rows_done, rows_total });
+                tell(CopyProgress { stage: CopyStage::Verifying, table: table.name, rows_done, rows_total });
             };
-            let left =
-                checksum(&mut *self.source, table, &mut told).await.map_err(MoveError::at(End::Source))?;
-            let right =
-                checksum(&mut *self.target, table, &mut |_| ()).await.map_err(MoveError::at(End::Target))?;
+            let left = checksum(&mut *self.source, table, &mut told)
+                .await
+                .map_err(DataMigrationError::at(StoreRole::Source))?;
+            let right = checksum(&mut *self.target, table, &mut |_| ())
+                .await
+                .map_err(DataMigrationError::at(StoreRole::Target))?;
             if left != right {
                 different.push(difference(table, left, right));
             }
-            tables.push(MovedTable { name: table.name, rows: right.rows, checksum: right.to_hex() });
+            tables.push(MigratedTable { name: table.name, rows: right.rows, checksum: right.to_hex() });
         }
         Ok(Compared { tables, different })
     }
@@ -221,7 +232,7 @@ struct Filled {
 
 /// Both sides as read.
 struct Compared {
-    tables: Vec<MovedTable>,
+    tables: Vec<MigratedTable>,
     /// The differences, in words.
     different: Vec<String>,
 }
@@ -237,15 +248,15 @@ fn difference(table: &Layout, left: Checksum, right: Checksum) -> String {
 
 /// Processes that were stopped a moment ago may still be disconnecting.
 pub(super) async fn must_be_at_rest(
-    side: &mut dyn Side,
-    end: End,
+    side: &mut dyn MigrationSide,
+    end: StoreRole,
     leave_max: Duration,
-) -> Result<(), MoveError> {
+) -> Result<(), DataMigrationError> {
     let mut waited = Duration::ZERO;
     loop {
-        match side.users().await.map_err(MoveError::at(end))? {
+        match side.users().await.map_err(DataMigrationError::at(end))? {
             None => return Ok(()),
-            Some(by) if waited >= leave_max => return Err(MoveError::InUse { end, by }),
+            Some(by) if waited >= leave_max => return Err(DataMigrationError::InUse { end, by }),
             Some(_) => {
                 tokio::time::sleep(LOOK_EVERY).await;
                 waited += LOOK_EVERY;
@@ -265,7 +276,7 @@ fn lose_session(table: &Layout, row: &mut [Cell]) {
 
 /// Numbers lines the way server stores do: by their time, but not before their job was created, and above
 /// the previous line of the same execution. Returns the last number.
-fn number_lines(rows: &mut [Cells], was: &Place) -> Result<i64, Fault> {
+fn number_lines(rows: &mut [Cells], was: &CopyPosition) -> Result<i64, Fault> {
     let mut before: Cells = was.key.iter().take(EXECUTION).cloned().collect();
     let mut last = was.last_line;
     for row in rows {
@@ -289,7 +300,7 @@ const LINE_NUMBER: usize = 3;
 const LINE_TIME: usize = 4;
 
 async fn checksum(
-    side: &mut dyn Side,
+    side: &mut dyn MigrationSide,
     table: &'static Layout,
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Checksum, Fault> {

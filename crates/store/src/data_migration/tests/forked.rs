@@ -1,8 +1,8 @@
 //! Copies that are turned into independent stores.
 
-use super::{Walked, home, moved};
+use super::{WalkedStore, address, migrated};
 use crate::conformance::register::moved::{be_in_a_cluster, is_forgotten};
-use crate::moving::{End, Home, MoveError, fork};
+use crate::data_migration::{DataMigrationError, StoreAddress, StoreRole, fork};
 use crate::mysql::{self, MySqlStore};
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::tests::{open, opening};
@@ -10,37 +10,37 @@ use punctual_core::ports::{ClaimOutcome, Store};
 
 #[tokio::test]
 async fn nothing_runs_in_an_embedded_store_that_was_forked() {
-    let walked = Walked::new(11, 150).await;
+    let walked = WalkedStore::new(11, 150).await;
     be_in_a_cluster(&open(walked.dir.path())).await;
-    let forked = fork(&walked.home(), walked.now).await.unwrap();
+    let forked = fork(&walked.address(), walked.now).await.unwrap();
     let store = open(walked.dir.path());
     is_forgotten(&store).await;
-    let error = fork(&walked.home(), walked.now).await.unwrap_err();
-    assert!(matches!(error, MoveError::InUse { end: End::Copy, .. }), "{error}");
+    let error = fork(&walked.address(), walked.now).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::InUse { end: StoreRole::Copy, .. }), "{error}");
     is_harmless(&walked, &store, &forked.queues).await;
     let nowhere = tempfile::tempdir().unwrap();
-    let error = fork(&home(nowhere.path()), walked.now).await.unwrap_err();
-    assert!(matches!(error, MoveError::NoStore(_)), "{error}");
+    let error = fork(&address(nowhere.path()), walked.now).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::NoStore(_)), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_in_a_postgres_database_that_was_forked() {
-    let walked = &Walked::new(11, 150).await;
+    let walked = &WalkedStore::new(11, 150).await;
     be_in_a_cluster(&open(walked.dir.path())).await;
     postgres::tests::database::TestDatabase::with(async |options| {
-        let copy = Home::Postgres(options.clone());
-        moved(&walked.home(), &copy).await.unwrap();
+        let copy = StoreAddress::Postgres(options.clone());
+        migrated(&walked.address(), &copy).await.unwrap();
         let store = PostgresStore::open(&options).await.unwrap();
         is_forgotten(&store).await;
         be_in_a_cluster(&store).await;
         store.close().await;
-        let identity = copy.open(End::Copy).await.unwrap().identity().await.unwrap();
+        let identity = copy.open(StoreRole::Copy).await.unwrap().identity().await.unwrap();
         let forked = fork(&copy, walked.now).await.unwrap();
-        assert_ne!(copy.open(End::Copy).await.unwrap().identity().await.unwrap(), identity);
+        assert_ne!(copy.open(StoreRole::Copy).await.unwrap().identity().await.unwrap(), identity);
         let store = PostgresStore::open(&options).await.unwrap();
         is_forgotten(&store).await;
         let error = fork(&copy, walked.now).await.unwrap_err();
-        assert!(matches!(error, MoveError::InUse { end: End::Copy, .. }), "{error}");
+        assert!(matches!(error, DataMigrationError::InUse { end: StoreRole::Copy, .. }), "{error}");
         is_harmless(walked, &store, &forked.queues).await;
         store.close().await;
     })
@@ -49,18 +49,18 @@ async fn nothing_runs_in_a_postgres_database_that_was_forked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_in_a_mysql_database_that_was_forked() {
-    let walked = &Walked::new(13, 150).await;
+    let walked = &WalkedStore::new(13, 150).await;
     be_in_a_cluster(&open(walked.dir.path())).await;
     mysql::tests::database::TestDatabase::with(async |options| {
-        let copy = Home::MySql(options.clone());
-        moved(&walked.home(), &copy).await.unwrap();
+        let copy = StoreAddress::MySql(options.clone());
+        migrated(&walked.address(), &copy).await.unwrap();
         let store = MySqlStore::open(&options).await.unwrap();
         is_forgotten(&store).await;
         be_in_a_cluster(&store).await;
         store.close().await;
-        let identity = copy.open(End::Copy).await.unwrap().identity().await.unwrap();
+        let identity = copy.open(StoreRole::Copy).await.unwrap().identity().await.unwrap();
         let forked = fork(&copy, walked.now).await.unwrap();
-        assert_ne!(copy.open(End::Copy).await.unwrap().identity().await.unwrap(), identity);
+        assert_ne!(copy.open(StoreRole::Copy).await.unwrap().identity().await.unwrap(), identity);
         let store = MySqlStore::open(&options).await.unwrap();
         is_forgotten(&store).await;
         is_harmless(walked, &store, &forked.queues).await;
@@ -70,7 +70,7 @@ async fn nothing_runs_in_a_mysql_database_that_was_forked() {
 }
 
 /// It has queued executions and hands out none of them, and no worker of the original has a session.
-async fn is_harmless(walked: &Walked, store: &dyn Store, paused: &[String]) {
+async fn is_harmless(walked: &WalkedStore, store: &dyn Store, paused: &[String]) {
     let depths = store.depths().await.unwrap();
     assert!(depths.iter().any(|depth| depth.queued > 0), "the walk leaves something to claim: {depths:?}");
     for depth in &depths {

@@ -1,12 +1,12 @@
 //! Copies that are interrupted at any point, and continue.
 
-use super::{Walked, home, moved};
-use crate::fault::Fault;
-use crate::moving::copy::Move;
-use crate::moving::{
-    Beginning, Cell, Cells, End, Forked, Home, Layout, MoveError, Moved, Notes, Portion, Progress, Side,
-    Stage,
+use super::{WalkedStore, address, migrated};
+use crate::data_migration::copy::DataMigration;
+use crate::data_migration::{
+    Cell, Cells, CopyProgress, CopyStage, CopyStart, DataMigrationError, Forked, Layout, Migrated,
+    MigrationSide, Notes, Portion, StoreAddress, StoreRole,
 };
+use crate::fault::Fault;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::tests::open;
 use crate::{mysql, postgres};
@@ -20,7 +20,7 @@ const PAGE_ROWS: usize = 7;
 
 /// A side with small pages, whose connection breaks at the n-th write.
 struct Breaking {
-    side: Box<dyn Side>,
+    side: Box<dyn MigrationSide>,
     /// Writes before the connection breaks.
     writes: usize,
     /// Whether the reply is lost: the rows are written.
@@ -46,7 +46,7 @@ impl Breaking {
 }
 
 #[async_trait]
-impl Side for Breaking {
+impl MigrationSide for Breaking {
     async fn identity(&mut self) -> Result<String, Fault> {
         self.side.identity().await
     }
@@ -95,10 +95,15 @@ impl Side for Breaking {
 }
 
 /// A migration that breaks after this many writes.
-async fn try_move(from: &Home, to: &Home, writes: usize, is_answer: bool) -> Result<Moved, MoveError> {
-    let source = Breaking { side: from.open(End::Source).await?, writes: 0, is_answer: false };
-    let target = Breaking { side: to.open(End::Target).await?, writes, is_answer };
-    Move {
+async fn try_move(
+    from: &StoreAddress,
+    to: &StoreAddress,
+    writes: usize,
+    is_answer: bool,
+) -> Result<Migrated, DataMigrationError> {
+    let source = Breaking { side: from.open(StoreRole::Source).await?, writes: 0, is_answer: false };
+    let target = Breaking { side: to.open(StoreRole::Target).await?, writes, is_answer };
+    DataMigration {
         source: Box::new(source),
         target: Box::new(target),
         tell: &mut |_| (),
@@ -109,11 +114,11 @@ async fn try_move(from: &Home, to: &Home, writes: usize, is_answer: bool) -> Res
 }
 
 /// Repeats the migration until it is complete. Returns how often it broke.
-async fn persist(from: &Home, to: &Home, writes: usize) -> (Moved, usize) {
+async fn persist(from: &StoreAddress, to: &StoreAddress, writes: usize) -> (Migrated, usize) {
     for broke in 0..1_000 {
         match try_move(from, to, writes, broke % 2 == 0).await {
             Ok(moved) => return (moved, broke),
-            Err(MoveError::Store { end: End::Target, .. }) => {}
+            Err(DataMigrationError::Store { end: StoreRole::Target, .. }) => {}
             Err(other) => panic!("{other}"),
         }
     }
@@ -122,21 +127,21 @@ async fn persist(from: &Home, to: &Home, writes: usize) -> (Moved, usize) {
 
 #[tokio::test]
 async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
-    let walked = Walked::new(2, 150).await;
+    let walked = WalkedStore::new(2, 150).await;
     let whole = tempfile::tempdir().unwrap();
-    let expected = moved(&walked.home(), &home(whole.path())).await.unwrap();
+    let expected = migrated(&walked.address(), &address(whole.path())).await.unwrap();
     // The start takes fewer writes than these; it is tested separately below.
     for writes in [6, 7, 11, 23] {
         let dir = tempfile::tempdir().unwrap();
-        let (moved, broke) = persist(&walked.home(), &home(dir.path()), writes).await;
+        let (moved, broke) = persist(&walked.address(), &address(dir.path()), writes).await;
         assert_eq!(moved.tables, expected.tables, "{writes}");
-        assert!(broke > 0 && moved.beginning == Beginning::WentOn, "{writes}: broke {broke} times");
+        assert!(broke > 0 && moved.beginning == CopyStart::WentOn, "{writes}: broke {broke} times");
     }
     for writes in 0..6 {
         for is_answer in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            try_move(&walked.home(), &home(dir.path()), writes, is_answer).await.unwrap_err();
-            let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
+            try_move(&walked.address(), &address(dir.path()), writes, is_answer).await.unwrap_err();
+            let moved = migrated(&walked.address(), &address(dir.path())).await.unwrap();
             assert_eq!(moved.tables, expected.tables, "{writes}");
         }
     }
@@ -144,45 +149,45 @@ async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_to_postgres_that_breaks_goes_on() {
-    let walked = &Walked::new(3, 120).await;
+    let walked = &WalkedStore::new(3, 120).await;
     postgres::tests::database::TestDatabase::with(async |options| {
         let options = postgres::PostgresOptions { partition_width: crate::conformance::PORTION, ..options };
-        breaks_and_goes_on(walked, &Home::Postgres(options)).await;
+        breaks_and_goes_on(walked, &StoreAddress::Postgres(options)).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_to_mysql_that_breaks_goes_on() {
-    let walked = &Walked::new(4, 120).await;
+    let walked = &WalkedStore::new(4, 120).await;
     mysql::tests::database::TestDatabase::with(async |options| {
-        breaks_and_goes_on(walked, &Home::MySql(options)).await;
+        breaks_and_goes_on(walked, &StoreAddress::MySql(options)).await;
     })
     .await;
 }
 
-async fn breaks_and_goes_on(walked: &Walked, to: &Home) {
-    let (there, broke) = persist(&walked.home(), to, 9).await;
-    assert!(broke > 1 && there.beginning == Beginning::WentOn, "{there:?}");
+async fn breaks_and_goes_on(walked: &WalkedStore, to: &StoreAddress) {
+    let (there, broke) = persist(&walked.address(), to, 9).await;
+    assert!(broke > 1 && there.beginning == CopyStart::WentOn, "{there:?}");
     // And back from it with small pages.
     let dir = tempfile::tempdir().unwrap();
-    let (back, _) = persist(to, &home(dir.path()), 30).await;
+    let (back, _) = persist(to, &address(dir.path()), 30).await;
     assert_eq!(back.tables, there.tables);
 }
 
 #[tokio::test]
 async fn a_source_that_has_served_meanwhile_is_copied_anew() {
-    let walked = Walked::new(5, 100).await;
+    let walked = WalkedStore::new(5, 100).await;
     let dir = tempfile::tempdir().unwrap();
-    try_move(&walked.home(), &home(dir.path()), 12, false).await.unwrap_err();
+    try_move(&walked.address(), &address(dir.path()), 12, false).await.unwrap_err();
     let store: Arc<SqliteStore> = Arc::new(open(walked.dir.path()));
     submit_one(&store, &walked).await;
     drop(store);
-    let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
-    assert_eq!(moved.beginning, Beginning::Anew);
+    let moved = migrated(&walked.address(), &address(dir.path())).await.unwrap();
+    assert_eq!(moved.beginning, CopyStart::Anew);
 }
 
-async fn submit_one(store: &SqliteStore, walked: &Walked) {
+async fn submit_one(store: &SqliteStore, walked: &WalkedStore) {
     use punctual_core::ports::{NewJob, Store};
     let job = crate::sqlite::tests::job(1_000_000);
     store.submit(walked.now, vec![NewJob { job, offer: None }]).await.unwrap();
@@ -190,44 +195,46 @@ async fn submit_one(store: &SqliteStore, walked: &Walked) {
 
 #[tokio::test]
 async fn a_difference_is_found_and_the_next_try_copies_all_anew() {
-    let walked = Walked::new(6, 100).await;
+    let walked = WalkedStore::new(6, 100).await;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
     let mut is_changed = false;
-    let mut tell = |progress: Progress| {
-        if progress.stage == Stage::Verifying && !std::mem::replace(&mut is_changed, true) {
+    let mut tell = |progress: CopyProgress| {
+        if progress.stage == CopyStage::Verifying && !std::mem::replace(&mut is_changed, true) {
             super::change(&path, "UPDATE jobs SET payload = '2' WHERE id = (SELECT min(id) FROM jobs)");
         }
     };
-    let error = crate::moving::move_house(&walked.home(), &home(dir.path()), &mut tell).await.unwrap_err();
-    let MoveError::Differ(tables) = &error else { panic!("{error}") };
+    let error = crate::data_migration::migrate_data(&walked.address(), &address(dir.path()), &mut tell)
+        .await
+        .unwrap_err();
+    let DataMigrationError::Differ(tables) = &error else { panic!("{error}") };
     assert!(
         matches!(tables.as_slice(), [one] if one.starts_with("jobs (the contents of its ")),
         "{tables:?}"
     );
     assert!(error.to_string().contains("repeat the command"), "{error}");
-    let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
-    assert_eq!(moved.beginning, Beginning::Anew);
+    let moved = migrated(&walked.address(), &address(dir.path())).await.unwrap();
+    assert_eq!(moved.beginning, CopyStart::Anew);
 }
 
 #[tokio::test]
 async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_has_served() {
-    let walked = Walked::new(10, 60).await;
+    let walked = WalkedStore::new(10, 60).await;
     let dir = tempfile::tempdir().unwrap();
-    let expected = moved(&walked.home(), &home(dir.path())).await.unwrap();
+    let expected = migrated(&walked.address(), &address(dir.path())).await.unwrap();
     // A user who did not get the reply repeats the command.
-    let again = moved(&walked.home(), &home(dir.path())).await.unwrap();
-    assert_eq!((again.beginning, &again.tables), (Beginning::WentOn, &expected.tables));
+    let again = migrated(&walked.address(), &address(dir.path())).await.unwrap();
+    assert_eq!((again.beginning, &again.tables), (CopyStart::WentOn, &expected.tables));
     let store = Arc::new(open(dir.path()));
     submit_one(&store, &walked).await;
     drop(store);
-    let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
-    assert!(matches!(error, MoveError::TargetServed { .. }), "{error}");
+    let error = migrated(&walked.address(), &address(dir.path())).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::TargetServed { .. }), "{error}");
     // A change that leaves all row counts the same is found as well, and the store can still be opened.
     let dir = tempfile::tempdir().unwrap();
-    moved(&walked.home(), &home(dir.path())).await.unwrap();
+    migrated(&walked.address(), &address(dir.path())).await.unwrap();
     super::change(dir.path(), "UPDATE jobs SET payload = '2' WHERE id = (SELECT min(id) FROM jobs)");
-    let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
-    assert!(matches!(error, MoveError::TargetServed { .. }), "{error}");
+    let error = migrated(&walked.address(), &address(dir.path())).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::TargetServed { .. }), "{error}");
     drop(open(dir.path()));
 }

@@ -18,7 +18,7 @@ mod side;
 mod tests;
 
 pub(crate) use crate::layout::{Cell, Cells, Column, Kind, Layout, TABLES};
-pub(crate) use side::{Notes, Portion, Side, fitting};
+pub(crate) use side::{MigrationSide, Notes, Portion, fitting};
 
 use crate::fault::Fault;
 use crate::mysql::{self, MySqlOptions};
@@ -32,7 +32,7 @@ use std::path::PathBuf;
 
 /// The location of a store.
 #[derive(Debug, Clone)]
-pub enum Home {
+pub enum StoreAddress {
     /// The data directory of an embedded store.
     Sqlite(PathBuf),
     Postgres(PostgresOptions),
@@ -41,44 +41,44 @@ pub enum Home {
 
 /// The role of a store in a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum StoreRole {
     Source,
     Target,
     /// A copy that was restored next to the original.
     Copy,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for StoreRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            End::Source => "the source",
-            End::Target => "the target",
-            End::Copy => "the copy",
+            StoreRole::Source => "the source",
+            StoreRole::Target => "the target",
+            StoreRole::Copy => "the copy",
         })
     }
 }
 
-impl Home {
-    async fn open(&self, end: End) -> Result<Box<dyn Side>, MoveError> {
+impl StoreAddress {
+    async fn open(&self, end: StoreRole) -> Result<Box<dyn MigrationSide>, DataMigrationError> {
         match self {
-            Home::Sqlite(directory) => Ok(Box::new(sqlite::export::open(directory, end)?)),
-            Home::Postgres(options) => Ok(Box::new(postgres::export::open(options, end).await?)),
-            Home::MySql(options) => Ok(Box::new(mysql::export::open(options, end).await?)),
+            StoreAddress::Sqlite(directory) => Ok(Box::new(sqlite::export::open(directory, end)?)),
+            StoreAddress::Postgres(options) => Ok(Box::new(postgres::export::open(options, end).await?)),
+            StoreAddress::MySql(options) => Ok(Box::new(mysql::export::open(options, end).await?)),
         }
     }
 }
 
 /// The progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    pub stage: Stage,
+pub struct CopyProgress {
+    pub stage: CopyStage,
     pub table: &'static str,
     pub rows_done: u64,
     pub rows_total: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum CopyStage {
     Copying,
     /// Both sides are being read and compared.
     Verifying,
@@ -86,7 +86,7 @@ pub enum Stage {
 
 /// How a copy began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning {
+pub enum CopyStart {
     /// The target was empty.
     New,
     /// It continued where an earlier copy of the same source was interrupted.
@@ -98,13 +98,13 @@ pub enum Beginning {
 
 /// A complete copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
-    pub beginning: Beginning,
-    pub tables: Vec<MovedTable>,
+pub struct Migrated {
+    pub beginning: CopyStart,
+    pub tables: Vec<MigratedTable>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MovedTable {
+pub struct MigratedTable {
     pub name: &'static str,
     pub rows: u64,
     /// The checksum of all rows, the same on both sides.
@@ -113,20 +113,20 @@ pub struct MovedTable {
 
 /// Nothing was copied, or not everything. The source is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MoveError {
+pub enum DataMigrationError {
     #[error("{end} is in use: {by}; stop all servers that use it and try again")]
-    InUse { end: End, by: String },
+    InUse { end: StoreRole, by: String },
     #[error(
         "{end} is taken: another move from or to it is under way, or source and target are the same; wait until it has \
          ended"
     )]
-    Taken { end: End },
+    Taken { end: StoreRole },
     #[error("there is no store in {0}: name the data directory of the embedded store")]
     NoStore(String),
     #[error("{end} is a database without a store in it: is it the right database? {}", of_empty(*.end))]
-    NoTables { end: End },
+    NoTables { end: StoreRole },
     #[error("{end} has version {found} of its tables, but this binary needs version {needed}: {advice}")]
-    Version { end: End, found: usize, needed: usize, advice: &'static str },
+    Version { end: StoreRole, found: usize, needed: usize, advice: &'static str },
     #[error(
         "the source is itself an unfinished copy: complete that one first, or move from the store it came from"
     )]
@@ -146,35 +146,38 @@ pub enum MoveError {
     )]
     Differ(Vec<String>),
     #[error("{end} cannot be used: {reason}")]
-    Unusable { end: End, reason: String },
+    Unusable { end: StoreRole, reason: String },
     #[error("{end}: {source}{}", again(source))]
-    Store { end: End, source: StoreError },
+    Store { end: StoreRole, source: StoreError },
 }
 
-impl MoveError {
-    pub(crate) fn at(end: End) -> impl Fn(Fault) -> MoveError {
-        move |fault| MoveError::Store { end, source: fault.into() }
+impl DataMigrationError {
+    pub(crate) fn at(end: StoreRole) -> impl Fn(Fault) -> DataMigrationError {
+        move |fault| DataMigrationError::Store { end, source: fault.into() }
     }
 
     /// Which store denied access and why, if that is the error.
-    pub fn denied(&self) -> Option<(End, Denial, &str)> {
+    pub fn denied(&self) -> Option<(StoreRole, Denial, &str)> {
         match self {
-            MoveError::Store { end, source: StoreError::Denied(denial, said) } => Some((*end, *denial, said)),
+            DataMigrationError::Store { end, source: StoreError::Denied(denial, said) } => {
+                Some((*end, *denial, said))
+            }
             _ => None,
         }
     }
 
     /// Whether something must be changed before it can work, so that a retry does not help.
     pub fn is_refusal(&self) -> bool {
-        self.denied().is_some() || !matches!(self, MoveError::Store { .. } | MoveError::Differ(_))
+        self.denied().is_some()
+            || !matches!(self, DataMigrationError::Store { .. } | DataMigrationError::Differ(_))
     }
 }
 
 /// How a database without tables may have been named.
-const fn of_empty(end: End) -> &'static str {
+const fn of_empty(end: StoreRole) -> &'static str {
     match end {
-        End::Copy => "The backup has to be restored into it first",
-        End::Source | End::Target => "--from and --to may be swapped",
+        StoreRole::Copy => "The backup has to be restored into it first",
+        StoreRole::Source | StoreRole::Target => "--from and --to may be swapped",
     }
 }
 
@@ -188,14 +191,14 @@ fn again(error: &StoreError) -> &'static str {
 
 /// Copies everything from the source to the target, compares both, and opens the target for use. Calls
 /// `tell` with the progress.
-pub async fn move_house(
-    from: &Home,
-    to: &Home,
-    tell: &mut (dyn FnMut(Progress) + Send),
-) -> Result<Moved, MoveError> {
-    let source = from.open(End::Source).await?;
-    let target = to.open(End::Target).await?;
-    copy::Move { source, target, tell, leave_max: MOVING_LEAVE_MAX }.run().await
+pub async fn migrate_data(
+    from: &StoreAddress,
+    to: &StoreAddress,
+    tell: &mut (dyn FnMut(CopyProgress) + Send),
+) -> Result<Migrated, DataMigrationError> {
+    let source = from.open(StoreRole::Source).await?;
+    let target = to.open(StoreRole::Target).await?;
+    copy::DataMigration { source, target, tell, leave_max: MOVING_LEAVE_MAX }.run().await
 }
 
 /// A copy that was turned into an independent store.
@@ -210,13 +213,13 @@ pub struct Forked {
 /// Makes a copy that was restored next to its original harmless: all its queues are paused, so that nothing
 /// in it runs a second time; workers of the original have no sessions in it; and it gets its own identity.
 /// Rejected while the store is in use, because it may then be the original.
-pub async fn fork(home: &Home, now: Timestamp) -> Result<Forked, MoveError> {
-    let mut side = home.open(End::Copy).await?;
-    copy::must_be_at_rest(&mut *side, End::Copy, MOVING_LEAVE_MAX).await?;
-    let at_copy = MoveError::at(End::Copy);
+pub async fn fork(address: &StoreAddress, now: Timestamp) -> Result<Forked, DataMigrationError> {
+    let mut side = address.open(StoreRole::Copy).await?;
+    copy::must_be_at_rest(&mut *side, StoreRole::Copy, MOVING_LEAVE_MAX).await?;
+    let at_copy = DataMigrationError::at(StoreRole::Copy);
     if !side.notes().await.map_err(&at_copy)?.is_empty() {
         let reason = crate::unfinished::UNFINISHED.to_owned();
-        return Err(MoveError::Unusable { end: End::Copy, reason });
+        return Err(DataMigrationError::Unusable { end: StoreRole::Copy, reason });
     }
     side.fork(now).await.map_err(at_copy)
 }

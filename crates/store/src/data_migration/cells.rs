@@ -59,7 +59,7 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
 
 /// How far one table was copied; stored in the target together with the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CopyPosition {
     /// The key of the last row, as in the source.
     pub key: Cells,
     /// How many rows were copied.
@@ -68,7 +68,7 @@ pub(crate) struct Place {
     pub last_line: i64,
 }
 
-impl Place {
+impl CopyPosition {
     pub fn to_text(&self) -> String {
         let key: Vec<Value> = self.key.iter().map(Cell::to_json).collect();
         json!({ "key": key, "rows": self.rows, "last_line": self.last_line }).to_string()
@@ -78,7 +78,7 @@ impl Place {
         let damaged = || Fault::damaged("a place in an unfinished copy", text);
         let value: Value = serde_json::from_str(text)?;
         let key = value["key"].as_array().ok_or_else(damaged)?;
-        Ok(Place {
+        Ok(CopyPosition {
             key: key.iter().map(Cell::from_json).collect::<Result<_, _>>()?,
             rows: value["rows"].as_u64().ok_or_else(damaged)?,
             last_line: value["last_line"].as_i64().ok_or_else(damaged)?,
@@ -140,10 +140,10 @@ mod tests {
             Cell::Number(i64::MIN),
             Cell::Null,
         ];
-        let place = Place { key, rows: 3, last_line: -1 };
-        assert_eq!(Place::from_text(&place.to_text()).unwrap(), place);
-        assert!(Place::from_text("{}").is_err());
-        assert!(Place::from_text(r#"{"key":[{"hex":"0g"}],"rows":1,"last_line":0}"#).is_err());
+        let place = CopyPosition { key, rows: 3, last_line: -1 };
+        assert_eq!(CopyPosition::from_text(&place.to_text()).unwrap(), place);
+        assert!(CopyPosition::from_text("{}").is_err());
+        assert!(CopyPosition::from_text(r#"{"key":[{"hex":"0g"}],"rows":1,"last_line":0}"#).is_err());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Sources and targets that must be rejected, and stores that must not be opened.
 
-use super::{Walked, change, home, moved};
-use crate::moving::copy::Move;
-use crate::moving::{End, Home, MoveError, Moved};
+use super::{WalkedStore, address, change, migrated};
+use crate::data_migration::copy::DataMigration;
+use crate::data_migration::{DataMigrationError, Migrated, StoreAddress, StoreRole};
 use crate::mysql::{self, MySqlStore};
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::tests::{job, open, opening};
@@ -15,18 +15,18 @@ const UNFINISHED: &str = "INSERT INTO moving (name, value) VALUES ('source', 'el
 
 #[tokio::test]
 async fn an_embedded_store_that_is_open_or_not_there_is_refused() {
-    let walked = Walked::new(7, 20).await;
+    let walked = WalkedStore::new(7, 20).await;
     let dir = tempfile::tempdir().unwrap();
     let store = open(walked.dir.path());
-    let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
-    assert!(matches!(error, MoveError::InUse { end: End::Source, .. }), "{error}");
-    let error = moved(&home(dir.path()), &walked.home()).await.unwrap_err();
-    assert!(matches!(error, MoveError::NoStore(_)), "{error}");
+    let error = migrated(&walked.address(), &address(dir.path())).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::InUse { end: StoreRole::Source, .. }), "{error}");
+    let error = migrated(&address(dir.path()), &walked.address()).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::NoStore(_)), "{error}");
     drop(store);
     let served = tempfile::tempdir().unwrap();
     open(served.path()).submit(walked.now, vec![NewJob { job: job(1), offer: None }]).await.unwrap();
-    let error = moved(&walked.home(), &home(served.path())).await.unwrap_err();
-    assert_eq!(error, MoveError::TargetServed { table: "lanes", rows: 1 });
+    let error = migrated(&walked.address(), &address(served.path())).await.unwrap_err();
+    assert_eq!(error, DataMigrationError::TargetServed { table: "lanes", rows: 1 });
     assert!(
         error.is_refusal() && open(served.path()).job(job(1).id).await.unwrap().is_some(),
         "nothing was lost"
@@ -35,7 +35,7 @@ async fn an_embedded_store_that_is_open_or_not_there_is_refused() {
 
 #[tokio::test]
 async fn an_unfinished_copy_is_neither_opened_nor_moved_from_nor_filled_from_elsewhere() {
-    let walked = Walked::new(8, 20).await;
+    let walked = WalkedStore::new(8, 20).await;
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
     change(dir.path(), "CREATE TABLE moving (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT");
@@ -47,10 +47,10 @@ async fn an_unfinished_copy_is_neither_opened_nor_moved_from_nor_filled_from_els
     };
     assert!(error.source().unwrap().to_string().contains("repeat `punctual migrate-data`"), "{error:?}");
     let beside = tempfile::tempdir().unwrap();
-    let error = moved(&home(dir.path()), &home(beside.path())).await.unwrap_err();
-    assert_eq!(error, MoveError::SourceUnfinished);
-    let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
-    assert_eq!(error, MoveError::OtherSource("elsewhere".to_owned()));
+    let error = migrated(&address(dir.path()), &address(beside.path())).await.unwrap_err();
+    assert_eq!(error, DataMigrationError::SourceUnfinished);
+    let error = migrated(&walked.address(), &address(dir.path())).await.unwrap_err();
+    assert_eq!(error, DataMigrationError::OtherSource("elsewhere".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,7 +58,7 @@ async fn a_postgres_database_that_is_used_or_unfinished_is_refused() {
     postgres::tests::database::TestDatabase::with(async |options| {
         let client = postgres::tests::database::client(&options).await;
         let store = PostgresStore::open(&options).await.unwrap();
-        is_refused_while_used(&store, &Home::Postgres(options.clone())).await;
+        is_refused_while_used(&store, &StoreAddress::Postgres(options.clone())).await;
         store.close().await;
         client
             .batch_execute("CREATE TABLE moving (name text PRIMARY KEY, value text NOT NULL)")
@@ -76,7 +76,7 @@ async fn a_mysql_database_that_is_used_or_unfinished_is_refused() {
     mysql::tests::database::TestDatabase::with(async |options| {
         use mysql_async::prelude::Queryable;
         let store = MySqlStore::open(&options).await.unwrap();
-        is_refused_while_used(&store, &Home::MySql(options.clone())).await;
+        is_refused_while_used(&store, &StoreAddress::MySql(options.clone())).await;
         store.close().await;
         let mut client = mysql::tests::database::client(&options).await;
         client
@@ -94,19 +94,19 @@ async fn a_mysql_database_that_is_used_or_unfinished_is_refused() {
 }
 
 /// With an open store, and a session that sends heartbeats.
-async fn is_refused_while_used(store: &dyn Store, shared: &Home) {
+async fn is_refused_while_used(store: &dyn Store, shared: &StoreAddress) {
     let now = store.clock().await.unwrap();
     store.open_session(now, opening()).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let error = at_once(shared, &home(dir.path())).await.unwrap_err();
-    assert!(matches!(error, MoveError::InUse { end: End::Source, .. }), "{error}");
-    let walked = Walked::new(9, 5).await;
-    let error = at_once(&walked.home(), shared).await.unwrap_err();
-    assert!(matches!(error, MoveError::InUse { end: End::Target, .. }), "{error}");
+    let error = at_once(shared, &address(dir.path())).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::InUse { end: StoreRole::Source, .. }), "{error}");
+    let walked = WalkedStore::new(9, 5).await;
+    let error = at_once(&walked.address(), shared).await.unwrap_err();
+    assert!(matches!(error, DataMigrationError::InUse { end: StoreRole::Target, .. }), "{error}");
 }
 
 /// Without waiting for processes to disconnect.
-async fn at_once(from: &Home, to: &Home) -> Result<Moved, MoveError> {
-    let (source, target) = (from.open(End::Source).await?, to.open(End::Target).await?);
-    Move { source, target, tell: &mut |_| (), leave_max: Duration::ZERO }.run().await
+async fn at_once(from: &StoreAddress, to: &StoreAddress) -> Result<Migrated, DataMigrationError> {
+    let (source, target) = (from.open(StoreRole::Source).await?, to.open(StoreRole::Target).await?);
+    DataMigration { source, target, tell: &mut |_| (), leave_max: Duration::ZERO }.run().await
 }

@@ -1,8 +1,8 @@
 //! A migration through all databases and back.
 
-use super::{Walked, home, moved};
+use super::{WalkedStore, address, migrated};
 use crate::conformance::{PORTION, counts_agree};
-use crate::moving::{Beginning, Home, Moved};
+use crate::data_migration::{CopyStart, Migrated, StoreAddress};
 use crate::mysql::{MySqlOptions, MySqlStore};
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::sqlite::tests::{open, opening};
@@ -24,7 +24,7 @@ async fn everything_arrives_on_every_database_and_comes_back_1() {
 }
 
 async fn round_trip(seed: u64) {
-    let walked = &Walked::new(seed, STEPS).await;
+    let walked = &WalkedStore::new(seed, STEPS).await;
     walked.lose_sessions();
     let expected = &walked.seen_in(&open(walked.dir.path())).await;
     postgres::tests::database::TestDatabase::with(async |postgres| {
@@ -33,17 +33,21 @@ async fn round_trip(seed: u64) {
             let mysql = MySqlOptions { partition_width: PORTION, ..mysql };
             // The second server of the same kind gets the same store from PostgreSQL.
             if Postgres(postgres).is_empty().await {
-                let first = moved(&walked.home(), &Home::Postgres(postgres.clone())).await.unwrap();
+                let first =
+                    migrated(&walked.address(), &StoreAddress::Postgres(postgres.clone())).await.unwrap();
                 assert!(first.tables.iter().filter(|table| table.rows > 0).count() > 15, "{first:?}");
                 Postgres(postgres).check(walked, expected).await;
             }
-            let second = moved(&Home::Postgres(postgres.clone()), &Home::MySql(mysql.clone())).await.unwrap();
+            let second =
+                migrated(&StoreAddress::Postgres(postgres.clone()), &StoreAddress::MySql(mysql.clone()))
+                    .await
+                    .unwrap();
             check_mysql(&mysql, walked, expected).await;
             let back = tempfile::tempdir().unwrap();
-            let third = moved(&Home::MySql(mysql), &home(back.path())).await.unwrap();
+            let third = migrated(&StoreAddress::MySql(mysql), &address(back.path())).await.unwrap();
             assert_eq!(
                 (third.beginning, &third),
-                (Beginning::New, &second),
+                (CopyStart::New, &second),
                 "the checksums are those of before"
             );
             check_return(walked, back.path(), expected).await;
@@ -61,7 +65,7 @@ impl Postgres<'_> {
         client.query_opt("SELECT 1 FROM jobs LIMIT 1", &[]).await.unwrap().is_none()
     }
 
-    async fn check(&self, walked: &Walked, expected: &str) {
+    async fn check(&self, walked: &WalkedStore, expected: &str) {
         let store = PostgresStore::open(self.0).await.unwrap();
         alike(&walked.seen_in(&store).await, expected);
         counts_agree(&store).await;
@@ -71,7 +75,7 @@ impl Postgres<'_> {
     }
 }
 
-async fn check_mysql(options: &MySqlOptions, walked: &Walked, expected: &str) {
+async fn check_mysql(options: &MySqlOptions, walked: &WalkedStore, expected: &str) {
     let store = MySqlStore::open(options).await.unwrap();
     alike(&walked.seen_in(&store).await, expected);
     counts_agree(&store).await;
@@ -82,15 +86,15 @@ async fn check_mysql(options: &MySqlOptions, walked: &Walked, expected: &str) {
 }
 
 /// The returned store continues exactly like the original.
-async fn check_return(walked: &Walked, back: &std::path::Path, expected: &str) {
+async fn check_return(walked: &WalkedStore, back: &std::path::Path, expected: &str) {
     let came_back = open(back);
     alike(&walked.seen_in(&came_back).await, expected);
     assert_eq!(came_back.integrity_check().await.unwrap(), Vec::<String>::new());
     drop(came_back);
     // A copy, because the other servers follow after this one.
     let copy = tempfile::tempdir().unwrap();
-    let Moved { beginning, .. } = moved(&walked.home(), &home(copy.path())).await.unwrap();
-    assert_eq!(beginning, Beginning::New);
+    let Migrated { beginning, .. } = migrated(&walked.address(), &address(copy.path())).await.unwrap();
+    assert_eq!(beginning, CopyStart::New);
     let (came_back, stayed) = (open(back), open(copy.path()));
     for store in [&came_back, &stayed] {
         store.recover(walked.now, RECOVERED_MAX).await.unwrap();

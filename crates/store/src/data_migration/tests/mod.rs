@@ -5,7 +5,7 @@ mod interrupted;
 mod refused;
 mod round_trip;
 
-use super::{Home, MoveError, Moved, move_house};
+use super::{DataMigrationError, Migrated, StoreAddress, migrate_data};
 use crate::conformance::{Pair, walk_partly};
 use crate::sqlite::tests::open;
 use punctual_core::ids::JobId;
@@ -17,22 +17,22 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// An embedded store after a random walk, with executions that happen to be open, running, dead or noted.
-struct Walked {
+struct WalkedStore {
     dir: TempDir,
     now: Timestamp,
     jobs: Vec<JobId>,
 }
 
-impl Walked {
+impl WalkedStore {
     async fn new(seed: u64, steps: usize) -> Self {
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let pair = Pair { one: Arc::new(open(dir.path())), other: Arc::new(open(beside.path())) };
         let (now, jobs) = walk_partly(pair, seed, steps).await;
-        Walked { dir, now, jobs }
+        WalkedStore { dir, now, jobs }
     }
 
-    fn home(&self) -> Home {
-        home(self.dir.path())
+    fn address(&self) -> StoreAddress {
+        address(self.dir.path())
     }
 
     /// The state after every migration: sessions are lost.
@@ -45,12 +45,12 @@ impl Walked {
     }
 }
 
-fn home(dir: &Path) -> Home {
-    Home::Sqlite(dir.to_owned())
+fn address(dir: &Path) -> StoreAddress {
+    StoreAddress::Sqlite(dir.to_owned())
 }
 
-async fn moved(from: &Home, to: &Home) -> Result<Moved, MoveError> {
-    move_house(from, to, &mut |_| ()).await
+async fn migrated(from: &StoreAddress, to: &StoreAddress) -> Result<Migrated, DataMigrationError> {
+    migrate_data(from, to, &mut |_| ()).await
 }
 
 /// Changes the main file directly.

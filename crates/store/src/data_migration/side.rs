@@ -20,7 +20,7 @@ pub(crate) struct Portion<'a> {
 
 /// One connection to a database that no other migration uses at the same time.
 #[async_trait]
-pub(crate) trait Side: Send {
+pub(crate) trait MigrationSide: Send {
     /// Identifies this database.
     async fn identity(&mut self) -> Result<String, Fault>;
     /// Describes who seems to use it; `None` if it is not in use.
