@@ -3,7 +3,7 @@
 //! This crate owns all SQL, which compares and swaps. The rules that decide what to write are in
 //! `punctual_core`. No other crate knows a table or a column.
 
-pub mod bare;
+pub mod baseline;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -7,7 +7,7 @@ use crate::codes::{
     read_live_ties, read_placing, schedule_type,
 };
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Column, Kind, Layout, hex};
+use crate::layout::{Cell, Cells, Column, ColumnKind, Layout, hex};
 use crate::rows::KeyKind;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, Priority};
@@ -96,7 +96,7 @@ fn shown(column: &Column, cell: &Cell) -> String {
         Cell::Number(number) => number.to_string(),
         Cell::Text(text) => format!("{text:?}"),
         Cell::Bytes(bytes) => match (column.kind, <[u8; 16]>::try_from(bytes.as_slice())) {
-            (Kind::Id, Ok(id)) => JobId::from_bytes(id).to_string(),
+            (ColumnKind::Id, Ok(id)) => JobId::from_bytes(id).to_string(),
             _ => hex(bytes),
         },
     }
@@ -127,13 +127,17 @@ fn read_cell(table: &str, column: &Column, cell: &Cell) -> Result<(), Fault> {
     let what = || Cow::Owned(format!("{table}.{}", column.name));
     match (column.kind, cell) {
         (_, Cell::Null) => Ok(()),
-        (Kind::Id, Cell::Bytes(bytes)) if bytes.len() == 16 => Ok(()),
-        (Kind::Bytes, Cell::Bytes(bytes)) if bytes.len() == 32 => Ok(()),
-        (Kind::Text | Kind::Document, Cell::Text(text)) => read_text(table, column.name, text),
-        (Kind::Big | Kind::Int | Kind::Small | Kind::Flag, Cell::Number(number)) => {
-            if is_meant(table, column.name, *number) { Ok(()) } else { Err(Fault::damaged(what(), number)) }
+        (ColumnKind::Id, Cell::Bytes(bytes)) if bytes.len() == 16 => Ok(()),
+        (ColumnKind::Bytes, Cell::Bytes(bytes)) if bytes.len() == 32 => Ok(()),
+        (ColumnKind::Text | ColumnKind::Document, Cell::Text(text)) => read_text(table, column.name, text),
+        (ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag, Cell::Number(number)) => {
+            if is_meant(table, column.name, *number) {
+                Ok(())
+            } else {
+                Err(Fault::damaged(what(), number))
+            }
         }
-        (Kind::Id | Kind::Bytes, Cell::Bytes(bytes)) => {
+        (ColumnKind::Id | ColumnKind::Bytes, Cell::Bytes(bytes)) => {
             Err(Fault::damaged(what(), format!("{} bytes", bytes.len())))
         }
         (_, Cell::Bytes(_)) => Err(Fault::damaged(what(), "bytes that are no text")),

@@ -13,7 +13,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::{quoted, tell};
 use punctual_client::host;
 use punctual_core::ports::{Host, Register, Store, Wakes};
-use punctual_store::bare::BareDatabase;
+use punctual_store::baseline::BaselineDatabase;
 use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::data_migration::{DataMigrationError, StoreAddress};
 use punctual_store::mysql::MySqlOptions;
@@ -295,7 +295,7 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
 
 /// Direct access to the database for a benchmark, besides the server that it measures. Creates the tables if
 /// they do not exist.
-pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
     match place.url.dialect {
         Dialect::Postgres => postgres::bare(place).await,
         Dialect::Mysql => mysql::bare(place).await,

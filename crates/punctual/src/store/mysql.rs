@@ -4,10 +4,10 @@ use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};
 use crate::config::SizeMax;
 use crate::exit::CliError;
-use punctual_store::bare::BareDatabase;
+use punctual_store::baseline::BaselineDatabase;
 use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::mysql::migrate::{self, MigrateError};
-use punctual_store::mysql::{self, BareMySql, MySqlOptions, MySqlStore, OpenError};
+use punctual_store::mysql::{self, MySqlBaseline, MySqlOptions, MySqlStore, OpenError};
 use punctual_store::mysql::{counter_mismatch, malformed};
 use std::sync::Arc;
 
@@ -80,8 +80,8 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
     mysql::drop_database(&options(place), name).await.map_err(|error| failed(place, &error))
 }
 
-pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
-    let bare = BareMySql::open(&options(place)).await.map_err(|error| failed(place, &error))?;
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
+    let bare = MySqlBaseline::open(&options(place)).await.map_err(|error| failed(place, &error))?;
     Ok(Box::new(bare))
 }
 

@@ -2,7 +2,7 @@
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
 use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
-use crate::layout::{Cell, Cells, Kind, Layout, TABLES, hex};
+use crate::layout::{Cell, Cells, ColumnKind, Layout, TABLES, hex};
 use crate::malformed::rows_passed_over;
 use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
@@ -51,15 +51,15 @@ impl Dialect {
         })
     }
 
-    fn literal(self, kind: Kind, cell: &Cell) -> String {
+    fn literal(self, kind: ColumnKind, cell: &Cell) -> String {
         match cell {
             Cell::Null => "NULL".to_owned(),
-            Cell::Number(number) if self == Dialect::Postgres && kind == Kind::Flag => {
+            Cell::Number(number) if self == Dialect::Postgres && kind == ColumnKind::Flag => {
                 (*number != 0).to_string()
             }
             Cell::Number(number) => number.to_string(),
             Cell::Text(text) => format!("'{}'", text.replace('\'', "''")),
-            Cell::Bytes(bytes) if self == Dialect::Postgres && kind == Kind::Id => {
+            Cell::Bytes(bytes) if self == Dialect::Postgres && kind == ColumnKind::Id => {
                 format!("'{}'::uuid", hex(bytes))
             }
             Cell::Bytes(bytes) if self == Dialect::Postgres => format!("'\\x{}'::bytea", hex(bytes)),
@@ -69,21 +69,23 @@ impl Dialect {
 
     /// Invalid values for most columns of this kind, in SQL. Values that a database does not accept are
     /// left out.
-    fn malformed(self, kind: Kind) -> Vec<String> {
+    fn malformed(self, kind: ColumnKind) -> Vec<String> {
         let numbers =
             |largest: i64| vec![Cell::Number(-1), Cell::Number(99), Cell::Number(largest), Cell::Null];
         let text = |text: &str| Cell::Text(text.to_owned());
         let cells = match kind {
-            Kind::Big => numbers(i64::MAX),
-            Kind::Int => numbers(i64::from(i32::MAX)),
-            Kind::Small => numbers(i64::from(i16::MAX)),
-            Kind::Flag => vec![Cell::Number(7), Cell::Null],
-            Kind::Text | Kind::Document => vec![text("{garbage"), text(""), text("[7]"), Cell::Null],
-            Kind::Id => vec![Cell::Bytes(vec![0; 16]), Cell::Bytes(vec![0, 255]), Cell::Null],
-            Kind::Bytes => vec![Cell::Bytes(vec![0, 255]), Cell::Null],
+            ColumnKind::Big => numbers(i64::MAX),
+            ColumnKind::Int => numbers(i64::from(i32::MAX)),
+            ColumnKind::Small => numbers(i64::from(i16::MAX)),
+            ColumnKind::Flag => vec![Cell::Number(7), Cell::Null],
+            ColumnKind::Text | ColumnKind::Document => {
+                vec![text("{garbage"), text(""), text("[7]"), Cell::Null]
+            }
+            ColumnKind::Id => vec![Cell::Bytes(vec![0; 16]), Cell::Bytes(vec![0, 255]), Cell::Null],
+            ColumnKind::Bytes => vec![Cell::Bytes(vec![0, 255]), Cell::Null],
         };
         let mut values: Vec<String> = cells.iter().map(|cell| self.literal(kind, cell)).collect();
-        if self == Dialect::Sqlite && matches!(kind, Kind::Text | Kind::Document) {
+        if self == Dialect::Sqlite && matches!(kind, ColumnKind::Text | ColumnKind::Document) {
             values.push("CAST(x'ff00fe' AS TEXT)".to_owned());
         }
         values

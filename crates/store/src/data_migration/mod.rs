@@ -17,7 +17,7 @@ mod side;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use crate::layout::{Cell, Cells, Column, Kind, Layout, TABLES};
+pub(crate) use crate::layout::{Cell, Cells, Column, ColumnKind, Layout, TABLES};
 pub(crate) use side::{MigrationSide, Notes, Portion, fitting};
 
 use crate::fault::Fault;

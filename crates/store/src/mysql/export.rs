@@ -7,8 +7,8 @@ use super::partitions;
 use super::rows::get;
 use super::turns::Lease;
 use crate::data_migration::{
-    Cell, Cells, Column, DataMigrationError, Forked, Kind, Layout, MigrationSide, Notes, Portion, StoreRole,
-    TABLES, fitting,
+    Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
+    StoreRole, TABLES, fitting,
 };
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
@@ -171,9 +171,13 @@ fn value(cell: &Cell) -> Value {
 pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
         Ok(match column.kind {
-            Kind::Id | Kind::Bytes => get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes),
-            Kind::Text | Kind::Document => get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text),
-            Kind::Big | Kind::Int | Kind::Small | Kind::Flag => {
+            ColumnKind::Id | ColumnKind::Bytes => {
+                get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes)
+            }
+            ColumnKind::Text | ColumnKind::Document => {
+                get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text)
+            }
+            ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
                 get::<Option<i64>>(row, place)?.map_or(Cell::Null, Cell::Number)
             }
         })

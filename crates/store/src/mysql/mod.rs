@@ -5,12 +5,12 @@
 //! Both use the same SQL text. Where they differ, the difference is in a comment that only one of them
 //! executes: `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.
 
+mod baseline;
 mod connection;
 pub mod counter_mismatch;
 mod databases;
 mod errors;
 pub(crate) mod export;
-mod floor;
 mod galera;
 mod hosts;
 mod inspect;
@@ -34,7 +34,7 @@ pub(crate) mod tests;
 mod turns;
 mod unused;
 
+pub use baseline::MySqlBaseline;
 pub use databases::{create_database, drop_database};
-pub use floor::BareMySql;
 pub use options::{MySqlOptions, OptionsError};
 pub use store::{MySqlStore, OpenError};

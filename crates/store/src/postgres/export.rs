@@ -7,8 +7,8 @@ use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
 use super::rows::{clean, get};
 use crate::data_migration::{
-    Cell, Cells, Column, DataMigrationError, Forked, Kind, Layout, MigrationSide, Notes, Portion, StoreRole,
-    TABLES, fitting,
+    Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
+    StoreRole, TABLES, fitting,
 };
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
@@ -128,15 +128,15 @@ pub(super) fn columns(columns: &[Column]) -> String {
     columns.iter().map(|column| format!("\"{}\"", column.name)).collect::<Vec<_>>().join(", ")
 }
 
-const fn type_of(kind: Kind) -> &'static str {
+const fn type_of(kind: ColumnKind) -> &'static str {
     match kind {
-        Kind::Id => "uuid",
-        Kind::Bytes => "bytea",
-        Kind::Text | Kind::Document => "text",
-        Kind::Big => "bigint",
-        Kind::Int => "integer",
-        Kind::Small => "smallint",
-        Kind::Flag => "boolean",
+        ColumnKind::Id => "uuid",
+        ColumnKind::Bytes => "bytea",
+        ColumnKind::Text | ColumnKind::Document => "text",
+        ColumnKind::Big => "bigint",
+        ColumnKind::Int => "integer",
+        ColumnKind::Small => "smallint",
+        ColumnKind::Flag => "boolean",
     }
 }
 
@@ -160,13 +160,13 @@ pub(super) fn key_values<'a>(table: &Layout, after: Option<&'a [Cell]>) -> Resul
 
 fn single<'a>(column: &Column, cell: &'a Cell) -> Result<Parameter<'a>, Fault> {
     Ok(match column.kind {
-        Kind::Id => Box::new(uuid_in(cell)?),
-        Kind::Bytes => Box::new(bytes_in(cell)?),
-        Kind::Text | Kind::Document => Box::new(text_in(cell)?),
-        Kind::Big => Box::new(number_in::<i64>(cell, column)?),
-        Kind::Int => Box::new(number_in::<i32>(cell, column)?),
-        Kind::Small => Box::new(number_in::<i16>(cell, column)?),
-        Kind::Flag => Box::new(number_in::<i64>(cell, column)?.map(|number| number != 0)),
+        ColumnKind::Id => Box::new(uuid_in(cell)?),
+        ColumnKind::Bytes => Box::new(bytes_in(cell)?),
+        ColumnKind::Text | ColumnKind::Document => Box::new(text_in(cell)?),
+        ColumnKind::Big => Box::new(number_in::<i64>(cell, column)?),
+        ColumnKind::Int => Box::new(number_in::<i32>(cell, column)?),
+        ColumnKind::Small => Box::new(number_in::<i16>(cell, column)?),
+        ColumnKind::Flag => Box::new(number_in::<i64>(cell, column)?.map(|number| number != 0)),
     })
 }
 
@@ -181,13 +181,13 @@ fn array<'a>(column: &Column, place: usize, rows: &'a [Cells]) -> Result<Paramet
         rows.iter().map(cell).collect()
     }
     Ok(match column.kind {
-        Kind::Id => Box::new(each(rows, place, uuid_in)?),
-        Kind::Bytes => Box::new(each(rows, place, bytes_in)?),
-        Kind::Text | Kind::Document => Box::new(each(rows, place, text_in)?),
-        Kind::Big => Box::new(each(rows, place, |cell| number_in::<i64>(cell, column))?),
-        Kind::Int => Box::new(each(rows, place, |cell| number_in::<i32>(cell, column))?),
-        Kind::Small => Box::new(each(rows, place, |cell| number_in::<i16>(cell, column))?),
-        Kind::Flag => {
+        ColumnKind::Id => Box::new(each(rows, place, uuid_in)?),
+        ColumnKind::Bytes => Box::new(each(rows, place, bytes_in)?),
+        ColumnKind::Text | ColumnKind::Document => Box::new(each(rows, place, text_in)?),
+        ColumnKind::Big => Box::new(each(rows, place, |cell| number_in::<i64>(cell, column))?),
+        ColumnKind::Int => Box::new(each(rows, place, |cell| number_in::<i32>(cell, column))?),
+        ColumnKind::Small => Box::new(each(rows, place, |cell| number_in::<i16>(cell, column))?),
+        ColumnKind::Flag => {
             Box::new(each(rows, place, |cell| Ok(number_in::<i64>(cell, column)?.map(|number| number != 0)))?)
         }
     })
@@ -228,13 +228,15 @@ pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let bytes = |bytes: Option<Vec<u8>>| bytes.map_or(Cell::Null, Cell::Bytes);
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
         Ok(match column.kind {
-            Kind::Id => bytes(get::<Option<Uuid>>(row, place)?.map(|id| id.into_bytes().to_vec())),
-            Kind::Bytes => bytes(get(row, place)?),
-            Kind::Text | Kind::Document => get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text),
-            Kind::Big => number(get(row, place)?),
-            Kind::Int => number(get::<Option<i32>>(row, place)?.map(i64::from)),
-            Kind::Small => number(get::<Option<i16>>(row, place)?.map(i64::from)),
-            Kind::Flag => number(get::<Option<bool>>(row, place)?.map(i64::from)),
+            ColumnKind::Id => bytes(get::<Option<Uuid>>(row, place)?.map(|id| id.into_bytes().to_vec())),
+            ColumnKind::Bytes => bytes(get(row, place)?),
+            ColumnKind::Text | ColumnKind::Document => {
+                get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text)
+            }
+            ColumnKind::Big => number(get(row, place)?),
+            ColumnKind::Int => number(get::<Option<i32>>(row, place)?.map(i64::from)),
+            ColumnKind::Small => number(get::<Option<i16>>(row, place)?.map(i64::from)),
+            ColumnKind::Flag => number(get::<Option<bool>>(row, place)?.map(i64::from)),
         })
     };
     table.columns.iter().enumerate().map(cell).collect()

@@ -2,12 +2,12 @@
 //! `verbs/`, and the unit of work is in `unit_of_work/`; this module knows only how PostgreSQL stores the
 //! rows.
 
+mod baseline;
 mod connection;
 pub mod counter_mismatch;
 mod databases;
 mod errors;
 pub(crate) mod export;
-mod floor;
 mod guard;
 mod heads;
 mod hosts;
@@ -34,7 +34,7 @@ mod tls;
 mod unused;
 mod wire;
 
+pub use baseline::PostgresBaseline;
 pub use databases::{create_database, drop_database};
-pub use floor::BarePostgres;
 pub use options::{OptionsError, PostgresOptions};
 pub use store::{OpenError, PostgresStore};

@@ -9,8 +9,8 @@ use super::rows::{
     put_schedule, update_live, write_job,
 };
 use super::tx::{DELETE_LIVE, FIRST_OF_LANE};
-use crate::bare::rows::{LANE, SESSION, due_job, finished, future_job};
-use crate::bare::{Floor, FloorOptions, per_sec};
+use crate::baseline::rows::{LANE, SESSION, due_job, finished, future_job};
+use crate::baseline::{BaselineOptions, BaselineRates, per_sec};
 use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// The baseline cannot be measured.
 #[derive(Debug, thiserror::Error)]
-pub enum FloorError {
+pub enum BaselineError {
     #[error("{} cannot be used", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -32,18 +32,18 @@ pub enum FloorError {
 }
 
 /// Measures in a new directory below `dir`, which is removed afterwards.
-pub fn measure_floor(dir: &Path, options: FloorOptions) -> Result<Floor, FloorError> {
+pub fn measure_baseline(dir: &Path, options: BaselineOptions) -> Result<BaselineRates, BaselineError> {
     let place = dir.join(format!("floor-{}", std::process::id()));
-    let io_error = |source| FloorError::Io { path: place.clone(), source };
+    let io_error = |source| BaselineError::Io { path: place.clone(), source };
     std::fs::create_dir_all(&place).map_err(io_error)?;
-    let floor = measure_in(&place, options);
+    let rates = measure_in(&place, options);
     std::fs::remove_dir_all(&place).map_err(io_error)?;
-    floor
+    rates
 }
 
-fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> {
+fn measure_in(place: &Path, options: BaselineOptions) -> Result<BaselineRates, BaselineError> {
     let conn = SqliteCore::open(&place.join("floor.db"))?.into_connection();
-    let mut due = Pace::default();
+    let mut due = BaselinePace::default();
     let mut lives = Vec::new();
     for numbers in options.batches() {
         let jobs: Vec<(Job, LiveRow)> =
@@ -51,20 +51,20 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
         due.time(jobs.len(), || insert(&conn, &jobs)).map_err(StoreError::from)?;
         lives.extend(jobs.into_iter().map(|(_, live)| live));
     }
-    let mut finish = Pace::default();
+    let mut finish = BaselinePace::default();
     for lives in lives.chunks(options.batch.max(1)) {
         let work = || claim(&conn, lives).and_then(|()| complete(&conn, lives));
         finish.time(lives.len(), work).map_err(StoreError::from)?;
     }
 
     let conn = SqliteCore::open(&place.join("held.db"))?.into_connection();
-    let mut held = Pace::default();
+    let mut held = BaselinePace::default();
     for numbers in options.batches() {
         let jobs: Vec<(Job, ScheduleState)> =
             numbers.map(|number| future_job(number, options.payload_bytes)).collect();
         held.time(jobs.len(), || hold(&conn, &jobs)).map_err(StoreError::from)?;
     }
-    Ok(Floor {
+    Ok(BaselineRates {
         insert_per_sec: due.per_sec(),
         claim_complete_per_sec: finish.per_sec(),
         hold_per_sec: held.per_sec(),
@@ -73,12 +73,12 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
 
 /// Counts only the time in the database: creating the rows' content is not part of the baseline.
 #[derive(Default)]
-struct Pace {
+struct BaselinePace {
     jobs: usize,
     spent: Duration,
 }
 
-impl Pace {
+impl BaselinePace {
     fn time(&mut self, jobs: usize, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
         let started = Instant::now();
         work()?;
@@ -154,12 +154,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_is_measured_and_leaves_nothing_behind() {
+    fn the_baseline_is_measured_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let options = FloorOptions { jobs: 550, batch: 100, payload_bytes: 200 };
-        let floor = measure_floor(dir.path(), options).unwrap();
-        assert!(floor.insert_per_sec > 0.0 && floor.claim_complete_per_sec > 0.0);
-        assert!(floor.hold_per_sec > 0.0);
+        let options = BaselineOptions { jobs: 550, batch: 100, payload_bytes: 200 };
+        let rates = measure_baseline(dir.path(), options).unwrap();
+        assert!(rates.insert_per_sec > 0.0 && rates.claim_complete_per_sec > 0.0);
+        assert!(rates.hold_per_sec > 0.0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Made-up jobs, with the rows that the rules would have created.
 
-use super::FloorOptions;
+use super::BaselineOptions;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
 use punctual_core::ids::{JobId, SessionId};
@@ -20,7 +20,7 @@ const AHEAD_US: i64 = 365 * 24 * 3_600 * 1_000_000;
 pub(crate) const SESSION: SessionId = SessionId(1);
 pub(crate) const LANE: i64 = 1;
 
-impl FloorOptions {
+impl BaselineOptions {
     /// The job numbers of each batch.
     pub(crate) fn batches(self) -> impl Iterator<Item = Range<usize>> {
         let (jobs, batch) = (self.jobs.max(1), self.batch.max(1));

@@ -8,9 +8,10 @@ use super::options::{MySqlOptions, Target};
 use super::partitions::{self, FIRST, Parent, width_us};
 use super::rows::get;
 use super::tables::MySqlConnect;
-use crate::bare::rows::{LANE, SESSION, due_job, future_job, payload};
-use crate::bare::{
-    BareDatabase, DatabaseSize, Floor, FloorOptions, NOT_EMPTY, Past, Progress, past, per_sec,
+use crate::baseline::rows::{LANE, SESSION, due_job, future_job, payload};
+use crate::baseline::{
+    BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
+    per_sec,
 };
 use crate::fault::Fault;
 use async_trait::async_trait;
@@ -44,21 +45,21 @@ const FRESH_STATISTICS: &str =
     "SET SESSION /*!80000 information_schema_stats_expiry = 0 */ /*M! sql_notes = 1 */";
 
 /// A database with the tables of this version, and a connection to it on which each statement is a transaction.
-pub struct BareMySql {
+pub struct MySqlBaseline {
     options: MySqlOptions,
     target: Target,
     connection: Connection,
     commits: i64,
 }
 
-impl BareMySql {
+impl MySqlBaseline {
     /// Connects, and creates the tables if they do not exist.
     pub async fn open(options: &MySqlOptions) -> Result<Self, MigrateError> {
         migrate::up(options).await?;
         let target = options.target()?;
         let mut connection = Connection::defining(&target).await?;
         connection.run_text(FRESH_STATISTICS).await?;
-        Ok(BareMySql { options: options.clone(), target, connection, commits: 0 })
+        Ok(MySqlBaseline { options: options.clone(), target, connection, commits: 0 })
     }
 
     async fn number(&mut self, sql: &str) -> Result<u64, Fault> {
@@ -66,7 +67,7 @@ impl BareMySql {
         get(&row.ok_or_else(|| Fault::Missing("an answer of one row".to_owned()))?, 0)
     }
 
-    async fn floor(&mut self, options: FloorOptions) -> Result<Floor, Fault> {
+    async fn rates(&mut self, options: BaselineOptions) -> Result<BaselineRates, Fault> {
         if self.number("SELECT EXISTS (SELECT 1 FROM jobs)").await? > 0 {
             return Err(Fault::MySql(NOT_EMPTY.to_owned()));
         }
@@ -74,16 +75,17 @@ impl BareMySql {
         for _ in 0..self.options.writers.max(1) {
             connections.push(Connection::writing(&self.target).await?);
         }
-        let all = |batch: fn(Range<usize>, FloorOptions) -> Batch| {
+        let all = |batch: fn(Range<usize>, BaselineOptions) -> BaselineBatch| {
             Arc::new(options.batches().map(|numbers| batch(numbers, options)).collect::<Vec<_>>())
         };
-        let (insert_per_sec, connections) = run(connections, all(Batch::insert)).await?;
-        let (claim_complete_per_sec, connections) = run(connections, all(Batch::claim_and_complete)).await?;
-        let (hold_per_sec, connections) = run(connections, all(Batch::hold)).await?;
+        let (insert_per_sec, connections) = run(connections, all(BaselineBatch::insert)).await?;
+        let (claim_complete_per_sec, connections) =
+            run(connections, all(BaselineBatch::claim_and_complete)).await?;
+        let (hold_per_sec, connections) = run(connections, all(BaselineBatch::hold)).await?;
         for connection in connections {
             connection.close().await;
         }
-        Ok(Floor { insert_per_sec, claim_complete_per_sec, hold_per_sec })
+        Ok(BaselineRates { insert_per_sec, claim_complete_per_sec, hold_per_sec })
     }
 
     /// A separate partition for each day of the past, as if this version had been running all the time.
@@ -106,7 +108,7 @@ impl BareMySql {
 }
 
 #[async_trait]
-impl BareDatabase for BareMySql {
+impl BaselineDatabase for MySqlBaseline {
     async fn commit_once(&mut self) -> Result<(), StoreError> {
         self.commits += 1;
         self.connection.run(COMMIT, vec![self.commits.into()]).await?;
@@ -129,11 +131,11 @@ impl BareDatabase for BareMySql {
         get::<String>(&row, 0).ok().filter(|_| is_near).map(PathBuf::from)
     }
 
-    async fn measure_floor(&mut self, options: FloorOptions) -> Result<Floor, StoreError> {
-        Ok(self.floor(options).await?)
+    async fn measure_baseline(&mut self, options: BaselineOptions) -> Result<BaselineRates, StoreError> {
+        Ok(self.rates(options).await?)
     }
 
-    async fn keep_past(&mut self, past: Past, progress: Progress) -> Result<(), StoreError> {
+    async fn keep_past(&mut self, past: Past, progress: RowProgress) -> Result<(), StoreError> {
         self.part_the_past(past).await?;
         let connect =
             MySqlConnect::new(&self.options).map_err(|error| StoreError::Broken(error.to_string()))?;
@@ -142,15 +144,15 @@ impl BareDatabase for BareMySql {
 }
 
 /// The work on some jobs, as the texts of its transactions.
-struct Batch {
+struct BaselineBatch {
     jobs: usize,
     transactions: Vec<Vec<String>>,
 }
 
-impl Batch {
-    fn insert(numbers: Range<usize>, options: FloorOptions) -> Batch {
+impl BaselineBatch {
+    fn insert(numbers: Range<usize>, options: BaselineOptions) -> BaselineBatch {
         let payload = payload(options.payload_bytes);
-        let (mut jobs, mut lives) = (Rows::new(JOBS), Rows::new(LIVE));
+        let (mut jobs, mut lives) = (BaselineRows::new(JOBS), BaselineRows::new(LIVE));
         for number in numbers.clone() {
             let (job, row) = due_job(number, 0);
             let (id, at) = (hex(job.id), row.live.available_at.as_micros());
@@ -160,11 +162,11 @@ impl Batch {
                 "x'{id}',1,{LANE},{rank},{at},{at},1,1,0,0,{segment},1,0,5,0,128,0,{LANE}"
             ));
         }
-        Batch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, lives.sql]] }
+        BaselineBatch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, lives.sql]] }
     }
 
-    fn claim_and_complete(numbers: Range<usize>, _: FloorOptions) -> Batch {
-        let (mut history, mut keys) = (Rows::new(HISTORY), Vec::new());
+    fn claim_and_complete(numbers: Range<usize>, _: BaselineOptions) -> BaselineBatch {
+        let (mut history, mut keys) = (BaselineRows::new(HISTORY), Vec::new());
         for number in numbers.clone() {
             let (job, row) = due_job(number, 0);
             let (id, at) = (hex(job.id), row.live.available_at.as_micros());
@@ -175,13 +177,13 @@ impl Batch {
             |text: fn(&str) -> String| keys.chunks(KEYS_AT_ONCE).map(move |some| text(&some.join(",")));
         let claim = each(claim_sql).collect();
         let complete = each(delete_sql).chain([history.sql]).collect();
-        Batch { jobs: numbers.len(), transactions: vec![claim, complete] }
+        BaselineBatch { jobs: numbers.len(), transactions: vec![claim, complete] }
     }
 
     /// Future jobs come after the others in the same table.
-    fn hold(numbers: Range<usize>, options: FloorOptions) -> Batch {
+    fn hold(numbers: Range<usize>, options: BaselineOptions) -> BaselineBatch {
         let payload = payload(options.payload_bytes);
-        let (mut jobs, mut schedules) = (Rows::new(JOBS), Rows::new(SCHEDULES));
+        let (mut jobs, mut schedules) = (BaselineRows::new(JOBS), BaselineRows::new(SCHEDULES));
         for number in numbers.clone() {
             let (job, schedule) = future_job(options.jobs + number, 0);
             let (id, created) = (hex(job.id), job.created_at.as_micros());
@@ -189,7 +191,7 @@ impl Batch {
             jobs.add(format_args!("x'{id}',{LANE},{created},1,0,5,1,{due},'{payload}'"));
             schedules.add(format_args!("x'{id}',{LANE},0,1,1,{},5,0,0,{due}", job.id.segment().index()));
         }
-        Batch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, schedules.sql]] }
+        BaselineBatch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, schedules.sql]] }
     }
 
     async fn write(&self, connection: &mut Connection) -> Result<(), Fault> {
@@ -236,14 +238,14 @@ fn delete_sql(keys: &str) -> String {
 }
 
 /// An insert of many rows, which contain only our own numbers and letters.
-struct Rows {
+struct BaselineRows {
     sql: String,
     is_empty: bool,
 }
 
-impl Rows {
+impl BaselineRows {
     fn new(head: &str) -> Self {
-        Rows { sql: format!("{head} VALUES "), is_empty: true }
+        BaselineRows { sql: format!("{head} VALUES "), is_empty: true }
     }
 
     fn add(&mut self, values: std::fmt::Arguments<'_>) {
@@ -263,7 +265,7 @@ fn hex(job: JobId) -> String {
 /// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
 async fn run(
     connections: Vec<Connection>,
-    batches: Arc<Vec<Batch>>,
+    batches: Arc<Vec<BaselineBatch>>,
 ) -> Result<(f64, Vec<Connection>), Fault> {
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
@@ -295,16 +297,16 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn the_floor_is_measured_in_an_empty_database_only() {
+    async fn the_baseline_is_measured_in_an_empty_database_only() {
         TestDatabase::with(|options| async move {
-            let mut bare = BareMySql::open(&options).await.unwrap();
-            let few = FloorOptions { jobs: 1_250, batch: 600, payload_bytes: 100 };
-            let floor = bare.measure_floor(few).await.unwrap();
+            let mut baseline = MySqlBaseline::open(&options).await.unwrap();
+            let few = BaselineOptions { jobs: 1_250, batch: 600, payload_bytes: 100 };
+            let rates = baseline.measure_baseline(few).await.unwrap();
             assert!(
-                floor.insert_per_sec > 0.0 && floor.claim_complete_per_sec > 0.0 && floor.hold_per_sec > 0.0
+                rates.insert_per_sec > 0.0 && rates.claim_complete_per_sec > 0.0 && rates.hold_per_sec > 0.0
             );
             assert_eq!(counts(&options).await, [2_500, 0, 1_250, 1_250]);
-            let error = bare.measure_floor(few).await.unwrap_err();
+            let error = baseline.measure_baseline(few).await.unwrap_err();
             assert!(error.to_string().contains(NOT_EMPTY), "{error}");
         })
         .await;
@@ -315,22 +317,22 @@ mod tests {
         TestDatabase::with(|options| async move {
             // Other tests have narrow partitions, of which this past would need half a million.
             let options = MySqlOptions { partition_width: limits::PARTITION_WIDTH, ..options };
-            let mut bare = BareMySql::open(&options).await.unwrap();
-            let empty = bare.size().await.unwrap().bytes;
+            let mut baseline = MySqlBaseline::open(&options).await.unwrap();
+            let empty = baseline.size().await.unwrap().bytes;
             let until = Timestamp::from_micros(1_763_195_400_000_000);
             let span = Duration::from_secs(5 * 86_400);
             let past = Past { executions: 8_005, until, span, payload_bytes: 100 };
             let written = Arc::new(AtomicUsize::new(0));
             let counter = written.clone();
-            let progress: Progress = Arc::new(move |rows| {
+            let progress: RowProgress = Arc::new(move |rows| {
                 counter.fetch_add(rows as usize, Ordering::Relaxed);
             });
-            bare.keep_past(past, progress).await.unwrap();
+            baseline.keep_past(past, progress).await.unwrap();
             assert_eq!(written.load(Ordering::Relaxed), 8_005);
             assert_eq!(counts(&options).await, [801, 0, 8_005, 0]);
             assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
-            bare.commit_once().await.unwrap();
-            assert!(bare.size().await.unwrap().bytes > empty);
+            baseline.commit_once().await.unwrap();
+            assert!(baseline.size().await.unwrap().bytes > empty);
         })
         .await;
     }

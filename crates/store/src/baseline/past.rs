@@ -131,7 +131,7 @@ mod on_servers {
     //! Writing the past over several connections at once.
 
     use super::{Past, PastBatch};
-    use crate::bare::Progress;
+    use crate::baseline::RowProgress;
     use crate::counters::Counts;
     use crate::fault::Fault;
     use crate::rows::JobRow;
@@ -145,7 +145,7 @@ mod on_servers {
         connect: &dyn Connect,
         writers: usize,
         past: Past,
-        progress: Progress,
+        progress: RowProgress,
     ) -> Result<(), Fault> {
         let mut connections = try_join_all((0..writers.max(1)).map(|writer| connect.connect(writer))).await?;
         let names = match connections.first_mut() {

@@ -9,9 +9,10 @@ use super::partitions::{Parent, Partitions};
 use super::rows::{get, uuid};
 use super::tables::Shared;
 use super::wire::{Call, Frame, Parameter, Wire, column, value};
-use crate::bare::rows::{LANE, NOW_US, SESSION, due_job, future_job, payload};
-use crate::bare::{
-    BareDatabase, DatabaseSize, Floor, FloorOptions, NOT_EMPTY, Past, Progress, past, per_sec,
+use crate::baseline::rows::{LANE, NOW_US, SESSION, due_job, future_job, payload};
+use crate::baseline::{
+    BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
+    per_sec,
 };
 use crate::fault::Fault;
 use async_trait::async_trait;
@@ -56,25 +57,25 @@ const IS_NEAR: &str = "SELECT inet_server_addr() IS NULL OR inet_server_addr() <
 const SWEEP: &str = "VACUUM (ANALYZE) jobs, history";
 
 /// A database with the tables of this version, and a connection to it.
-pub struct BarePostgres {
+pub struct PostgresBaseline {
     options: PostgresOptions,
     client: Client,
     commits: i64,
 }
 
-impl BarePostgres {
+impl PostgresBaseline {
     /// Connects, and creates the tables if they do not exist.
     pub async fn open(options: &PostgresOptions) -> Result<Self, MigrateError> {
         migrate::up(options).await?;
         let client = connect(&options.target()?).await?;
-        Ok(BarePostgres { options: options.clone(), client, commits: 0 })
+        Ok(PostgresBaseline { options: options.clone(), client, commits: 0 })
     }
 
     fn shared(&self) -> Result<Shared, StoreError> {
         Shared::new(&self.options).map_err(|error| StoreError::Broken(error.to_string()))
     }
 
-    async fn floor(&self, options: FloorOptions) -> Result<Floor, Fault> {
+    async fn rates(&self, options: BaselineOptions) -> Result<BaselineRates, Fault> {
         let row = self.client.query_one("SELECT EXISTS (SELECT 1 FROM jobs)", &[]).await?;
         if get(&row, 0)? {
             return Err(Fault::Postgres(NOT_EMPTY.to_owned()));
@@ -86,17 +87,17 @@ impl BarePostgres {
         }
         let partitions = Partitions::new(target, self.options.partition_width);
         partitions.ensure(Parent::History, [NOW_US, NOW_US + options.jobs as i64]).await?;
-        let due = Batch::all(options, Kind::Due);
-        let (insert_per_sec, wires) = run(wires, &due, Phase::Insert).await?;
-        let (claim_complete_per_sec, wires) = run(wires, &due, Phase::ClaimAndComplete).await?;
-        let future = Batch::all(options, Kind::Future);
-        let (hold_per_sec, _) = run(wires, &future, Phase::Hold).await?;
-        Ok(Floor { insert_per_sec, claim_complete_per_sec, hold_per_sec })
+        let due = BaselineBatch::all(options, BaselineKind::Due);
+        let (insert_per_sec, wires) = run(wires, &due, BaselinePhase::Insert).await?;
+        let (claim_complete_per_sec, wires) = run(wires, &due, BaselinePhase::ClaimAndComplete).await?;
+        let future = BaselineBatch::all(options, BaselineKind::Future);
+        let (hold_per_sec, _) = run(wires, &future, BaselinePhase::Hold).await?;
+        Ok(BaselineRates { insert_per_sec, claim_complete_per_sec, hold_per_sec })
     }
 }
 
 #[async_trait]
-impl BareDatabase for BarePostgres {
+impl BaselineDatabase for PostgresBaseline {
     async fn commit_once(&mut self) -> Result<(), StoreError> {
         self.commits += 1;
         self.client.execute(COMMIT, &[&self.commits]).await.map_err(Fault::from)?;
@@ -118,11 +119,11 @@ impl BareDatabase for BarePostgres {
         get::<String>(&row, 0).ok().map(PathBuf::from)
     }
 
-    async fn measure_floor(&mut self, options: FloorOptions) -> Result<Floor, StoreError> {
-        Ok(self.floor(options).await?)
+    async fn measure_baseline(&mut self, options: BaselineOptions) -> Result<BaselineRates, StoreError> {
+        Ok(self.rates(options).await?)
     }
 
-    async fn keep_past(&mut self, past: Past, progress: Progress) -> Result<(), StoreError> {
+    async fn keep_past(&mut self, past: Past, progress: RowProgress) -> Result<(), StoreError> {
         past::keep(&self.shared()?, self.options.writers, past, progress).await?;
         // It may take longer than the store's statement timeout.
         self.client.batch_execute("SET statement_timeout = 0").await.map_err(Fault::from)?;
@@ -132,13 +133,13 @@ impl BareDatabase for BarePostgres {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BaselineKind {
     Due,
     Future,
 }
 
 /// The columns of a batch that differ from row to row, built before the measurement starts.
-struct Batch {
+struct BaselineBatch {
     ids: Vec<Uuid>,
     segments: Vec<i16>,
     created_at: Vec<i64>,
@@ -146,20 +147,20 @@ struct Batch {
     payload: String,
 }
 
-impl Batch {
-    fn all(options: FloorOptions, kind: Kind) -> Arc<Vec<Batch>> {
+impl BaselineBatch {
+    fn all(options: BaselineOptions, kind: BaselineKind) -> Arc<Vec<BaselineBatch>> {
         // Future jobs come after the others in the same table.
-        let first = if kind == Kind::Future { options.jobs } else { 0 };
+        let first = if kind == BaselineKind::Future { options.jobs } else { 0 };
         let row = |number: usize| match kind {
-            Kind::Due => (due_job(number, 0).0, None),
-            Kind::Future => {
+            BaselineKind::Due => (due_job(number, 0).0, None),
+            BaselineKind::Future => {
                 let (job, schedule) = future_job(first + number, 0);
                 (job, schedule.due_at.map(|at| at.as_micros()))
             }
         };
         let batches = options.batches().map(|numbers| {
             let rows: Vec<_> = numbers.map(row).collect();
-            Batch {
+            BaselineBatch {
                 ids: rows.iter().map(|(job, _)| uuid(job.id)).collect(),
                 segments: rows.iter().map(|(job, _)| segment(job.id)).collect(),
                 created_at: rows.iter().map(|(job, _)| job.created_at.as_micros()).collect(),
@@ -193,15 +194,15 @@ impl Batch {
         Call::new(INSERT_HISTORY, [self.ids(), value(self.created_at.as_slice()), value(SESSION.0)])
     }
 
-    async fn write(&self, wire: &mut Wire, phase: Phase) -> Result<(), Fault> {
+    async fn write(&self, wire: &mut Wire, phase: BaselinePhase) -> Result<(), Fault> {
         let whole = Frame::BeginAndCommit;
         match phase {
-            Phase::Insert => wire.run(whole, vec![self.jobs(), self.live()]).await?,
-            Phase::ClaimAndComplete => {
+            BaselinePhase::Insert => wire.run(whole, vec![self.jobs(), self.live()]).await?,
+            BaselinePhase::ClaimAndComplete => {
                 wire.run(whole, vec![Call::new(CLAIM, [self.ids(), value(SESSION.0)])]).await?;
                 wire.run(whole, vec![Call::new(DELETE_LIVE, [self.ids()]), self.history()]).await?
             }
-            Phase::Hold => wire.run(whole, vec![self.jobs(), self.schedules()]).await?,
+            BaselinePhase::Hold => wire.run(whole, vec![self.jobs(), self.schedules()]).await?,
         };
         Ok(())
     }
@@ -212,14 +213,18 @@ fn segment(job: JobId) -> i16 {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BaselinePhase {
     Insert,
     ClaimAndComplete,
     Hold,
 }
 
 /// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
-async fn run(wires: Vec<Wire>, batches: &Arc<Vec<Batch>>, phase: Phase) -> Result<(f64, Vec<Wire>), Fault> {
+async fn run(
+    wires: Vec<Wire>,
+    batches: &Arc<Vec<BaselineBatch>>,
+    phase: BaselinePhase,
+) -> Result<(f64, Vec<Wire>), Fault> {
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
     let mut writers = JoinSet::new();
@@ -250,16 +255,16 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn the_floor_is_measured_in_an_empty_database_only() {
+    async fn the_baseline_is_measured_in_an_empty_database_only() {
         TestDatabase::with(|options| async move {
-            let mut bare = BarePostgres::open(&options).await.unwrap();
-            let few = FloorOptions { jobs: 1_250, batch: 600, payload_bytes: 100 };
-            let floor = bare.measure_floor(few).await.unwrap();
+            let mut baseline = PostgresBaseline::open(&options).await.unwrap();
+            let few = BaselineOptions { jobs: 1_250, batch: 600, payload_bytes: 100 };
+            let rates = baseline.measure_baseline(few).await.unwrap();
             assert!(
-                floor.insert_per_sec > 0.0 && floor.claim_complete_per_sec > 0.0 && floor.hold_per_sec > 0.0
+                rates.insert_per_sec > 0.0 && rates.claim_complete_per_sec > 0.0 && rates.hold_per_sec > 0.0
             );
             assert_eq!(counts(&options).await, [2_500, 0, 1_250, 1_250]);
-            let error = bare.measure_floor(few).await.unwrap_err();
+            let error = baseline.measure_baseline(few).await.unwrap_err();
             assert!(error.to_string().contains(NOT_EMPTY), "{error}");
         })
         .await;
@@ -270,22 +275,22 @@ mod tests {
         TestDatabase::with(|options| async move {
             // Other tests have narrow partitions, of which this past would need half a million.
             let options = PostgresOptions { partition_width: limits::PARTITION_WIDTH, ..options };
-            let mut bare = BarePostgres::open(&options).await.unwrap();
-            let empty = bare.size().await.unwrap().bytes;
+            let mut baseline = PostgresBaseline::open(&options).await.unwrap();
+            let empty = baseline.size().await.unwrap().bytes;
             let until = Timestamp::from_micros(1_763_195_400_000_000);
             let span = Duration::from_secs(5 * 86_400);
             let past = Past { executions: 8_005, until, span, payload_bytes: 100 };
             let written = Arc::new(AtomicUsize::new(0));
             let counter = written.clone();
-            let progress: Progress = Arc::new(move |rows| {
+            let progress: RowProgress = Arc::new(move |rows| {
                 counter.fetch_add(rows as usize, Ordering::Relaxed);
             });
-            bare.keep_past(past, progress).await.unwrap();
+            baseline.keep_past(past, progress).await.unwrap();
             assert_eq!(written.load(Ordering::Relaxed), 8_005);
             assert_eq!(counts(&options).await, [801, 0, 8_005, 0]);
             assert_eq!(problems(&client(&options).await).await, Vec::<String>::new());
-            bare.commit_once().await.unwrap();
-            assert!(bare.size().await.unwrap().bytes > empty);
+            baseline.commit_once().await.unwrap();
+            assert!(baseline.size().await.unwrap().bytes > empty);
         })
         .await;
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FloorOptions {
+pub struct BaselineOptions {
     pub jobs: usize,
     /// Jobs per transaction.
     pub batch: usize,
@@ -28,7 +28,7 @@ pub struct FloorOptions {
 /// What was measured: on one thread of the embedded store, or on as many connections as a server store has
 /// writers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Floor {
+pub struct BaselineRates {
     /// Jobs inserted the way a submit does: the job and its live row.
     pub insert_per_sec: f64,
     /// Jobs claimed and completed, in one transaction each.
@@ -47,11 +47,11 @@ pub struct DatabaseSize {
 }
 
 /// Called with the number of rows written since the last call.
-pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
+pub type RowProgress = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// A database on a server, with the tables of this version.
 #[async_trait]
-pub trait BareDatabase: Send {
+pub trait BaselineDatabase: Send {
     /// One small change, until it is durable: no commit of the store can be faster.
     async fn commit_once(&mut self) -> Result<(), StoreError>;
 
@@ -62,10 +62,10 @@ pub trait BareDatabase: Send {
 
     /// Raw rows in batches over plain connections, as many as the store has writers. The rows equal those
     /// of jobs and go into the same tables, without rules, replies or reads. The database must be empty.
-    async fn measure_floor(&mut self, options: FloorOptions) -> Result<Floor, StoreError>;
+    async fn measure_baseline(&mut self, options: BaselineOptions) -> Result<BaselineRates, StoreError>;
 
     /// Writes the rows that past executions would have left.
-    async fn keep_past(&mut self, past: Past, progress: Progress) -> Result<(), StoreError>;
+    async fn keep_past(&mut self, past: Past, progress: RowProgress) -> Result<(), StoreError>;
 }
 
 /// The database must be empty, so that the measurement shares no rows with anything else.
