@@ -8,8 +8,8 @@ use super::maintenance::{RAISE_MARK, count_rows};
 use super::options::Target;
 use super::partitions::{self, FIRST, Parent};
 use super::rows::{count, execution_id, get, integer, limit, time};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
 use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };

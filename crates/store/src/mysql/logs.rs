@@ -10,8 +10,8 @@ use super::log_quota::Remover;
 use super::options::Target;
 use super::rows::{execution_id, get, integer};
 use crate::codes::Code;
+use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::kept::{Kept, RemovedLines};
 use mysql_async::Value;
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
@@ -49,7 +49,7 @@ pub(crate) struct Logs {
 /// The log size of an execution, and the number of its last line.
 #[derive(Debug, Clone, Copy, Default)]
 struct Numbered {
-    kept: Kept,
+    kept: ExecutionLogSize,
     last: i64,
 }
 
@@ -145,7 +145,7 @@ async fn count_unknown(
     let counted = |value: i64| usize::try_from(value).unwrap_or(0);
     for list in lists {
         for row in connection.all(COUNT_LINES, vec![list]).await? {
-            let kept = Kept { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
+            let kept = ExecutionLogSize { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
             known.insert(execution_id(&row, 0)?, Numbered { kept, last: get(&row, 5)? });
         }
     }

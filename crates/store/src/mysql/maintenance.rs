@@ -13,8 +13,8 @@ use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writ
 use super::unused::{UnusedCursors, delete_lanes};
 use crate::codes::Code;
 use crate::counters::{self, Counts};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
 use crate::malformed::pass_over;
 use crate::marks::Mark;
 use crate::mysql::connection::for_update_of;

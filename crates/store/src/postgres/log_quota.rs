@@ -7,8 +7,8 @@ use super::partitions::{Parent, Partition};
 use super::rows::{count, execution_id, get, integer, limit, time, uuid};
 use super::tables::Shared;
 use super::wire::{Call, OwnWire, Wire, column, value};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
 use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };

@@ -10,8 +10,8 @@ use super::partitions::Parent;
 use super::rows::{clean, code, execution_id, get, integer, uuid};
 use super::tables::Shared;
 use super::wire::{Call, Frame, OwnWire, Wire, column};
+use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::kept::{Kept, RemovedLines};
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ pub(crate) struct Logs {
 /// The log size of an execution, and the number of its last line.
 #[derive(Debug, Clone, Copy, Default)]
 struct Numbered {
-    kept: Kept,
+    kept: ExecutionLogSize,
     last: i64,
 }
 
@@ -147,7 +147,7 @@ async fn count_unknown(
     ];
     let counted = |value: i64| usize::try_from(value).unwrap_or(0);
     for row in wire.run_one(Call::new(COUNT_LINES, keys)).await? {
-        let kept = Kept { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
+        let kept = ExecutionLogSize { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
         known.insert(execution_id(&row, 0)?, Numbered { kept, last: get(&row, 5)? });
     }
     Ok(())

@@ -12,7 +12,7 @@ const DROPPED: &str = "the log is full: this and all further lines are dropped";
 
 /// The size of one execution's log so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ExecutionLogSize {
     pub lines: usize,
     pub bytes: usize,
 }
@@ -24,14 +24,14 @@ pub(crate) struct RemovedLines {
     pub bytes: u64,
 }
 
-impl Kept {
+impl ExecutionLogSize {
     /// What to store for one more line: the line itself, the message that all further lines are dropped, or
     /// nothing after that message.
     pub fn admit(&mut self, line: &LogLine) -> Option<LogLine> {
         if self.is_full() {
             return None;
         }
-        *self = Kept { lines: self.lines + 1, bytes: self.bytes + line.message.len() };
+        *self = ExecutionLogSize { lines: self.lines + 1, bytes: self.bytes + line.message.len() };
         Some(if self.is_full() {
             LogLine { stream: LogStream::Log, message: DROPPED.to_owned(), ..line.clone() }
         } else {
