@@ -24,7 +24,7 @@ pub(crate) use written;
 macro_rules! serve_store {
     ($store:ty) => {
         const _: () = {
-            use crate::marks::Mark;
+            use crate::stored_numbers::StoredNumber;
             use crate::served::written;
             use crate::write::{Write, WriteReply};
             use async_trait::async_trait;
@@ -343,7 +343,7 @@ macro_rules! serve_store {
                 }
 
                 async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {
-                    Ok(self.maintenance.mark(Mark::SteadyClock, at).await?)
+                    Ok(self.maintenance.write_number(StoredNumber::SteadyClock, at).await?)
                 }
 
                 async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
@@ -363,7 +363,7 @@ macro_rules! serve_store {
                 }
 
                 async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
-                    Ok(self.maintenance.mark(Mark::Probe, now).await?)
+                    Ok(self.maintenance.write_number(StoredNumber::Probe, now).await?)
                 }
 
                 async fn keep_condition(

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
-use crate::marks::Mark;
+use crate::stored_numbers::StoredNumber;
 use mysql_async::Value;
 
 /// MySQL would return cached sizes that may be a day old.
@@ -82,7 +82,7 @@ impl Remover {
                 // The table is in use: the next check tries again.
                 return Ok(0);
             }
-            raise(connection, Mark::LogsRemoved, partition.ends).await?;
+            raise(connection, StoredNumber::LogsRemoved, partition.ends).await?;
             self.quota.note_removed(RemovedLines { lines, bytes });
             excess = excess.saturating_sub(bytes);
         }
@@ -92,7 +92,7 @@ impl Remover {
     /// Removes at least this many bytes of the logs of ended executions, in the order of their ends.
     /// Returns how many.
     async fn remove_ended(&self, connection: &mut Connection, owed: u64) -> Result<u64, Fault> {
-        let mark = connection.one(MARK, vec![Mark::LogsRemovedPlace.id().into()]).await?;
+        let mark = connection.one(MARK, vec![StoredNumber::LogsRemovedPlace.id().into()]).await?;
         let mut place: i64 = mark.map_or(Ok(0), |row| get(&row, 0))?;
         let mut freed = 0;
         while freed < owed {
@@ -105,13 +105,13 @@ impl Remover {
                 self.quota.note_removed(removed);
                 freed += removed.bytes + removed.lines * LINE_OVERHEAD_BYTES;
                 let Some(last) = step.last() else { continue };
-                raise(connection, Mark::LogsRemoved, last.completed_at.as_micros()).await?;
+                raise(connection, StoredNumber::LogsRemoved, last.completed_at.as_micros()).await?;
                 if freed >= owed {
                     place = last.place;
                     break;
                 }
             }
-            raise(connection, Mark::LogsRemovedPlace, place).await?;
+            raise(connection, StoredNumber::LogsRemovedPlace, place).await?;
         }
         connection.commit().await?;
         Ok(freed)
@@ -163,7 +163,7 @@ async fn remove_lines(connection: &mut Connection, ended: &[Ended]) -> Result<Re
     Ok(removed)
 }
 
-async fn raise(connection: &mut Connection, mark: Mark, to: i64) -> Result<(), Fault> {
+async fn raise(connection: &mut Connection, mark: StoredNumber, to: i64) -> Result<(), Fault> {
     connection.run(RAISE_MARK, vec![mark.id().into(), Value::Int(to)]).await?;
     connection.commit().await
 }

@@ -16,8 +16,8 @@ use crate::counters::{self, Counts};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::marks::Mark;
 use crate::mysql::connection::for_update_of;
+use crate::stored_numbers::StoredNumber;
 use mysql_async::Value;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
@@ -350,7 +350,7 @@ impl MySqlMaintenance {
         Ok(!is_emptied || (count > 0 && purged.len() == count))
     }
 
-    pub async fn mark(&self, mark: Mark, at: Timestamp) -> Result<(), StoreError> {
+    pub async fn write_number(&self, mark: StoredNumber, at: Timestamp) -> Result<(), StoreError> {
         again!(self.write_once(MARK, vec![mark.id().into(), Value::Int(at.as_micros())]))
     }
 

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
-use crate::marks::Mark;
+use crate::stored_numbers::StoredNumber;
 
 const SIZES: &str = "SELECT name, starts, ends, coalesce(pg_total_relation_size(to_regclass(name)), 0)::bigint \
      FROM partitions WHERE parent = 'lines' ORDER BY starts";
@@ -64,7 +64,7 @@ impl Remover {
             let (oldest, bytes) = sizes.remove(0);
             let lines = count_rows(wire, &oldest).await?;
             self.shared.partitions.remove(wire.client(), &oldest).await?;
-            raise(wire, Mark::LogsRemoved, oldest.ends).await?;
+            raise(wire, StoredNumber::LogsRemoved, oldest.ends).await?;
             self.quota.note_removed(RemovedLines { lines, bytes });
         }
         let mut freed = 0;
@@ -78,7 +78,7 @@ impl Remover {
     /// Removes at least this many bytes of the logs of ended executions, in the order of their ends.
     /// Returns how many.
     async fn remove_ended(&self, wire: &mut Wire, guard: &Guard, owed: u64) -> Result<u64, Fault> {
-        let mark = wire.run_one(Call::new(MARK, [value(Mark::LogsRemovedPlace.id())])).await?;
+        let mark = wire.run_one(Call::new(MARK, [value(StoredNumber::LogsRemovedPlace.id())])).await?;
         let mut place: i64 = mark.first().map_or(Ok(0), |row| get(row, 0))?;
         let mut freed = 0;
         while freed < owed {
@@ -92,13 +92,13 @@ impl Remover {
                 self.quota.note_removed(removed);
                 freed += removed.bytes + removed.lines * LINE_OVERHEAD_BYTES;
                 let Some(last) = step.last() else { continue };
-                raise(wire, Mark::LogsRemoved, last.completed_at.as_micros()).await?;
+                raise(wire, StoredNumber::LogsRemoved, last.completed_at.as_micros()).await?;
                 if freed >= owed {
                     place = last.place;
                     break;
                 }
             }
-            raise(wire, Mark::LogsRemovedPlace, place).await?;
+            raise(wire, StoredNumber::LogsRemovedPlace, place).await?;
         }
         Ok(freed)
     }
@@ -139,7 +139,7 @@ async fn remove_lines(wire: &mut Wire, ended: &[Ended]) -> Result<RemovedLines, 
     Ok(RemovedLines { lines: count(row, 0, "a count")?, bytes: count(row, 1, "a sum")? })
 }
 
-async fn raise(wire: &mut Wire, mark: Mark, to: i64) -> Result<(), Fault> {
+async fn raise(wire: &mut Wire, mark: StoredNumber, to: i64) -> Result<(), Fault> {
     wire.run_one(Call::new(RAISE_MARK, [value(mark.id()), value(to)])).await?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
 use crate::counters::{self, Counts};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::marks::Mark;
+use crate::stored_numbers::StoredNumber;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobMark;
@@ -262,7 +262,7 @@ impl PostgresMaintenance {
         Ok(!is_emptied || (count > 0 && jobs.len() == count))
     }
 
-    pub async fn mark(&self, mark: Mark, at: Timestamp) -> Result<(), Fault> {
+    pub async fn write_number(&self, mark: StoredNumber, at: Timestamp) -> Result<(), Fault> {
         let mut used = self.probe.take().await?;
         used.wire.run_one(Call::new(MARK, [value(mark.id()), value(at.as_micros())])).await?;
         used.keep();

@@ -8,8 +8,8 @@ use super::write::{Purged, Upkeep, UpkeepReply};
 use super::{counter_mismatch, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::marks::Mark;
 use crate::rows::Rows;
+use crate::stored_numbers::StoredNumber;
 use crate::{counters, verbs};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
@@ -59,11 +59,11 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
         Upkeep::DeleteUnused { limit } => UpkeepReply::UnusedDeleted(unused::delete_lanes(tx, *limit)?),
         Upkeep::Purge { before, limit } => UpkeepReply::Purged(purge(tx, *before, *limit)?),
         Upkeep::Probe { now } => {
-            mark(tx, Mark::Probe, *now)?;
+            write_number(tx, StoredNumber::Probe, *now)?;
             UpkeepReply::Probed
         }
         Upkeep::NoteClock { at } => {
-            mark(tx, Mark::SteadyClock, *at)?;
+            write_number(tx, StoredNumber::SteadyClock, *at)?;
             UpkeepReply::ClockNoted
         }
         Upkeep::KeepCondition { session, condition } => {
@@ -193,7 +193,7 @@ fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fau
     Ok(purged)
 }
 
-fn mark(tx: &mut Tx<'_>, mark: Mark, at: Timestamp) -> Result<(), Fault> {
+fn write_number(tx: &mut Tx<'_>, mark: StoredNumber, at: Timestamp) -> Result<(), Fault> {
     tx.conn
         .prepare_cached("INSERT INTO probe (id, at) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET at = ?2")?
         .execute(params![mark.id(), at.as_micros()])?;

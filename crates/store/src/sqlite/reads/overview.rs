@@ -5,10 +5,10 @@ use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::pass_over;
-use crate::marks::Mark;
 use crate::sqlite::counters::{self, LaneCounters};
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, decode, limit, one, one_readable, text_or_none, time, time_or_none};
+use crate::stored_numbers::StoredNumber;
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
     Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
@@ -38,10 +38,10 @@ const MARK: &str = "SELECT at FROM probe WHERE id = ?1";
 impl Reads<'_> {
     /// The time at which retention last found the clock steady.
     pub fn steady_clock(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.mark(Mark::SteadyClock)?)
+        Ok(self.stored_number(StoredNumber::SteadyClock)?)
     }
 
-    fn mark(&mut self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+    fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
         one(&mut *self.conn.prepare_cached(MARK)?, [mark.id()], |row| time(row, 0))
     }
 

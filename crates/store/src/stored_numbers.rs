@@ -2,7 +2,7 @@
 
 /// Identifies the number: the id of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum StoredNumber {
     /// Written to test whether writes succeed; never read.
     Probe = 1,
     /// The time at which retention last found the store's clock steady.
@@ -14,7 +14,7 @@ pub(crate) enum Mark {
     LogsRemovedPlace = 4,
 }
 
-impl Mark {
+impl StoredNumber {
     pub const fn id(self) -> i32 {
         self as i32
     }
