@@ -3,13 +3,13 @@
 //! rows.
 
 mod baseline;
+mod claim_cursors;
 mod connection;
 pub mod counter_mismatch;
 mod databases;
 mod errors;
 pub(crate) mod export;
 mod guard;
-mod heads;
 mod hosts;
 mod inspect;
 mod listen;

@@ -4,7 +4,7 @@ pub(crate) mod loaded;
 pub(crate) mod read_set;
 pub(crate) mod write_set;
 
-use super::heads::{Heads, Look};
+use super::claim_cursors::{ClaimCursors, ClaimScan};
 use super::names::{intern, look_up, to_ask};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{Parent, Partitions};
@@ -37,14 +37,14 @@ pub(crate) struct Shared {
     pub target: Target,
     pub lanes: Arc<LaneCache>,
     pub partitions: Arc<Partitions>,
-    pub heads: Arc<Heads>,
+    pub cursors: Arc<ClaimCursors>,
 }
 
 impl Shared {
     pub fn new(options: &PostgresOptions) -> Result<Self, OptionsError> {
         let target = options.target()?;
         let partitions = Arc::new(Partitions::new(target.clone(), options.partition_width));
-        Ok(Shared { target, lanes: Arc::default(), partitions, heads: Arc::default() })
+        Ok(Shared { target, lanes: Arc::default(), partitions, cursors: Arc::default() })
     }
 }
 
@@ -122,19 +122,19 @@ impl PostgresTables {
     async fn look_again(
         &mut self,
         read_set: &ReadSet,
-        look: Look,
+        scan: ClaimScan,
         gathering: &mut Gathering,
     ) -> Result<(), Fault> {
-        let heads = Arc::clone(&self.shared.heads);
+        let cursors = Arc::clone(&self.shared.cursors);
         let lanes = |index: &usize| read_set.claims[*index].lanes.as_slice();
         let mut again = gathering.short_claims(&read_set.claims);
-        again.retain(|index| heads.leaves_out(look, lanes(index)));
+        again.retain(|index| cursors.leaves_out(scan, lanes(index)));
         if !again.is_empty() {
-            self.gather(Round::claims(read_set, &again, &heads), gathering).await?;
+            self.gather(Round::claims(read_set, &again, &cursors), gathering).await?;
         }
-        heads.found(gathering.claimed_places());
+        cursors.found(gathering.claimed_places());
         for index in gathering.short_claims(&read_set.claims) {
-            heads.emptied(lanes(&index));
+            cursors.emptied(lanes(&index));
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl PostgresTables {
         read_set: &ReadSet,
         gathering: &mut Gathering,
     ) -> Result<(), Fault> {
-        let heads = Arc::clone(&self.shared.heads);
+        let cursors = Arc::clone(&self.shared.cursors);
         let mut wider = read_set.claims.clone();
         for _ in 0..ROUNDS_PAST_MALFORMED_MAX {
             let mut again = Vec::new();
@@ -161,7 +161,7 @@ impl PostgresTables {
                 return Ok(());
             }
             let read_set = ReadSet { claims: wider.clone(), ..ReadSet::default() };
-            self.gather(Round::claims(&read_set, &again, &heads), gathering).await?;
+            self.gather(Round::claims(&read_set, &again, &cursors), gathering).await?;
         }
         Ok(())
     }
@@ -248,15 +248,15 @@ impl Tables for PostgresTables {
 
     async fn fetch(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
         let mut gathering = Gathering::new(read_set.claims.len());
-        let heads = Arc::clone(&self.shared.heads);
+        let cursors = Arc::clone(&self.shared.cursors);
         let began = Instant::now();
-        let look = heads.next_look(began);
-        self.gather(Round::of(read_set, &heads, look), &mut gathering).await?;
+        let scan = cursors.next_scan(began);
+        self.gather(Round::of(read_set, &cursors, scan), &mut gathering).await?;
         if !read_set.claims.is_empty() {
-            if look == Look::Whole {
-                heads.looked_whole(began, Instant::now());
+            if scan == ClaimScan::Whole {
+                cursors.scanned_whole(began, Instant::now());
             }
-            self.look_again(read_set, look, &mut gathering).await?;
+            self.look_again(read_set, scan, &mut gathering).await?;
             self.look_past_malformed(read_set, &mut gathering).await?;
         }
         // The claimable executions are known only now, and the claims need their jobs' data.
@@ -300,7 +300,7 @@ impl Tables for PostgresTables {
         self.stage = Stage::Idle;
         let queued = write_set.live_inserted.iter().chain(&write_set.live_updated);
         let queued = queued.filter(|row| row.live.state == LiveState::Queued);
-        self.shared.heads.queued(queued.map(|row| (row.lane, row.live.rank)));
+        self.shared.cursors.queued(queued.map(|row| (row.lane, row.live.rank)));
         Ok(())
     }
 

@@ -17,12 +17,12 @@ pub(super) struct Limiters {
     started: BTreeMap<String, i64>,
     counts: BTreeMap<LimiterId, LimiterCounts>,
     last_starts: BTreeMap<LimiterId, Timestamp>,
-    heads: BTreeMap<LimiterId, Heads>,
+    heads: BTreeMap<LimiterId, WaitListHead>,
 }
 
 /// How much of a wait list was loaded.
 #[derive(Debug, Clone, Copy)]
-struct Heads {
+struct WaitListHead {
     asked: usize,
     /// An execution that is missing here does not exist, or another transaction has locked it.
     is_all: bool,
@@ -38,7 +38,7 @@ impl Limiters {
         self.last_starts.extend(found.limiters.iter().filter_map(|found| Some((found.id, found.last_at?))));
         for (line, asked) in &read_set.lines {
             let waiting = found.live.iter().filter(|row| row.live.line == Some(*line)).count();
-            self.heads.insert(*line, Heads { asked: *asked, is_all: waiting < *asked });
+            self.heads.insert(*line, WaitListHead { asked: *asked, is_all: waiting < *asked });
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Rows are sorted before they are locked. Where possible, one statement locks all rows of a table that a
 //! round needs, because two sorted lists one after the other are not one order.
 
-use crate::postgres::heads::{Heads, Look};
+use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
 use crate::postgres::rows::{
     code, dead_letter_columns, fact_columns, integer, job_columns_but_payload, limit, live_columns,
     schedule_columns, uuid,
@@ -195,11 +195,11 @@ pub(crate) struct Round<'a> {
 
 impl<'a> Round<'a> {
     /// Claims scan from the claim cursors.
-    pub fn of(read_set: &'a ReadSet, heads: &Heads, look: Look) -> Self {
+    pub fn of(read_set: &'a ReadSet, cursors: &ClaimCursors, scan: ClaimScan) -> Self {
         let mut round = Round { parts: vec![], calls: vec![] };
         round.lock(read_set);
         for (index, claims) in read_set.claims.iter().enumerate() {
-            round.claim(index, claims, heads, look);
+            round.claim(index, claims, cursors, scan);
         }
         round.read_of_work(read_set);
         round.read_of_jobs(read_set);
@@ -214,17 +214,17 @@ impl<'a> Round<'a> {
     }
 
     /// Repeats these requested claims, from the start of their lanes.
-    pub fn claims(read_set: &'a ReadSet, indexes: &[usize], heads: &Heads) -> Self {
+    pub fn claims(read_set: &'a ReadSet, indexes: &[usize], cursors: &ClaimCursors) -> Self {
         let mut round = Round { parts: vec![], calls: vec![] };
         for index in indexes {
-            round.claim(*index, &read_set.claims[*index], heads, Look::Whole);
+            round.claim(*index, &read_set.claims[*index], cursors, ClaimScan::Whole);
         }
         round
     }
 
-    fn claim(&mut self, index: usize, claims: &'a RequestedClaims, heads: &Heads, look: Look) {
+    fn claim(&mut self, index: usize, claims: &'a RequestedClaims, cursors: &ClaimCursors, scan: ClaimScan) {
         let RequestedClaims { lanes, count } = claims;
-        let parameters = [value(lanes.as_slice()), value(heads.least(look, lanes)), value(limit(*count))];
+        let parameters = [value(lanes.as_slice()), value(cursors.least(scan, lanes)), value(limit(*count))];
         self.add(Part::Claims(index), CLAIM, parameters);
     }
 

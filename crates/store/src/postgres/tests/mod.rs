@@ -1,6 +1,7 @@
 //! Tests of this adapter: the conformance suite, and tests that only PostgreSQL can run.
 
 mod alike;
+mod claim_cursors;
 mod conflicts;
 mod conformance;
 mod contention;
@@ -9,7 +10,6 @@ mod damaged;
 pub(crate) mod database;
 mod faults;
 mod fixture;
-mod heads;
 mod hosts;
 pub(crate) mod integrity;
 mod log_quota;

@@ -12,55 +12,55 @@ use std::time::{Duration, Instant};
 
 /// How long executions that other processes queue before the cursor may go unseen while there is enough to
 /// claim.
-const WHOLE_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const WHOLE_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Scans from the start take at most one part in this many of the time, however long one takes.
-const WHOLE_LOOK_REST: u32 = 10;
+const WHOLE_SCAN_REST: u32 = 10;
 
 /// Lanes whose cursors are remembered. Beyond this, claims scan from the start once.
 const LANES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Heads {
-    known: Mutex<Known>,
+pub(crate) struct ClaimCursors {
+    known: Mutex<CursorState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CursorState {
     /// By lane, the lowest rank that was last found.
     least: BTreeMap<i64, i64>,
     /// `None` means at once.
-    next_whole_look: Option<Instant>,
+    next_whole_scan: Option<Instant>,
 }
 
 /// The scope of a claim's scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum ClaimScan {
     /// From where work was last found.
     Onward,
     /// From the start of each lane.
     Whole,
 }
 
-impl Heads {
+impl ClaimCursors {
     /// The scope of the next claim's scan.
-    pub fn next_look(&self, now: Instant) -> Look {
-        match self.known().next_whole_look {
-            Some(at) if now < at => Look::Onward,
-            _ => Look::Whole,
+    pub fn next_scan(&self, now: Instant) -> ClaimScan {
+        match self.known().next_whole_scan {
+            Some(at) if now < at => ClaimScan::Onward,
+            _ => ClaimScan::Whole,
         }
     }
 
     /// The rank at which to start, for each of these lanes.
-    pub fn least(&self, look: Look, lanes: &[i64]) -> Vec<i64> {
+    pub fn least(&self, scan: ClaimScan, lanes: &[i64]) -> Vec<i64> {
         let known = self.known();
-        let least = |lane| known.least.get(lane).copied().filter(|_| look == Look::Onward);
+        let least = |lane| known.least.get(lane).copied().filter(|_| scan == ClaimScan::Onward);
         lanes.iter().map(|lane| least(lane).unwrap_or(i64::MIN)).collect()
     }
 
     /// Whether this scope skips anything in these lanes.
-    pub fn leaves_out(&self, look: Look, lanes: &[i64]) -> bool {
+    pub fn leaves_out(&self, scan: ClaimScan, lanes: &[i64]) -> bool {
         let known = self.known();
-        look == Look::Onward && lanes.iter().any(|lane| known.least.contains_key(lane))
+        scan == ClaimScan::Onward && lanes.iter().any(|lane| known.least.contains_key(lane))
     }
 
     /// Records that these lanes are empty: the next scan starts at the beginning.
@@ -85,9 +85,9 @@ impl Heads {
     }
 
     /// Records a complete scan.
-    pub fn looked_whole(&self, began: Instant, ended: Instant) {
-        let rest = WHOLE_LOOK_INTERVAL.max(ended.duration_since(began).saturating_mul(WHOLE_LOOK_REST));
-        self.known().next_whole_look = Some(ended + rest);
+    pub fn scanned_whole(&self, began: Instant, ended: Instant) {
+        let rest = WHOLE_SCAN_INTERVAL.max(ended.duration_since(began).saturating_mul(WHOLE_SCAN_REST));
+        self.known().next_whole_scan = Some(ended + rest);
     }
 
     /// Records the lanes and ranks of executions that this process has queued.
@@ -98,7 +98,7 @@ impl Heads {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, CursorState> {
         self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -109,36 +109,42 @@ mod tests {
 
     #[test]
     fn claims_begin_where_work_was_found_and_now_and_then_at_the_beginning() {
-        let (heads, began) = (Heads::default(), Instant::now());
-        assert_eq!(heads.next_look(began), Look::Whole);
-        heads.found([(1, 70), (1, 50), (2, 5)]);
-        heads.looked_whole(began, began);
-        assert_eq!(heads.next_look(began), Look::Onward);
-        assert_eq!(heads.least(Look::Onward, &[1, 2, 3]), [50, 5, i64::MIN]);
-        assert_eq!(heads.least(Look::Whole, &[1, 2]), [i64::MIN; 2]);
-        assert_eq!(heads.next_look(began + WHOLE_LOOK_INTERVAL), Look::Whole);
+        let (cursors, began) = (ClaimCursors::default(), Instant::now());
+        assert_eq!(cursors.next_scan(began), ClaimScan::Whole);
+        cursors.found([(1, 70), (1, 50), (2, 5)]);
+        cursors.scanned_whole(began, began);
+        assert_eq!(cursors.next_scan(began), ClaimScan::Onward);
+        assert_eq!(cursors.least(ClaimScan::Onward, &[1, 2, 3]), [50, 5, i64::MIN]);
+        assert_eq!(cursors.least(ClaimScan::Whole, &[1, 2]), [i64::MIN; 2]);
+        assert_eq!(cursors.next_scan(began + WHOLE_SCAN_INTERVAL), ClaimScan::Whole);
     }
 
     #[test]
     fn looks_that_take_long_are_rare() {
-        let (heads, began) = (Heads::default(), Instant::now());
+        let (cursors, began) = (ClaimCursors::default(), Instant::now());
         let ended = began + Duration::from_secs(2);
-        heads.looked_whole(began, ended);
-        assert_eq!(heads.next_look(ended + Duration::from_secs(19)), Look::Onward);
-        assert_eq!(heads.next_look(ended + Duration::from_secs(20)), Look::Whole);
+        cursors.scanned_whole(began, ended);
+        assert_eq!(cursors.next_scan(ended + Duration::from_secs(19)), ClaimScan::Onward);
+        assert_eq!(cursors.next_scan(ended + Duration::from_secs(20)), ClaimScan::Whole);
     }
 
     #[test]
     fn what_this_process_queues_before_the_rest_is_seen() {
-        let heads = Heads::default();
-        heads.found([(1, 50)]);
-        heads.queued([(1, 60), (2, 1)]);
-        assert_eq!(heads.least(Look::Onward, &[1, 2]), [50, i64::MIN], "nothing is known of the second");
-        heads.queued([(1, 40)]);
-        assert_eq!(heads.least(Look::Onward, &[1]), [40]);
-        assert!(heads.leaves_out(Look::Onward, &[1, 2]) && !heads.leaves_out(Look::Onward, &[2]));
-        assert!(!heads.leaves_out(Look::Whole, &[1]));
-        heads.emptied(&[1]);
-        assert!(!heads.leaves_out(Look::Onward, &[1]));
+        let cursors = ClaimCursors::default();
+        cursors.found([(1, 50)]);
+        cursors.queued([(1, 60), (2, 1)]);
+        assert_eq!(
+            cursors.least(ClaimScan::Onward, &[1, 2]),
+            [50, i64::MIN],
+            "nothing is known of the second"
+        );
+        cursors.queued([(1, 40)]);
+        assert_eq!(cursors.least(ClaimScan::Onward, &[1]), [40]);
+        assert!(
+            cursors.leaves_out(ClaimScan::Onward, &[1, 2]) && !cursors.leaves_out(ClaimScan::Onward, &[2])
+        );
+        assert!(!cursors.leaves_out(ClaimScan::Whole, &[1]));
+        cursors.emptied(&[1]);
+        assert!(!cursors.leaves_out(ClaimScan::Onward, &[1]));
     }
 }
