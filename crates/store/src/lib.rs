@@ -23,7 +23,7 @@ pub mod mysql;
 pub mod postgres;
 pub mod register;
 mod rows;
-mod served;
+mod server_store;
 pub mod sqlite;
 mod stored_numbers;
 mod unfinished;

@@ -10,7 +10,7 @@ use super::tables::MySqlConnect;
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
-use crate::served::{seed, serve_store};
+use crate::server_store::{seed, serve_store};
 use crate::unit_of_work::{Writers, WritersOptions};
 use punctual_core::ports::{Entries, LogLine, StoreError};
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::tables::Shared;
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
-use crate::served::{seed, serve_store};
+use crate::server_store::{seed, serve_store};
 use crate::unit_of_work::{Writers, WritersOptions};
 use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
 use std::sync::Arc;

@@ -25,7 +25,7 @@ macro_rules! serve_store {
     ($store:ty) => {
         const _: () = {
             use crate::stored_numbers::StoredNumber;
-            use crate::served::written;
+            use crate::server_store::written;
             use crate::write::{Write, WriteReply};
             use async_trait::async_trait;
             use punctual_core::health::WorkerCondition;
