@@ -12,12 +12,12 @@ pub(crate) mod counter_mismatches;
 pub(crate) mod damaged;
 mod fixture;
 pub mod register;
-mod sight;
+mod snapshot;
 mod walk;
 
 pub use walk::{PORTION, Pair, walk_alike};
 #[cfg(test)]
-pub(crate) use {sight::all_of, walk::walk_partly};
+pub(crate) use {snapshot::all_of, walk::walk_partly};
 
 use punctual_core::job::JobStatus;
 use punctual_core::limits;

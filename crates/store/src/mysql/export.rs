@@ -1,11 +1,11 @@
 //! MariaDB and MySQL as one side of a data migration.
 
 use super::connection::Connection;
+use super::exclusive_work::ClusterLease;
 use super::migrate::{self, MigrateError};
 use super::options::MySqlOptions;
 use super::partitions;
 use super::rows::get;
-use super::turns::Lease;
 use crate::data_migration::{
     Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
     StoreRole, TABLES, fitting,
@@ -56,7 +56,7 @@ const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
 pub(crate) struct MySqlSide {
     connection: Connection,
-    lease: Option<Lease>,
+    lease: Option<ClusterLease>,
 }
 
 pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySqlSide, DataMigrationError> {
@@ -67,7 +67,7 @@ pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySql
     let mut connection = Connection::defining(&target).await.map_err(DataMigrationError::at(end))?;
     connection.wait_for_ever();
     if connection.node().is_some() {
-        let lease = Lease::take(&mut connection, "move").await.map_err(DataMigrationError::at(end))?;
+        let lease = ClusterLease::take(&mut connection, "move").await.map_err(DataMigrationError::at(end))?;
         return match lease {
             Some(lease) => Ok(MySqlSide { connection, lease: Some(lease) }),
             None => Err(DataMigrationError::Taken { end }),

@@ -10,6 +10,7 @@ mod connection;
 pub mod counter_mismatch;
 mod databases;
 mod errors;
+mod exclusive_work;
 pub(crate) mod export;
 mod galera;
 mod hosts;
@@ -31,7 +32,6 @@ mod store;
 mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
-mod turns;
 mod unused;
 
 pub use baseline::MySqlBaseline;

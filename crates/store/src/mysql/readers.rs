@@ -87,7 +87,7 @@ pub(super) struct Readers {
     replica: Option<Replica>,
     lanes: Arc<LaneNames>,
     /// How long a verb waits for a connection.
-    pub patience: Duration,
+    pub time_limit: Duration,
 }
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Readers {
             primary: pools(primary),
             replica: replica.map(|hosts| Replica { pools: pools(hosts), rests_until: Mutex::new(None) }),
             lanes: Arc::default(),
-            patience: limits::DATABASE_POOL_WAIT_MAX,
+            time_limit: limits::DATABASE_POOL_WAIT_MAX,
         }
     }
 
@@ -136,9 +136,9 @@ impl Readers {
 
     /// A connection for one verb.
     pub async fn connection_of(&self, pool: &Pool) -> Result<Reads, StoreError> {
-        match timeout(self.patience, pool.get_conn()).await {
+        match timeout(self.time_limit, pool.get_conn()).await {
             Ok(conn) => Ok(Reads::new(conn.map_err(Fault::from)?, self.lanes.clone())),
-            Err(_) => Err(late("no connection was free", self.patience).into()),
+            Err(_) => Err(late("no connection was free", self.time_limit).into()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::database::TestDatabase;
 use super::fixture::{fetch, id, job, lane, queued, tables, write};
-use super::patience::eventually;
+use super::waiting::eventually;
 use crate::postgres::tables::PostgresTables;
 use crate::unit_of_work::{ReadSet, RequestedClaims, WriteSet};
 use punctual_core::ids::OccurrenceId;

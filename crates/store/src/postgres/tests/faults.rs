@@ -4,8 +4,8 @@
 use super::database::{TestDatabase, client};
 use super::fixture::at;
 use super::integrity::problems;
-use super::patience::again;
 use super::proxy::{Fault, Proxy, Sender};
+use super::waiting::again;
 use crate::conformance::counts_agree;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::control::Verb;

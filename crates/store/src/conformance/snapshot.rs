@@ -21,7 +21,7 @@ const MANY: usize = 1_000;
 
 /// Everything at once.
 #[derive(Debug, PartialEq)]
-pub(super) struct Sight {
+pub(super) struct StoreSnapshot {
     due: Vec<Due>,
     sessions: Vec<SessionRow>,
     holdings: Vec<(SessionId, u64)>,
@@ -37,11 +37,11 @@ pub(super) struct Sight {
     jobs: Vec<Vec<Vec<JobView>>>,
 }
 
-impl Sight {
+impl StoreSnapshot {
     pub async fn of(store: &dyn Store, now: Timestamp) -> Self {
         let mut depths = store.depths().await.unwrap();
         depths.sort_by(|a, b| a.lane.cmp(&b.lane));
-        Sight {
+        StoreSnapshot {
             due: store.due(SegmentSet::ALL, now, MANY).await.unwrap(),
             sessions: store.sessions().await.unwrap(),
             holdings: store.holdings().await.unwrap(),
@@ -61,7 +61,7 @@ impl Sight {
 
 /// Everything visible of one job.
 #[derive(Debug, PartialEq)]
-pub(super) struct JobSight {
+pub(super) struct JobSnapshot {
     view: Option<JobView>,
     history: Vec<Vec<Finished>>,
     skipped: Vec<SkipRange>,
@@ -74,7 +74,7 @@ pub(super) struct JobSight {
     last_lines: Vec<LogLine>,
 }
 
-impl JobSight {
+impl JobSnapshot {
     pub async fn of(store: &dyn Store, job: JobId) -> Self {
         let view = store.job(job).await.unwrap();
         let history = pages(async |before| {
@@ -88,7 +88,7 @@ impl JobSight {
         let occurrence = execution.occurrence;
         let ids: Vec<OccurrenceId> = (1..=occurrence.number + 1).map(|n| job.occurrence(n)).collect();
         let last_lines = store.last_logs(execution, 2).await.unwrap();
-        JobSight {
+        JobSnapshot {
             view,
             history,
             skipped: store.skipped(job, MANY).await.unwrap(),
@@ -106,9 +106,9 @@ impl JobSight {
 /// Everything visible of a store and of these jobs, as text for comparison.
 #[cfg(test)]
 pub(crate) async fn all_of(store: &dyn Store, now: Timestamp, jobs: &[JobId]) -> String {
-    let mut seen = format!("{:#?}", Sight::of(store, now).await);
+    let mut seen = format!("{:#?}", StoreSnapshot::of(store, now).await);
     for job in jobs {
-        seen.push_str(&format!("\n{job}: {:#?}", JobSight::of(store, *job).await));
+        seen.push_str(&format!("\n{job}: {:#?}", JobSnapshot::of(store, *job).await));
     }
     seen
 }

@@ -23,12 +23,12 @@ use std::time::Duration;
 
 /// The initial state: a session with attention set, two jobs, the first queued and the second run by the
 /// session, and a queue with a limit.
-struct Stage {
+struct ConflictSetup {
     lane: i64,
     session: SessionId,
 }
 
-impl Stage {
+impl ConflictSetup {
     async fn set(tables: &mut MySqlTables) -> Self {
         let lane = lane(tables, "mail").await;
         let names = ReadSet { workers: ["w".to_owned()].into(), new_sessions: 1, ..ReadSet::default() };
@@ -42,7 +42,7 @@ impl Stage {
             slots: 4,
             about: WorkerAbout::default(),
         };
-        let stage = Stage { lane, session };
+        let stage = ConflictSetup { lane, session };
         let bounded = QueueSettings::holding(Some(5));
         let write_set = WriteSet {
             sessions_inserted: vec![NewSession {
@@ -104,7 +104,10 @@ async fn has_arrived(node: &MySqlOptions) {
 }
 
 /// Both load the same rows, the first commits, and then the second gets a conflict.
-async fn is_a_conflict(read_set: impl Fn(&Stage) -> ReadSet, write_set: impl Fn(&Stage) -> [WriteSet; 2]) {
+async fn is_a_conflict(
+    read_set: impl Fn(&ConflictSetup) -> ReadSet,
+    write_set: impl Fn(&ConflictSetup) -> [WriteSet; 2],
+) {
     for arrival in [Arrival::BeforeTheCommit, Arrival::Later] {
         is_told(arrival, &read_set, &write_set).await;
     }
@@ -112,13 +115,13 @@ async fn is_a_conflict(read_set: impl Fn(&Stage) -> ReadSet, write_set: impl Fn(
 
 async fn is_told(
     arrival: Arrival,
-    read_set: impl Fn(&Stage) -> ReadSet,
-    write_set: impl Fn(&Stage) -> [WriteSet; 2],
+    read_set: impl Fn(&ConflictSetup) -> ReadSet,
+    write_set: impl Fn(&ConflictSetup) -> [WriteSet; 2],
 ) {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let (mut one, mut other) = (tables(&nodes[0]).await, tables(&nodes[1]).await);
-        let stage = Stage::set(&mut one).await;
+        let stage = ConflictSetup::set(&mut one).await;
         let read_set = read_set(&stage);
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
@@ -160,7 +163,7 @@ async fn again(other: &mut MySqlTables, read_set: &ReadSet, write_set: &WriteSet
 /// A child is submitted while its parent ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_ends_and_is_looked_at() {
-    let depends = |_: &Stage| {
+    let depends = |_: &ConflictSetup| {
         let ended = WriteSet { marks: vec![(id(1), JobMark::Failed)], ..WriteSet::default() };
         let child = Dependency { parent: id(1), child: id(2) };
         [ended, WriteSet { dependencies_inserted: vec![child], ..WriteSet::default() }]
@@ -172,22 +175,22 @@ async fn a_job_that_ends_and_is_looked_at() {
 /// child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_both_look_at() {
-    let read_set = |_: &Stage| ReadSet { terms: [id(1)].into(), ..ReadSet::default() };
+    let read_set = |_: &ConflictSetup| ReadSet { terms: [id(1)].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// As whole jobs, which are locked by the same rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_job_and_its_terms() {
-    let read_set = |_: &Stage| ReadSet { jobs: [id(1)].into(), ..ReadSet::default() };
+    let read_set = |_: &ConflictSetup| ReadSet { jobs: [id(1)].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// An execution is leased to a session that is marked lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_lost_and_looked_at() {
-    let read_set = |stage: &Stage| ReadSet { sessions: [stage.session].into(), ..ReadSet::default() };
-    let write_set = |stage: &Stage| [stage.session_with(|session| session.lost = true), something(2)];
+    let read_set = |stage: &ConflictSetup| ReadSet { sessions: [stage.session].into(), ..ReadSet::default() };
+    let write_set = |stage: &ConflictSetup| [stage.session_with(|session| session.lost = true), something(2)];
     is_a_conflict(read_set, write_set).await;
 }
 
@@ -195,7 +198,7 @@ async fn a_session_that_is_lost_and_looked_at() {
 /// set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_has_heard_is_asked_again() {
-    let write_set = |stage: &Stage| {
+    let write_set = |stage: &ConflictSetup| {
         let heard = stage.session_with(|session| session.attention = false);
         [heard, WriteSet { attention: vec![stage.session], ..WriteSet::default() }]
     };
@@ -206,8 +209,8 @@ async fn a_session_that_has_heard_is_asked_again() {
 /// A note is written for an execution that ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_execution_that_ends_and_is_looked_at() {
-    let read_set = |_: &Stage| ReadSet { live: [id(1).occurrence(1)].into(), ..ReadSet::default() };
-    let write_set = |_: &Stage| {
+    let read_set = |_: &ConflictSetup| ReadSet { live: [id(1).occurrence(1)].into(), ..ReadSet::default() };
+    let write_set = |_: &ConflictSetup| {
         let ended = WriteSet { live_deleted: vec![id(1).occurrence(1)], ..WriteSet::default() };
         [ended, something(2)]
     };
@@ -217,15 +220,16 @@ async fn an_execution_that_ends_and_is_looked_at() {
 /// The last execution of a job fails while another one ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_open_of_a_job() {
-    let read_set = |_: &Stage| ReadSet { open_of_jobs: [id(1)].into(), ..ReadSet::default() };
+    let read_set = |_: &ConflictSetup| ReadSet { open_of_jobs: [id(1)].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// A worker reports what it still holds while one of these is taken away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_a_session_holds() {
-    let read_set = |stage: &Stage| ReadSet { held_by: [(stage.session, 10)].into(), ..ReadSet::default() };
-    let write_set = |_: &Stage| {
+    let read_set =
+        |stage: &ConflictSetup| ReadSet { held_by: [(stage.session, 10)].into(), ..ReadSet::default() };
+    let write_set = |_: &ConflictSetup| {
         let ended = WriteSet { live_deleted: vec![id(2).occurrence(1)], ..WriteSet::default() };
         [ended, something(2)]
     };
@@ -235,14 +239,15 @@ async fn all_that_a_session_holds() {
 /// Two submits see the last free place of a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_place_of_a_queue() {
-    let read_set = |_: &Stage| ReadSet { unstarted: ["mail".to_owned()].into(), ..ReadSet::default() };
+    let read_set =
+        |_: &ConflictSetup| ReadSet { unstarted: ["mail".to_owned()].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
 /// Two users set the same queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_set_for_a_queue() {
-    let read_set = |_: &Stage| ReadSet { queues: true, ..ReadSet::default() };
+    let read_set = |_: &ConflictSetup| ReadSet { queues: true, ..ReadSet::default() };
     let put = |paused_at, max_depth| {
         let row =
             QueueRow { paused_at, settings: QueueSettings::holding(max_depth), ..QueueRow::unset("mail") };
@@ -251,7 +256,7 @@ async fn what_is_set_for_a_queue() {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let (mut one, mut other) = (tables(&nodes[0]).await, tables(&nodes[1]).await);
-        let stage = Stage::set(&mut one).await;
+        let stage = ConflictSetup::set(&mut one).await;
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
             tables.fetch(&read_set(&stage)).await.unwrap();
@@ -276,7 +281,7 @@ async fn what_was_not_claimed_is_left_alone() {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let mut one = tables(&nodes[0]).await;
-        let stage = Stage::set(&mut one).await;
+        let stage = ConflictSetup::set(&mut one).await;
         let claims = vec![RequestedClaims { lanes: vec![stage.lane], count: 1 }];
         one.begin().await.unwrap();
         let found = one.fetch(&ReadSet { claims, ..ReadSet::default() }).await.unwrap();

@@ -24,7 +24,7 @@ const END: &str = "UPDATE turns SET holder = NULL WHERE name = ? AND holder = ?"
 
 /// How long a lease lasts without renewal, in seconds. A single DDL statement may take longer: then another
 /// process may start the same step, which is why each of its statements can be run again.
-const TURN_S: i64 = 120;
+const LEASE_S: i64 = 120;
 /// The age at which a lease is renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(20);
 /// How often a waiting process checks whether it can take the lease.
@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long to wait for the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum LockWait {
     /// As long as another node migrates.
     Long,
     /// Hardly at all, because the other process is probably doing the same work.
@@ -42,36 +42,36 @@ pub(crate) enum Patience {
 /// The right to run DDL statements, which one node at a time has. It ends with its connection at the
 /// latest, or soon after it.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct DdlLock {
     connection: Connection,
-    lease: Option<Lease>,
+    lease: Option<ClusterLease>,
 }
 
-impl Turn {
-    /// `None` if another node has it and `patience` does not allow waiting.
-    pub async fn take(target: &Target, patience: Patience) -> Result<Option<Self>, Fault> {
+impl DdlLock {
+    /// `None` if another node has it and `wait` does not allow waiting.
+    pub async fn take(target: &Target, wait: LockWait) -> Result<Option<Self>, Fault> {
         let mut connection = Connection::writing(target).await?;
         if connection.node().is_some() {
-            return Self::take_lease(connection, patience).await;
+            return Self::take_lease(connection, wait).await;
         }
-        if patience == Patience::Long {
+        if wait == LockWait::Long {
             connection.run_text(WAIT_LONG).await?;
             connection.wait_for_ever();
         }
         match connection.all(LOCK, vec![]).await {
-            Ok(_) => Ok(Some(Turn { connection, lease: None })),
-            Err(fault) if fault.is_conflict() && patience == Patience::Short => Ok(None),
+            Ok(_) => Ok(Some(DdlLock { connection, lease: None })),
+            Err(fault) if fault.is_conflict() && wait == LockWait::Short => Ok(None),
             Err(fault) => Err(fault),
         }
     }
 
-    async fn take_lease(mut connection: Connection, patience: Patience) -> Result<Option<Self>, Fault> {
+    async fn take_lease(mut connection: Connection, wait: LockWait) -> Result<Option<Self>, Fault> {
         loop {
-            let lease = Lease::take(&mut connection, "define").await?;
+            let lease = ClusterLease::take(&mut connection, "define").await?;
             if lease.is_some() {
-                return Ok(Some(Turn { connection, lease }));
+                return Ok(Some(DdlLock { connection, lease }));
             }
-            if patience == Patience::Short {
+            if wait == LockWait::Short {
                 connection.close().await;
                 return Ok(None);
             }
@@ -98,21 +98,21 @@ impl Turn {
 
 /// A lease on a cluster, by its name.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct ClusterLease {
     name: &'static str,
     holder: String,
     renewed_at: Instant,
 }
 
-impl Lease {
+impl ClusterLease {
     /// `None` if another process holds it.
     pub async fn take(connection: &mut Connection, name: &'static str) -> Result<Option<Self>, Fault> {
         let row = connection.one("SELECT UUID()", vec![]).await?;
         let holder: String = get(&row.ok_or_else(|| Fault::Missing("a name".to_owned()))?, 0)?;
-        let values = vec![holder.as_str().into(), Value::Int(TURN_S), name.into()];
+        let values = vec![holder.as_str().into(), Value::Int(LEASE_S), name.into()];
         match written(connection, TAKE, values).await {
             Ok(0) => Ok(None),
-            Ok(_) => Ok(Some(Lease { name, holder, renewed_at: Instant::now() })),
+            Ok(_) => Ok(Some(ClusterLease { name, holder, renewed_at: Instant::now() })),
             // A process on another node was faster.
             Err(fault) if fault.is_conflict() => {
                 connection.roll_back().await;
@@ -127,10 +127,10 @@ impl Lease {
         if self.renewed_at.elapsed() < RENEWED_AFTER {
             return Ok(());
         }
-        let values = vec![Value::Int(TURN_S), self.name.into(), self.holder.as_str().into()];
+        let values = vec![Value::Int(LEASE_S), self.name.into(), self.holder.as_str().into()];
         if written(connection, RENEW, values).await? == 0 {
             let reason =
-                format!("this process had no answer for {TURN_S} s, and another one has its turn now");
+                format!("this process had no answer for {LEASE_S} s, and another one has its turn now");
             return Err(Fault::Away(reason));
         }
         self.renewed_at = Instant::now();

@@ -1,11 +1,11 @@
 //! Work that one process at a time does, from several nodes.
 
 use super::{Cluster, keep_the_others_busy};
+use crate::mysql::exclusive_work::{DdlLock, LockWait};
 use crate::mysql::maintenance::MySqlMaintenance;
 use crate::mysql::migrate::{VERSION, up, verify};
 use crate::mysql::tests::database::client;
 use crate::mysql::tests::fixture::{query, run};
-use crate::mysql::turns::{Patience, Turn};
 use crate::mysql::{MySqlOptions, MySqlStore};
 use futures_util::future::join_all;
 use punctual_core::job::{Job, JobMark, JobSpec};
@@ -35,7 +35,7 @@ async fn a_turn_is_had_by_one_node_and_runs_out() {
         let nodes = cluster.nodes();
         up(&nodes[0]).await.unwrap();
         let take =
-            async |node: usize| Turn::take(&nodes[node].target().unwrap(), Patience::Short).await.unwrap();
+            async |node: usize| DdlLock::take(&nodes[node].target().unwrap(), LockWait::Short).await.unwrap();
         let first = take(0).await.expect("nobody has it");
         assert!(take(1).await.is_none() && take(0).await.is_none());
         first.end().await;
