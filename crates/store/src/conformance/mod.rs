@@ -8,9 +8,9 @@
 
 #[cfg(test)]
 pub(crate) mod counter_mismatches;
-#[cfg(test)]
-pub(crate) mod damaged;
 mod fixture;
+#[cfg(test)]
+pub(crate) mod malformed_rows;
 pub mod register;
 mod snapshot;
 mod walk;

@@ -1,7 +1,7 @@
-//! Damaged rows: see [`crate::conformance::damaged`].
+//! Damaged rows: see [`crate::conformance::malformed_rows`].
 
 use super::open;
-use crate::conformance::damaged::{
+use crate::conformance::malformed_rows::{
     Dialect, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
 };
 use crate::layout::Layout;
