@@ -11,7 +11,7 @@ pub(crate) mod counter_mismatches;
 mod fixture;
 #[cfg(test)]
 pub(crate) mod malformed_rows;
-pub mod register;
+pub mod membership;
 mod snapshot;
 mod walk;
 

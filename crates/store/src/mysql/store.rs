@@ -2,14 +2,14 @@
 //! know any rule or table.
 
 use super::maintenance::MySqlMaintenance;
+use super::membership::MySqlMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
 use super::readers::{Readers, list, read, read_at_once};
-use super::register::Register;
 use super::tables::MySqlConnect;
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::register::{RegisterCall, RegisterReply, serve_register};
+use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::server_store::{seed, serve_store};
 use crate::unit_of_work::{Writers, WritersOptions};
 use punctual_core::ports::{Entries, LogLine, StoreError};
@@ -21,7 +21,7 @@ pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
     maintenance: MySqlMaintenance,
-    register: Register,
+    membership: MySqlMembership,
 }
 
 /// A store cannot be opened.
@@ -61,20 +61,20 @@ impl MySqlStore {
                 options.readers,
             ),
             maintenance: MySqlMaintenance::new(options)?,
-            register: Register::new(primary),
+            membership: MySqlMembership::new(primary),
         })
     }
 
     /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
     pub async fn cluster(&self) -> Result<String, StoreError> {
-        Ok(self.register.cluster().await?)
+        Ok(self.membership.cluster().await?)
     }
 
     /// Waits until everything that was sent is done, and closes all connections.
     pub async fn close(self) {
         self.writers.close().await;
         self.readers.close().await;
-        self.register.close().await;
+        self.membership.close().await;
     }
 
     /// The version of the tables.
@@ -90,14 +90,14 @@ impl MySqlStore {
         self.maintenance.append_logs(lines).await
     }
 
-    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, Fault> {
-        self.register.call(&call).await
+    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
+        self.membership.call(&call).await
     }
 
-    async fn register_entries(&self) -> Result<Entries, Fault> {
-        self.register.entries().await
+    async fn membership_entries(&self) -> Result<Entries, Fault> {
+        self.membership.entries().await
     }
 }
 
 serve_store!(MySqlStore);
-serve_register!(MySqlStore);
+serve_membership!(MySqlStore);

@@ -11,7 +11,7 @@ use super::reads::Reads;
 use super::tx::Tx;
 use super::unused::UnusedCursors;
 use super::write::{Call, Reply, Upkeep};
-use super::{maintenance, migrate, register};
+use super::{maintenance, membership, migrate};
 use crate::counters::{Counters, Counts};
 use crate::fault::Fault;
 use crate::unfinished::UNFINISHED;
@@ -211,8 +211,8 @@ fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, 
         Call::Upkeep(upkeep) => {
             within_savepoint(tx, |tx| maintenance::perform(tx, upkeep))?.map(Reply::Upkeep)
         }
-        Call::Register(call) => {
-            within_savepoint(tx, |tx| register::perform(tx.conn, call))?.map(Reply::Register)
+        Call::Membership(call) => {
+            within_savepoint(tx, |tx| membership::perform(tx.conn, call))?.map(Reply::Membership)
         }
     })
 }

@@ -17,7 +17,7 @@ use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 use crate::counter_mismatch::CounterMismatch;
 use crate::failures;
-use crate::register::{RegisterCall, RegisterReply, serve_register};
+use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
@@ -171,15 +171,15 @@ impl SqliteStore {
         answered.await.map_err(|_| gone())?
     }
 
-    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, StoreError> {
-        match self.call(Call::Register(call)).await? {
-            Reply::Register(reply) => Ok(reply),
+    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, StoreError> {
+        match self.call(Call::Membership(call)).await? {
+            Reply::Membership(reply) => Ok(reply),
             other => Err(StoreError::Broken(format!("the register was answered with {other:?}"))),
         }
     }
 
-    async fn register_entries(&self) -> Result<Entries, StoreError> {
-        self.read(|reads| reads.register()).await
+    async fn membership_entries(&self) -> Result<Entries, StoreError> {
+        self.read(|reads| reads.membership()).await
     }
 
     async fn read<T: Send + 'static>(
@@ -190,7 +190,7 @@ impl SqliteStore {
     }
 }
 
-serve_register!(SqliteStore);
+serve_membership!(SqliteStore);
 
 impl Reader {
     fn open(main: &Path, logs: &Path) -> Result<Self, OpenError> {

@@ -2,7 +2,7 @@
 //! that share their transactions.
 
 use crate::counter_mismatch::CounterMismatch;
-use crate::register::{RegisterCall, RegisterReply};
+use crate::membership::{MembershipCall, MembershipReply};
 use crate::write::{Write, WriteReply};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
@@ -14,7 +14,7 @@ use punctual_core::time::Timestamp;
 pub enum Call {
     Write(Write),
     Upkeep(Upkeep),
-    Register(RegisterCall),
+    Membership(MembershipCall),
 }
 
 /// Maintenance, which each database does differently.
@@ -63,7 +63,7 @@ impl Call {
         match self {
             Call::Write(write) => write.weight(),
             Call::Upkeep(upkeep) => upkeep.weight(),
-            Call::Register(call) => call.weight(),
+            Call::Membership(call) => call.weight(),
         }
     }
 }
@@ -98,9 +98,9 @@ impl From<Upkeep> for Call {
     }
 }
 
-impl From<RegisterCall> for Call {
-    fn from(call: RegisterCall) -> Self {
-        Call::Register(call)
+impl From<MembershipCall> for Call {
+    fn from(call: MembershipCall) -> Self {
+        Call::Membership(call)
     }
 }
 
@@ -109,7 +109,7 @@ impl From<RegisterCall> for Call {
 pub enum Reply {
     Write(WriteReply),
     Upkeep(UpkeepReply),
-    Register(RegisterReply),
+    Membership(MembershipReply),
 }
 
 /// The reply to an [`Upkeep`], in the matching variant.

@@ -1,7 +1,7 @@
 //! Copies that are turned into independent stores.
 
 use super::{WalkedStore, address, migrated};
-use crate::conformance::register::moved::{be_in_a_cluster, is_forgotten};
+use crate::conformance::membership::moved::{be_in_a_cluster, is_forgotten};
 use crate::data_migration::{DataMigrationError, StoreAddress, StoreRole, fork};
 use crate::mysql::{self, MySqlStore};
 use crate::postgres::{self, PostgresStore};

@@ -4,8 +4,8 @@
 mod cross_node_conflicts;
 mod exclusive_work;
 mod hosts;
+mod membership;
 mod races;
-mod register;
 
 use crate::mysql::{MySqlOptions, create_database, drop_database};
 use futures_util::FutureExt;

@@ -11,9 +11,9 @@ use super::lists::{documents, list};
 use super::options::Target;
 use super::rows::{counter, get};
 use crate::fault::Fault;
+use crate::membership::read::{self, EitherRow, Leases, RawLease};
+use crate::membership::{MembershipCall, MembershipReply};
 use crate::mysql::connection::for_update_of;
-use crate::register::read::{self, EitherRow, Leases, RawLease};
-use crate::register::{RegisterCall, RegisterReply};
 use mysql_async::{Row, Value};
 use punctual_core::ports::{
     Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, OddRow, RegisterTable, Standing,
@@ -69,16 +69,16 @@ const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
-pub(crate) struct Register {
+pub(crate) struct MySqlMembership {
     own: OwnConnection,
 }
 
-impl Register {
+impl MySqlMembership {
     pub fn new(target: Target) -> Self {
-        Register { own: OwnConnection::new(target) }
+        MySqlMembership { own: OwnConnection::new(target) }
     }
 
-    pub async fn call(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    pub async fn call(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
         let mut tries = 1;
         loop {
             match self.call_once(call).await {
@@ -92,7 +92,7 @@ impl Register {
     }
 
     /// A kept connection may be closed since, which only a statement notices; then a new one is used.
-    async fn call_once(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    async fn call_once(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
         let mut used = self.own.take().await?;
         let mut done = transact(&mut used.connection, call).await;
         if used.was_kept && done.as_ref().is_err_and(Fault::is_outage) {
@@ -142,37 +142,39 @@ impl Register {
     }
 }
 
-async fn transact(connection: &mut Connection, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+async fn transact(connection: &mut Connection, call: &MembershipCall) -> Result<MembershipReply, Fault> {
     connection.begin().await?;
     let reply = perform(connection, call).await?;
     connection.commit().await?;
     Ok(reply)
 }
 
-async fn perform(connection: &mut Connection, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+async fn perform(connection: &mut Connection, call: &MembershipCall) -> Result<MembershipReply, Fault> {
     Ok(match call {
-        RegisterCall::Enter { now, joining } => {
+        MembershipCall::Enter { now, joining } => {
             enter(connection, *now, joining).await?;
-            RegisterReply::Entered
+            MembershipReply::Entered
         }
-        RegisterCall::Beat { now, member, card } => {
+        MembershipCall::Beat { now, member, card } => {
             let values = vec![now.as_micros().into(), card.as_str().into(), member.as_str().into()];
             let found = connection.run(BEAT, values).await?;
-            RegisterReply::Beaten(if found == 0 { Standing::GivenUp } else { Standing::Alive })
+            MembershipReply::Beaten(if found == 0 { Standing::GivenUp } else { Standing::Alive })
         }
-        RegisterCall::GiveUp { silent } => RegisterReply::GivenUp(give_up(connection, silent).await?),
-        RegisterCall::Take { member, names } => RegisterReply::Taken(take(connection, member, names).await?),
-        RegisterCall::Release { member, held } => {
-            RegisterReply::Released(release(connection, member, held).await?)
+        MembershipCall::GiveUp { silent } => MembershipReply::GivenUp(give_up(connection, silent).await?),
+        MembershipCall::Take { member, names } => {
+            MembershipReply::Taken(take(connection, member, names).await?)
         }
-        RegisterCall::Remove { member } => {
+        MembershipCall::Release { member, held } => {
+            MembershipReply::Released(release(connection, member, held).await?)
+        }
+        MembershipCall::Remove { member } => {
             connection.run(REMOVE, vec![member.as_str().into()]).await?;
             free_all(connection, &[member]).await?;
-            RegisterReply::Removed
+            MembershipReply::Removed
         }
-        RegisterCall::Clear { odd } => {
-            clear(connection, odd).await?;
-            RegisterReply::Cleared
+        MembershipCall::Clear { malformed } => {
+            clear(connection, malformed).await?;
+            MembershipReply::Cleared
         }
     })
 }
@@ -212,8 +214,8 @@ async fn free_all(connection: &mut Connection, members: &[&MemberId]) -> Result<
 }
 
 /// A lease whose holder has an invalid id is malformed itself.
-async fn clear(connection: &mut Connection, odd: &[OddRow]) -> Result<(), Fault> {
-    let ids = odd.iter().filter(|row| row.table == RegisterTable::Members).map(|row| row.key.as_str());
+async fn clear(connection: &mut Connection, malformed: &[OddRow]) -> Result<(), Fault> {
+    let ids = malformed.iter().filter(|row| row.table == RegisterTable::Members).map(|row| row.key.as_str());
     for id in ids.clone() {
         connection.run(REMOVE, vec![id.into()]).await?;
     }
@@ -224,7 +226,7 @@ async fn clear(connection: &mut Connection, odd: &[OddRow]) -> Result<(), Fault>
 }
 
 async fn repair(connection: &mut Connection, leases: &Leases) -> Result<(), Fault> {
-    for row in &leases.odd {
+    for row in &leases.malformed {
         let values = vec![counter(row.epoch.0).into(), row.name.to_string().into()];
         connection.run(REPAIR, values).await?;
     }
@@ -257,7 +259,7 @@ async fn take(
     }
     let leases = locked(connection, names.iter().copied()).await?;
     repair(connection, &leases).await?;
-    let found = [leases.found, leases.odd].concat();
+    let found = [leases.found, leases.malformed].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);
     let (kept, new): (Vec<&LeaseRow>, Vec<&LeaseRow>) =

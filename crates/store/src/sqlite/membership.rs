@@ -3,8 +3,8 @@
 use super::reads::Reads;
 use super::rows::{all, counter};
 use crate::fault::Fault;
-use crate::register::read::{self, EitherRow, Leases, RawLease};
-use crate::register::{RegisterCall, RegisterReply};
+use crate::membership::read::{self, EitherRow, Leases, RawLease};
+use crate::membership::{MembershipCall, MembershipReply};
 use punctual_core::ports::{
     Entries, Joining, LeaseName, MemberId, MemberPulse, OddRow, RegisterTable, Standing, StoreError, Take,
     release_rows, take_rows,
@@ -31,32 +31,34 @@ const REPAIR: &str = "UPDATE cluster_leases SET epoch = ?2, holder = NULL WHERE 
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
 
-pub(crate) fn perform(conn: &Connection, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+pub(crate) fn perform(conn: &Connection, call: &MembershipCall) -> Result<MembershipReply, Fault> {
     Ok(match call {
-        RegisterCall::Enter { now, joining } => {
+        MembershipCall::Enter { now, joining } => {
             enter(conn, *now, joining)?;
-            RegisterReply::Entered
+            MembershipReply::Entered
         }
-        RegisterCall::Beat { now, member, card } => RegisterReply::Beaten(beat(conn, *now, member, card)?),
-        RegisterCall::GiveUp { silent } => {
+        MembershipCall::Beat { now, member, card } => {
+            MembershipReply::Beaten(beat(conn, *now, member, card)?)
+        }
+        MembershipCall::GiveUp { silent } => {
             let given_up = silent.iter().map(|pulse| give_up(conn, pulse)).collect::<Result<_, _>>()?;
-            RegisterReply::GivenUp(given_up)
+            MembershipReply::GivenUp(given_up)
         }
-        RegisterCall::Take { member, names } => RegisterReply::Taken(take(conn, member, names)?),
-        RegisterCall::Release { member, held } => {
+        MembershipCall::Take { member, names } => MembershipReply::Taken(take(conn, member, names)?),
+        MembershipCall::Release { member, held } => {
             let released = release_rows(&leases(conn)?.found, member, held);
             for name in released.freed {
                 conn.prepare_cached(FREE)?.execute([name.to_string()])?;
             }
-            RegisterReply::Released(released.answers)
+            MembershipReply::Released(released.answers)
         }
-        RegisterCall::Remove { member } => {
+        MembershipCall::Remove { member } => {
             remove(conn, member.as_str())?;
-            RegisterReply::Removed
+            MembershipReply::Removed
         }
-        RegisterCall::Clear { odd } => {
-            clear(conn, odd)?;
-            RegisterReply::Cleared
+        MembershipCall::Clear { malformed } => {
+            clear(conn, malformed)?;
+            MembershipReply::Cleared
         }
     })
 }
@@ -88,15 +90,15 @@ fn remove(conn: &Connection, id: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn clear(conn: &Connection, odd: &[OddRow]) -> Result<(), Fault> {
-    for row in odd.iter().filter(|row| row.table == RegisterTable::Members) {
+fn clear(conn: &Connection, malformed: &[OddRow]) -> Result<(), Fault> {
+    for row in malformed.iter().filter(|row| row.table == RegisterTable::Members) {
         remove(conn, &row.key)?;
     }
     repair(conn, &leases(conn)?)
 }
 
 fn repair(conn: &Connection, leases: &Leases) -> Result<(), Fault> {
-    for row in &leases.odd {
+    for row in &leases.malformed {
         conn.prepare_cached(REPAIR)?.execute(params![row.name.to_string(), counter(row.epoch.0)])?;
     }
     Ok(())
@@ -108,7 +110,7 @@ fn take(conn: &Connection, member: &MemberId, names: &[LeaseName]) -> Result<Vec
     }
     let leases = leases(conn)?;
     repair(conn, &leases)?;
-    let rows = [leases.found, leases.odd].concat();
+    let rows = [leases.found, leases.malformed].concat();
     let taken = take_rows(rows, member, names);
     for row in taken.changed {
         conn.prepare_cached(HOLD)?.execute(params![
@@ -138,7 +140,7 @@ fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
 
 impl Reads<'_> {
     /// The members of the cluster and the leases they hold, in one snapshot.
-    pub fn register(&self) -> Result<Entries, StoreError> {
+    pub fn membership(&self) -> Result<Entries, StoreError> {
         Ok(entries(self.conn())?)
     }
 }

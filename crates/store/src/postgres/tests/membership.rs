@@ -1,7 +1,7 @@
 //! One test per case of the membership table, each with several stores on one database.
 
 use super::database::TestDatabase;
-use crate::conformance::register::Doors;
+use crate::conformance::membership::Doors;
 use crate::postgres::PostgresStore;
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ macro_rules! define {
                 for _ in 0..3 {
                     doors.push(Arc::new(PostgresStore::open(&options).await.unwrap()));
                 }
-                crate::conformance::register::$case(doors).await;
+                crate::conformance::membership::$case(doors).await;
             })
             .await;
         }
     )*};
 }
-crate::each_register_case!(define);
+crate::each_membership_case!(define);
 
 macro_rules! define_odd {
     ($($case:ident),* $(,)?) => {$(
@@ -30,7 +30,7 @@ macro_rules! define_odd {
                 let doors: Doors = vec![Arc::new(PostgresStore::open(&options).await.unwrap())];
                 let client = super::database::client(&options).await;
                 let run = async |sql: &'static str| client.batch_execute(sql).await.unwrap();
-                crate::conformance::register::odd::$case(doors, run).await;
+                crate::conformance::membership::malformed::$case(doors, run).await;
             })
             .await;
         }

@@ -7,8 +7,8 @@ use super::options::Target;
 use super::rows::{clean, counter, get};
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, column, value};
 use crate::fault::Fault;
-use crate::register::read::{self, EitherRow, Leases, RawLease};
-use crate::register::{RegisterCall, RegisterReply};
+use crate::membership::read::{self, EitherRow, Leases, RawLease};
+use crate::membership::{MembershipCall, MembershipReply};
 use punctual_core::ports::{
     Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, OddRow, RegisterTable, Standing,
     Take, release_rows, take_rows,
@@ -49,16 +49,16 @@ const ENTRIES: &str = "SELECT 0::bigint, id, beat, ttl_us, card FROM cluster_mem
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(5);
 
-pub(crate) struct Register {
+pub(crate) struct PostgresMembership {
     own: OwnWire,
 }
 
-impl Register {
+impl PostgresMembership {
     pub fn new(target: Target) -> Self {
-        Register { own: OwnWire::new(target) }
+        PostgresMembership { own: OwnWire::new(target) }
     }
 
-    pub async fn call(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    pub async fn call(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
         let mut tries = 1;
         loop {
             let mut used = self.own.take().await?;
@@ -97,28 +97,30 @@ impl Register {
     }
 }
 
-async fn perform(wire: &mut Wire, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+async fn perform(wire: &mut Wire, call: &MembershipCall) -> Result<MembershipReply, Fault> {
     Ok(match call {
-        RegisterCall::Enter { now, joining } => {
+        MembershipCall::Enter { now, joining } => {
             enter(wire, *now, joining).await?;
-            RegisterReply::Entered
+            MembershipReply::Entered
         }
-        RegisterCall::Beat { now, member, card } => {
-            RegisterReply::Beaten(beat(wire, *now, member, card).await?)
+        MembershipCall::Beat { now, member, card } => {
+            MembershipReply::Beaten(beat(wire, *now, member, card).await?)
         }
-        RegisterCall::GiveUp { silent } => RegisterReply::GivenUp(give_up(wire, silent).await?),
-        RegisterCall::Take { member, names } => RegisterReply::Taken(take(wire, member, names).await?),
-        RegisterCall::Release { member, held } => RegisterReply::Released(release(wire, member, held).await?),
-        RegisterCall::Remove { member } => {
+        MembershipCall::GiveUp { silent } => MembershipReply::GivenUp(give_up(wire, silent).await?),
+        MembershipCall::Take { member, names } => MembershipReply::Taken(take(wire, member, names).await?),
+        MembershipCall::Release { member, held } => {
+            MembershipReply::Released(release(wire, member, held).await?)
+        }
+        MembershipCall::Remove { member } => {
             let id = || column([member.as_str()]);
             let lock = vec![Call::new(LOCK_MEMBERS, [id()]), Call::new(LOCK_HELD, [id()])];
             wire.run(Frame::Begin, lock).await?;
             remove(wire, vec![member.as_str()]).await?;
-            RegisterReply::Removed
+            MembershipReply::Removed
         }
-        RegisterCall::Clear { odd } => {
-            clear(wire, odd).await?;
-            RegisterReply::Cleared
+        MembershipCall::Clear { malformed } => {
+            clear(wire, malformed).await?;
+            MembershipReply::Cleared
         }
     })
 }
@@ -161,8 +163,8 @@ async fn remove(wire: &mut Wire, members: Vec<&str>) -> Result<(), Fault> {
     wire.run(Frame::Commit, calls).await.map(drop)
 }
 
-async fn clear(wire: &mut Wire, odd: &[OddRow]) -> Result<(), Fault> {
-    let keys = |table| odd.iter().filter(move |row| row.table == table).map(|row| row.key.as_str());
+async fn clear(wire: &mut Wire, malformed: &[OddRow]) -> Result<(), Fault> {
+    let keys = |table| malformed.iter().filter(move |row| row.table == table).map(|row| row.key.as_str());
     let ids = || column(keys(RegisterTable::Members));
     let locked = vec![
         Call::new(LOCK_MEMBERS, [ids()]),
@@ -171,12 +173,12 @@ async fn clear(wire: &mut Wire, odd: &[OddRow]) -> Result<(), Fault> {
     ];
     let found = wire.run(Frame::Begin, locked).await?;
     let leases = leases(found.last().into_iter().flatten())?;
-    wire.run(Frame::None, vec![repair(&leases.odd)]).await?;
+    wire.run(Frame::None, vec![repair(&leases.malformed)]).await?;
     remove(wire, keys(RegisterTable::Members).collect()).await
 }
 
-fn repair<'a>(odd: &[LeaseRow]) -> Call<'a> {
-    let (names, epochs) = names_and_epochs(odd.iter());
+fn repair<'a>(malformed: &[LeaseRow]) -> Call<'a> {
+    let (names, epochs) = names_and_epochs(malformed.iter());
     Call::new(REPAIR, [names, epochs])
 }
 
@@ -189,10 +191,10 @@ async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result
         return Ok(vec![Take::GivenUp; names.len()]);
     }
     let leases = leases(found)?;
-    if !leases.odd.is_empty() {
-        wire.run(Frame::None, vec![repair(&leases.odd)]).await?;
+    if !leases.malformed.is_empty() {
+        wire.run(Frame::None, vec![repair(&leases.malformed)]).await?;
     }
-    let found = [leases.found, leases.odd].concat();
+    let found = [leases.found, leases.malformed].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);
     let (kept, new): (Vec<_>, Vec<_>) = taken.changed.iter().partition(|row| known.contains(&row.name));

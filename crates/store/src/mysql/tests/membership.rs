@@ -1,7 +1,7 @@
 //! One test per case of the membership table, each with several stores on one database of each server.
 
 use super::database::TestDatabase;
-use crate::conformance::register::Doors;
+use crate::conformance::membership::Doors;
 use crate::mysql::MySqlStore;
 use mysql_async::prelude::Queryable;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ macro_rules! define {
                     stores.push(Arc::new(MySqlStore::open(&options).await.unwrap()));
                 }
                 let doors: Doors = stores.iter().map(|store| store.clone() as _).collect();
-                crate::conformance::register::$case(doors).await;
+                crate::conformance::membership::$case(doors).await;
                 for store in stores.into_iter().filter_map(Arc::into_inner) {
                     store.close().await;
                 }
@@ -25,7 +25,7 @@ macro_rules! define {
         }
     )*};
 }
-crate::each_register_case!(define);
+crate::each_membership_case!(define);
 
 macro_rules! define_odd {
     ($($case:ident),* $(,)?) => {$(
@@ -35,7 +35,7 @@ macro_rules! define_odd {
                 let store = Arc::new(MySqlStore::open(&options).await.unwrap());
                 let conn = tokio::sync::Mutex::new(super::database::client(&options).await);
                 let run = async |sql: &'static str| conn.lock().await.query_drop(sql).await.unwrap();
-                crate::conformance::register::odd::$case(vec![store.clone()], run).await;
+                crate::conformance::membership::malformed::$case(vec![store.clone()], run).await;
                 conn.into_inner().disconnect().await.unwrap();
                 if let Some(store) = Arc::into_inner(store) {
                     store.close().await;

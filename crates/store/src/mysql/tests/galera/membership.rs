@@ -1,7 +1,7 @@
 //! The cases of the membership table with a store on each node.
 
 use super::Cluster;
-use crate::conformance::register::Doors;
+use crate::conformance::membership::Doors;
 use crate::mysql::MySqlStore;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ macro_rules! define {
                     stores.push(Arc::new(MySqlStore::open(&node).await.unwrap()));
                 }
                 let doors: Doors = stores.iter().map(|store| store.clone() as _).collect();
-                crate::conformance::register::$case(doors).await;
+                crate::conformance::membership::$case(doors).await;
                 for store in stores.into_iter().filter_map(Arc::into_inner) {
                     store.close().await;
                 }
@@ -24,4 +24,4 @@ macro_rules! define {
         }
     )*};
 }
-crate::each_register_case!(define);
+crate::each_membership_case!(define);

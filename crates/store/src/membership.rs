@@ -6,33 +6,33 @@ use punctual_core::time::Timestamp;
 
 /// One call of a writing verb of [`punctual_core::ports::Register`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RegisterCall {
+pub enum MembershipCall {
     Enter { now: Timestamp, joining: Joining },
     Beat { now: Timestamp, member: MemberId, card: String },
     GiveUp { silent: Vec<MemberPulse> },
     Take { member: MemberId, names: Vec<LeaseName> },
     Release { member: MemberId, held: Vec<HeldLease> },
     Remove { member: MemberId },
-    Clear { odd: Vec<OddRow> },
+    Clear { malformed: Vec<OddRow> },
 }
 
-impl RegisterCall {
+impl MembershipCall {
     /// The approximate work in rows.
     pub fn weight(&self) -> usize {
         let rows = match self {
-            RegisterCall::GiveUp { silent } => silent.len(),
-            RegisterCall::Take { names, .. } => names.len(),
-            RegisterCall::Release { held, .. } => held.len(),
-            RegisterCall::Clear { odd } => odd.len(),
-            RegisterCall::Enter { .. } | RegisterCall::Beat { .. } | RegisterCall::Remove { .. } => 1,
+            MembershipCall::GiveUp { silent } => silent.len(),
+            MembershipCall::Take { names, .. } => names.len(),
+            MembershipCall::Release { held, .. } => held.len(),
+            MembershipCall::Clear { malformed } => malformed.len(),
+            MembershipCall::Enter { .. } | MembershipCall::Beat { .. } | MembershipCall::Remove { .. } => 1,
         };
         rows.max(1)
     }
 }
 
-/// The reply to a [`RegisterCall`], in the matching variant.
+/// The reply to a [`MembershipCall`], in the matching variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RegisterReply {
+pub enum MembershipReply {
     Entered,
     Beaten(Standing),
     GivenUp(Vec<bool>),
@@ -110,7 +110,7 @@ pub(crate) mod read {
     pub struct Leases {
         pub found: Vec<LeaseRow>,
         /// Replacements for malformed lease rows: free, and with the stored epoch if that can be read.
-        pub odd: Vec<LeaseRow>,
+        pub malformed: Vec<LeaseRow>,
     }
 
     /// Leaves out leases with unknown names, which are never requested.
@@ -123,7 +123,7 @@ pub(crate) mod read {
             let is_odd = epoch.is_none() || holder.is_none() != text_of_holder.is_none();
             let epoch = LeaseEpoch(epoch.unwrap_or_default());
             if is_odd {
-                leases.odd.push(LeaseRow { name, epoch, holder: None });
+                leases.malformed.push(LeaseRow { name, epoch, holder: None });
             } else {
                 leases.found.push(LeaseRow { name, epoch, holder });
             }
@@ -132,11 +132,12 @@ pub(crate) mod read {
     }
 }
 
-/// Implements the port over `register_call`, which sends a [`RegisterCall`], and `register_entries`, which reads.
-macro_rules! serve_register {
+/// Implements the port over `membership_call`, which sends a [`MembershipCall`], and `membership_entries`,
+/// which reads.
+macro_rules! serve_membership {
     ($store:ty) => {
         const _: () = {
-            use $crate::register::{RegisterCall, RegisterReply};
+            use $crate::membership::{MembershipCall, MembershipReply};
             use async_trait::async_trait;
             use punctual_core::ports::{
                 Entries, HeldLease, Joining, LeaseName, MemberId, MemberPulse, OddRow, Register, Standing, StoreError,
@@ -146,7 +147,7 @@ macro_rules! serve_register {
 
             macro_rules! called {
                 ($self:ident, $call:expr, $reply:pat => $value:expr) => {
-                    match $self.register_call($call).await? {
+                    match $self.membership_call($call).await? {
                         $reply => Ok($value),
                         other => Err(StoreError::Broken(format!("the register answered with {other:?}"))),
                     }
@@ -156,7 +157,7 @@ macro_rules! serve_register {
             #[async_trait]
             impl Register for $store {
                 async fn enter_member(&self, now: Timestamp, joining: Joining) -> Result<(), StoreError> {
-                    called!(self, RegisterCall::Enter { now, joining }, RegisterReply::Entered => ())
+                    called!(self, MembershipCall::Enter { now, joining }, MembershipReply::Entered => ())
                 }
 
                 async fn beat_member(
@@ -165,16 +166,16 @@ macro_rules! serve_register {
                     member: &MemberId,
                     card: String,
                 ) -> Result<Standing, StoreError> {
-                    let call = RegisterCall::Beat { now, member: member.clone(), card };
-                    called!(self, call, RegisterReply::Beaten(standing) => standing)
+                    let call = MembershipCall::Beat { now, member: member.clone(), card };
+                    called!(self, call, MembershipReply::Beaten(standing) => standing)
                 }
 
                 async fn entries(&self) -> Result<Entries, StoreError> {
-                    Ok(self.register_entries().await?)
+                    Ok(self.membership_entries().await?)
                 }
 
                 async fn give_up_members(&self, silent: Vec<MemberPulse>) -> Result<Vec<bool>, StoreError> {
-                    called!(self, RegisterCall::GiveUp { silent }, RegisterReply::GivenUp(given_up) => given_up)
+                    called!(self, MembershipCall::GiveUp { silent }, MembershipReply::GivenUp(given_up) => given_up)
                 }
 
                 async fn take_leases(
@@ -182,8 +183,8 @@ macro_rules! serve_register {
                     member: &MemberId,
                     names: Vec<LeaseName>,
                 ) -> Result<Vec<Take>, StoreError> {
-                    let call = RegisterCall::Take { member: member.clone(), names };
-                    called!(self, call, RegisterReply::Taken(taken) => taken)
+                    let call = MembershipCall::Take { member: member.clone(), names };
+                    called!(self, call, MembershipReply::Taken(taken) => taken)
                 }
 
                 async fn release_leases(
@@ -191,20 +192,20 @@ macro_rules! serve_register {
                     member: &MemberId,
                     held: Vec<HeldLease>,
                 ) -> Result<Vec<bool>, StoreError> {
-                    let call = RegisterCall::Release { member: member.clone(), held };
-                    called!(self, call, RegisterReply::Released(released) => released)
+                    let call = MembershipCall::Release { member: member.clone(), held };
+                    called!(self, call, MembershipReply::Released(released) => released)
                 }
 
                 async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
-                    let call = RegisterCall::Remove { member: member.clone() };
-                    called!(self, call, RegisterReply::Removed => ())
+                    let call = MembershipCall::Remove { member: member.clone() };
+                    called!(self, call, MembershipReply::Removed => ())
                 }
 
-                async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError> {
-                    called!(self, RegisterCall::Clear { odd }, RegisterReply::Cleared => ())
+                async fn clear_rows(&self, malformed: Vec<OddRow>) -> Result<(), StoreError> {
+                    called!(self, MembershipCall::Clear { malformed }, MembershipReply::Cleared => ())
                 }
             }
         };
     };
 }
-pub(crate) use serve_register;
+pub(crate) use serve_membership;

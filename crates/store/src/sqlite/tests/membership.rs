@@ -1,6 +1,6 @@
 //! One test per case of the membership table.
 
-use crate::conformance::register::Doors;
+use crate::conformance::membership::Doors;
 use std::sync::Arc;
 
 macro_rules! define {
@@ -10,12 +10,12 @@ macro_rules! define {
             let dir = tempfile::tempdir().unwrap();
             let store = Arc::new(super::open(dir.path()));
             let doors: Doors = vec![store.clone(), store.clone()];
-            crate::conformance::register::$case(doors).await;
+            crate::conformance::membership::$case(doors).await;
             assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
         }
     )*};
 }
-crate::each_register_case!(define);
+crate::each_membership_case!(define);
 
 macro_rules! define_odd {
     ($($case:ident),* $(,)?) => {$(
@@ -25,7 +25,7 @@ macro_rules! define_odd {
             let store = Arc::new(super::open(dir.path()));
             let conn = rusqlite::Connection::open(dir.path().join("punctual.db")).unwrap();
             let run = async |sql: &'static str| conn.execute_batch(sql).unwrap();
-            crate::conformance::register::odd::$case(vec![store], run).await;
+            crate::conformance::membership::malformed::$case(vec![store], run).await;
         }
     )*};
 }

@@ -16,7 +16,7 @@ pub type Doors = Vec<Arc<dyn Register>>;
 
 /// Passes the list of all cases to another macro.
 #[macro_export]
-macro_rules! each_register_case {
+macro_rules! each_membership_case {
     ($then:ident) => {
         $then! {
             a_member_is_listed_with_its_card_until_it_is_removed,
@@ -58,22 +58,22 @@ fn segments(count: usize) -> Vec<LeaseName> {
     all_names().into_iter().take(count).collect()
 }
 
-async fn enter(register: &dyn Register, number: usize) {
-    register.enter_member(at(0), joining(number)).await.unwrap();
+async fn enter(membership: &dyn Register, number: usize) {
+    membership.enter_member(at(0), joining(number)).await.unwrap();
 }
 
-async fn take(register: &dyn Register, number: usize, names: &[LeaseName]) -> Vec<Take> {
-    register.take_leases(&id(number), names.to_vec()).await.unwrap()
+async fn take(membership: &dyn Register, number: usize, names: &[LeaseName]) -> Vec<Take> {
+    membership.take_leases(&id(number), names.to_vec()).await.unwrap()
 }
 
-async fn pulse(register: &dyn Register, number: usize) -> MemberPulse {
-    let entries = register.entries().await.unwrap();
+async fn pulse(membership: &dyn Register, number: usize) -> MemberPulse {
+    let entries = membership.entries().await.unwrap();
     let row = entries.members.into_iter().find(|row| row.id == id(number)).expect("it is there");
     MemberPulse { member: row.id, beat: row.beat }
 }
 
-async fn give_up(register: &dyn Register, pulse: MemberPulse) -> bool {
-    register.give_up_members(vec![pulse]).await.unwrap()[0]
+async fn give_up(membership: &dyn Register, pulse: MemberPulse) -> bool {
+    membership.give_up_members(vec![pulse]).await.unwrap()[0]
 }
 
 fn held(epoch: u64) -> Take {
@@ -81,154 +81,154 @@ fn held(epoch: u64) -> Take {
 }
 
 pub async fn a_member_is_listed_with_its_card_until_it_is_removed(doors: Doors) {
-    let register = &*doors[0];
-    assert_eq!(register.entries().await.unwrap(), Entries::default());
-    enter(register, 2).await;
-    enter(register, 1).await;
+    let membership = &*doors[0];
+    assert_eq!(membership.entries().await.unwrap(), Entries::default());
+    enter(membership, 2).await;
+    enter(membership, 1).await;
     let rows = doors[doors.len() - 1].entries().await.unwrap().members;
     let shown: Vec<_> = rows.iter().map(|row| (row.id.clone(), row.card.as_str(), row.ttl)).collect();
     let ttl = Duration::from_millis(1_500);
     assert_eq!(shown, [(id(1), "card of 1", ttl), (id(2), "card of 2", ttl)]);
-    register.remove_member(&id(1)).await.unwrap();
-    register.remove_member(&id(1)).await.unwrap();
+    membership.remove_member(&id(1)).await.unwrap();
+    membership.remove_member(&id(1)).await.unwrap();
     let left: Vec<MemberId> =
-        register.entries().await.unwrap().members.into_iter().map(|row| row.id).collect();
+        membership.entries().await.unwrap().members.into_iter().map(|row| row.id).collect();
     assert_eq!(left, [id(2)]);
 }
 
 pub async fn entering_again_is_a_beat_with_a_new_card(doors: Doors) {
-    let register = &*doors[0];
-    enter(register, 1).await;
-    let before = pulse(register, 1).await;
+    let membership = &*doors[0];
+    enter(membership, 1).await;
+    let before = pulse(membership, 1).await;
     let again = Joining { card: "another".to_owned(), ttl: Duration::from_secs(9), ..joining(1) };
-    register.enter_member(at(1), again).await.unwrap();
-    let row = register.entries().await.unwrap().members.remove(0);
+    membership.enter_member(at(1), again).await.unwrap();
+    let row = membership.entries().await.unwrap().members.remove(0);
     assert_eq!((row.card.as_str(), row.ttl), ("another", Duration::from_secs(9)));
     assert!(row.beat > before.beat);
 }
 
 pub async fn a_beat_raises_the_counter_by_one(doors: Doors) {
-    let register = &*doors[0];
-    enter(register, 1).await;
-    let before = pulse(register, 1).await;
+    let membership = &*doors[0];
+    enter(membership, 1).await;
+    let before = pulse(membership, 1).await;
     for beat in 1..=3 {
         let card = format!("beat {beat}");
-        assert_eq!(register.beat_member(at(beat), &id(1), card.clone()).await, Ok(Standing::Alive));
-        let row = register.entries().await.unwrap().members.remove(0);
+        assert_eq!(membership.beat_member(at(beat), &id(1), card.clone()).await, Ok(Standing::Alive));
+        let row = membership.entries().await.unwrap().members.remove(0);
         assert_eq!((row.beat, row.card), (before.beat + beat.unsigned_abs(), card));
     }
 }
 
 pub async fn who_is_not_there_can_neither_beat_nor_take(doors: Doors) {
-    let register = &*doors[0];
-    enter(register, 1).await;
-    let beaten = register.beat_member(at(1), &id(2), String::new()).await;
+    let membership = &*doors[0];
+    enter(membership, 1).await;
+    let beaten = membership.beat_member(at(1), &id(2), String::new()).await;
     assert_eq!(beaten, Ok(Standing::GivenUp));
-    assert_eq!(take(register, 2, &segments(2)).await, [Take::GivenUp, Take::GivenUp]);
+    assert_eq!(take(membership, 2, &segments(2)).await, [Take::GivenUp, Take::GivenUp]);
     let held = HeldLease { name: LeaseName::Leader, epoch: LeaseEpoch(1) };
-    assert_eq!(register.release_leases(&id(2), vec![held]).await, Ok(vec![false]));
-    let entries = register.entries().await.unwrap();
+    assert_eq!(membership.release_leases(&id(2), vec![held]).await, Ok(vec![false]));
+    let entries = membership.entries().await.unwrap();
     assert_eq!((entries.members.len(), entries.held.len()), (1, 0));
 }
 
 pub async fn a_member_that_has_beaten_since_is_not_given_up(doors: Doors) {
-    let register = &*doors[0];
-    enter(register, 1).await;
-    let seen = pulse(register, 1).await;
-    register.beat_member(at(1), &id(1), String::new()).await.unwrap();
-    assert!(!give_up(register, seen).await);
-    assert_eq!(register.beat_member(at(2), &id(1), String::new()).await, Ok(Standing::Alive));
+    let membership = &*doors[0];
+    enter(membership, 1).await;
+    let seen = pulse(membership, 1).await;
+    membership.beat_member(at(1), &id(1), String::new()).await.unwrap();
+    assert!(!give_up(membership, seen).await);
+    assert_eq!(membership.beat_member(at(2), &id(1), String::new()).await, Ok(Standing::Alive));
 }
 
 pub async fn a_member_is_given_up_once_and_all_it_held_is_free(doors: Doors) {
-    let register = &*doors[0];
+    let membership = &*doors[0];
     for number in [1, 2] {
-        enter(register, number).await;
+        enter(membership, number).await;
     }
-    take(register, 1, &segments(3)).await;
-    take(register, 2, &[LeaseName::Leader]).await;
-    let seen = pulse(register, 1).await;
+    take(membership, 1, &segments(3)).await;
+    take(membership, 2, &[LeaseName::Leader]).await;
+    let seen = pulse(membership, 1).await;
     let outcomes = join_all(doors.iter().chain(&doors).map(|door| give_up(&**door, seen.clone()))).await;
     assert_eq!(outcomes.iter().filter(|given_up| **given_up).count(), 1, "{outcomes:?}");
-    let entries = register.entries().await.unwrap();
+    let entries = membership.entries().await.unwrap();
     assert_eq!(entries.members.len(), 1);
     assert_eq!(entries.held, [(HeldLease { name: LeaseName::Leader, epoch: LeaseEpoch(1) }, id(2))]);
-    assert_eq!(register.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::GivenUp));
-    assert_eq!(take(register, 2, &segments(3)).await, [held(2), held(2), held(2)]);
+    assert_eq!(membership.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::GivenUp));
+    assert_eq!(take(membership, 2, &segments(3)).await, [held(2), held(2), held(2)]);
 }
 
 pub async fn taking_counts_as_a_beat(doors: Doors) {
-    let register = &*doors[0];
-    enter(register, 1).await;
-    let seen = pulse(register, 1).await;
-    take(register, 1, &[LeaseName::Leader]).await;
-    assert!(!give_up(register, seen).await, "it was alive when it took something");
+    let membership = &*doors[0];
+    enter(membership, 1).await;
+    let seen = pulse(membership, 1).await;
+    take(membership, 1, &[LeaseName::Leader]).await;
+    assert!(!give_up(membership, seen).await, "it was alive when it took something");
 }
 
 pub async fn a_holder_keeps_its_epoch_and_the_next_one_has_a_higher(doors: Doors) {
-    let register = &*doors[0];
+    let membership = &*doors[0];
     for number in [1, 2] {
-        enter(register, number).await;
+        enter(membership, number).await;
     }
     for epoch in 1..=3 {
         let (holder, other) = if epoch % 2 == 0 { (1, 2) } else { (2, 1) };
         for _ in 0..2 {
-            assert_eq!(take(register, holder, &segments(2)).await, [held(epoch), held(epoch)]);
+            assert_eq!(take(membership, holder, &segments(2)).await, [held(epoch), held(epoch)]);
         }
         let refused = Take::HeldBy(id(holder));
-        assert_eq!(take(register, other, &segments(2)).await, [refused.clone(), refused]);
+        assert_eq!(take(membership, other, &segments(2)).await, [refused.clone(), refused]);
         let leases = segments(2).into_iter().map(|name| HeldLease { name, epoch: LeaseEpoch(epoch) });
-        let released = register.release_leases(&id(holder), leases.collect()).await;
+        let released = membership.release_leases(&id(holder), leases.collect()).await;
         assert_eq!(released, Ok(vec![true, true]));
     }
 }
 
 pub async fn epochs_go_on_when_all_members_are_gone(doors: Doors) {
-    let register = &*doors[0];
+    let membership = &*doors[0];
     for start in 1..=4 {
-        enter(register, start).await;
-        assert_eq!(take(register, start, &segments(1)).await, [held(start as u64)]);
+        enter(membership, start).await;
+        assert_eq!(take(membership, start, &segments(1)).await, [held(start as u64)]);
         match start % 2 {
-            0 => register.remove_member(&id(start)).await.unwrap(),
-            _ => assert!(give_up(register, pulse(register, start).await).await),
+            0 => membership.remove_member(&id(start)).await.unwrap(),
+            _ => assert!(give_up(membership, pulse(membership, start).await).await),
         }
     }
 }
 
 pub async fn only_the_holder_in_its_epoch_lets_go(doors: Doors) {
-    let register = &*doors[0];
+    let membership = &*doors[0];
     for number in [1, 2] {
-        enter(register, number).await;
+        enter(membership, number).await;
     }
-    take(register, 1, &segments(1)).await;
+    take(membership, 1, &segments(1)).await;
     let stale = HeldLease { name: segments(1)[0], epoch: LeaseEpoch(1) };
-    register.release_leases(&id(1), vec![stale]).await.unwrap();
-    take(register, 1, &segments(1)).await;
+    membership.release_leases(&id(1), vec![stale]).await.unwrap();
+    take(membership, 1, &segments(1)).await;
     for (number, lease) in [(1, stale), (2, HeldLease { epoch: LeaseEpoch(2), ..stale })] {
-        assert_eq!(register.release_leases(&id(number), vec![lease]).await, Ok(vec![false]));
+        assert_eq!(membership.release_leases(&id(number), vec![lease]).await, Ok(vec![false]));
     }
-    assert_eq!(take(register, 2, &segments(1)).await, [Take::HeldBy(id(1))]);
+    assert_eq!(take(membership, 2, &segments(1)).await, [Take::HeldBy(id(1))]);
 }
 
 pub async fn a_removed_member_holds_nothing(doors: Doors) {
-    let register = &*doors[0];
+    let membership = &*doors[0];
     for number in [1, 2] {
-        enter(register, number).await;
+        enter(membership, number).await;
     }
-    take(register, 1, &all_names()).await;
-    register.remove_member(&id(1)).await.unwrap();
-    assert_eq!(register.entries().await.unwrap().held, []);
-    assert_eq!(take(register, 2, &all_names()).await, vec![held(2); all_names().len()]);
+    take(membership, 1, &all_names()).await;
+    membership.remove_member(&id(1)).await.unwrap();
+    assert_eq!(membership.entries().await.unwrap().held, []);
+    assert_eq!(take(membership, 2, &all_names()).await, vec![held(2); all_names().len()]);
 }
 
 pub async fn a_card_of_some_kilobytes_reads_back(doors: Doors) {
-    let register = &*doors[0];
+    let membership = &*doors[0];
     let card = "{\"name\": \"ä🦀 'quoted' \\\\ %\"}".repeat(400);
-    register.enter_member(at(0), Joining { card: card.clone(), ..joining(1) }).await.unwrap();
-    assert_eq!(register.entries().await.unwrap().members[0].card, card);
+    membership.enter_member(at(0), Joining { card: card.clone(), ..joining(1) }).await.unwrap();
+    assert_eq!(membership.entries().await.unwrap().members[0].card, card);
     let longer = format!("{card}more");
-    register.beat_member(at(1), &id(1), longer.clone()).await.unwrap();
-    assert_eq!(register.entries().await.unwrap().members[0].card, longer);
+    membership.beat_member(at(1), &id(1), longer.clone()).await.unwrap();
+    assert_eq!(membership.entries().await.unwrap().members[0].card, longer);
 }
 
 pub async fn contenders_hold_each_lease_once(doors: Doors) {
@@ -307,18 +307,18 @@ pub(crate) mod moved {
     use punctual_core::ports::{Entries, Register};
 
     /// A member that holds a lease.
-    pub async fn be_in_a_cluster(register: &dyn Register) {
-        enter(register, 1).await;
-        take(register, 1, &all_names()).await;
+    pub async fn be_in_a_cluster(membership: &dyn Register) {
+        enter(membership, 1).await;
+        take(membership, 1, &all_names()).await;
     }
 
-    pub async fn is_forgotten(register: &dyn Register) {
-        assert_eq!(register.entries().await.unwrap(), Entries::default());
+    pub async fn is_forgotten(membership: &dyn Register) {
+        assert_eq!(membership.entries().await.unwrap(), Entries::default());
     }
 }
 
 #[cfg(test)]
-pub(crate) mod odd {
+pub(crate) mod malformed {
     //! Rows that Punctual cannot have written.
 
     use super::{Doors, all_names, at, enter, held, id, segments, take};
@@ -361,8 +361,8 @@ pub(crate) mod odd {
         run: impl AsyncFn(&'static str),
     ) {
         spoil(&doors, run).await;
-        let register = &*doors[doors.len() - 1];
-        let entries = register.entries().await.unwrap();
+        let membership = &*doors[doors.len() - 1];
+        let entries = membership.entries().await.unwrap();
         assert_eq!(entries.members.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), [id(1)]);
         assert_eq!(entries.held.len(), all_names().len() - 2);
         let mut said: Vec<&str> = entries.odd.iter().map(|row| row.why.as_str()).collect();
@@ -375,16 +375,16 @@ pub(crate) mod odd {
             entries.odd.into_iter().partition(OddRow::is_in_the_way);
         assert_eq!(left.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(), ["tail"]);
         for _ in 0..2 {
-            register.clear_rows(clear.clone()).await.unwrap();
+            membership.clear_rows(clear.clone()).await.unwrap();
         }
-        let entries = register.entries().await.unwrap();
+        let entries = membership.entries().await.unwrap();
         assert_eq!((entries.members.len(), entries.odd), (1, left), "a name that nobody knows stays");
-        assert_eq!(register.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::Alive));
+        assert_eq!(membership.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::Alive));
         for number in [2, 3, 4] {
-            let beaten = register.beat_member(at(1), &id(number), String::new()).await;
+            let beaten = membership.beat_member(at(1), &id(number), String::new()).await;
             assert_eq!(beaten, Ok(Standing::GivenUp), "it is told, and comes back under another id");
         }
-        let taken = take(register, 1, &segments(3)).await;
+        let taken = take(membership, 1, &segments(3)).await;
         assert_eq!(taken, [held(2), held(1), held(1)], "an epoch goes on as far as it can be read");
     }
 
@@ -393,13 +393,13 @@ pub(crate) mod odd {
         run: impl AsyncFn(&'static str),
     ) {
         spoil(&doors, run).await;
-        let register = &*doors[0];
-        enter(register, 5).await;
-        let taken = take(register, 5, &segments(3)).await;
+        let membership = &*doors[0];
+        enter(membership, 5).await;
+        let taken = take(membership, 5, &segments(3)).await;
         assert_eq!(taken, [held(2), held(1), Take::HeldBy(id(1))]);
-        assert_eq!(take(register, 5, &segments(2)).await, [held(2), held(1)]);
-        register.remove_member(&id(1)).await.unwrap();
-        let entries = register.entries().await.unwrap();
+        assert_eq!(take(membership, 5, &segments(2)).await, [held(2), held(1)]);
+        membership.remove_member(&id(1)).await.unwrap();
+        let entries = membership.entries().await.unwrap();
         assert_eq!(entries.held.len(), 2);
         let left = entries.odd.iter().filter(|row| row.table == RegisterTable::Leases);
         assert!(left.clone().all(|row| LeaseName::parse(&row.key).is_none()), "{:?}", entries.odd);
