@@ -43,7 +43,7 @@ pub(crate) struct QuotaLook {
 
 /// An execution that has ended, in the order of history.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct EndedExecution {
     pub place: i64,
     pub execution: ExecutionId,
     pub completed_at: Timestamp,

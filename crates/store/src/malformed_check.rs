@@ -80,7 +80,7 @@ impl Reference {
 
 /// One sentence for each problem in these rows of a table.
 pub(crate) fn problems(table: &Layout, rows: &[Cells]) -> Vec<String> {
-    rows.iter().filter_map(|cells| problem(&Row { table, cells })).collect()
+    rows.iter().filter_map(|cells| problem(&CheckedRow { table, cells })).collect()
 }
 
 /// Names the table, the key and the column.
@@ -102,12 +102,12 @@ fn shown(column: &Column, cell: &Cell) -> String {
     }
 }
 
-struct Row<'a> {
+struct CheckedRow<'a> {
     table: &'a Layout,
     cells: &'a [Cell],
 }
 
-fn problem(row: &Row<'_>) -> Option<String> {
+fn problem(row: &CheckedRow<'_>) -> Option<String> {
     let tell = |column: &str, fault: &Fault| Some(told(row.table, row.cells, column, &fault.to_string()));
     for (column, cell) in row.table.columns.iter().zip(row.cells) {
         if let Err(fault) = read_cell(row.table.name, column, cell) {
@@ -197,7 +197,7 @@ fn names(text: &str, what: &'static str) -> Result<(), Fault> {
     document(serde_json::from_str::<Vec<String>>(text), what).map(drop)
 }
 
-impl Row<'_> {
+impl CheckedRow<'_> {
     fn cell(&self, column: &str) -> &Cell {
         let place = self.table.position(column);
         place.and_then(|place| self.cells.get(place)).unwrap_or(&Cell::Null)
@@ -248,7 +248,7 @@ impl Row<'_> {
 }
 
 /// Reads values that span several columns.
-fn read_row(row: &Row<'_>) -> Result<(), Fault> {
+fn read_row(row: &CheckedRow<'_>) -> Result<(), Fault> {
     match row.table.name {
         "jobs" => {
             let settings = row.text("settings");

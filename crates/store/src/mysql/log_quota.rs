@@ -11,7 +11,7 @@ use super::rows::{count, execution_id, get, integer, limit, time};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::log_quota::{
-    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
+    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
 use crate::stored_numbers::StoredNumber;
 use mysql_async::Value;
@@ -99,7 +99,7 @@ impl Remover {
             let ended = ended_after(connection, place).await?;
             let Some(last) = ended.last() else { break };
             place = last.place;
-            let with_lines: Vec<Ended> = ended.into_iter().filter(|ended| ended.has_lines).collect();
+            let with_lines: Vec<EndedExecution> = ended.into_iter().filter(|ended| ended.has_lines).collect();
             for step in with_lines.chunks(EXECUTIONS_PER_STEP) {
                 let removed = remove_lines(connection, step).await?;
                 self.quota.note_removed(removed);
@@ -132,11 +132,11 @@ async fn size_of(connection: &mut Connection, partition: &str) -> Result<u64, Fa
     Ok(0)
 }
 
-async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<Ended>, Fault> {
+async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<EndedExecution>, Fault> {
     let rows = connection.all(ENDED, vec![Value::Int(place), limit(ENDED_PER_LOOK).into()]).await?;
     connection.commit().await?;
     let read = |row: &mysql_async::Row| {
-        Ok(Ended {
+        Ok(EndedExecution {
             place: get(row, 0)?,
             execution: execution_id(row, 1)?,
             completed_at: time(row, 4)?,
@@ -147,7 +147,7 @@ async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<Ende
 }
 
 /// Removes the lines of these executions in one transaction.
-async fn remove_lines(connection: &mut Connection, ended: &[Ended]) -> Result<RemovedLines, Fault> {
+async fn remove_lines(connection: &mut Connection, ended: &[EndedExecution]) -> Result<RemovedLines, Fault> {
     let mut removed = RemovedLines::default();
     let ids = ended.iter().map(|ended| ended.execution);
     for list in documents(ids, |row, id| {

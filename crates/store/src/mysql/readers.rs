@@ -7,7 +7,7 @@
 //! leaves an unread reply, and the next verb would take it for its own: such a connection is closed.
 
 use super::hosts::Hosts;
-use super::reads::{LaneNames, Reads};
+use super::reads::{ReaderLanes, Reads};
 use crate::fault::Fault;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use punctual_core::limits;
@@ -85,7 +85,7 @@ const SNAPSHOTS_HOLD: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE
 pub(super) struct Readers {
     pub primary: Hosts<Pool>,
     replica: Option<Replica>,
-    lanes: Arc<LaneNames>,
+    lanes: Arc<ReaderLanes>,
     /// How long a verb waits for a connection.
     pub time_limit: Duration,
 }

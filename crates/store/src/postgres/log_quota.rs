@@ -10,7 +10,7 @@ use super::wire::{Call, OwnWire, Wire, column, value};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::log_quota::{
-    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
+    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
 use crate::stored_numbers::StoredNumber;
 
@@ -86,7 +86,7 @@ impl Remover {
             let ended = ended_after(wire, place).await?;
             let Some(last) = ended.last() else { break };
             place = last.place;
-            let with_lines: Vec<Ended> = ended.into_iter().filter(|ended| ended.has_lines).collect();
+            let with_lines: Vec<EndedExecution> = ended.into_iter().filter(|ended| ended.has_lines).collect();
             for step in with_lines.chunks(EXECUTIONS_PER_STEP) {
                 let removed = remove_lines(wire, step).await?;
                 self.quota.note_removed(removed);
@@ -114,10 +114,10 @@ async fn sizes(wire: &mut Wire) -> Result<Vec<(Partition, u64)>, Fault> {
     rows.iter().map(read).collect()
 }
 
-async fn ended_after(wire: &mut Wire, place: i64) -> Result<Vec<Ended>, Fault> {
+async fn ended_after(wire: &mut Wire, place: i64) -> Result<Vec<EndedExecution>, Fault> {
     let rows = wire.run_one(Call::new(ENDED, [value(place), value(limit(ENDED_PER_LOOK))])).await?;
     let read = |row: &tokio_postgres::Row| {
-        Ok(Ended {
+        Ok(EndedExecution {
             place: get(row, 0)?,
             execution: execution_id(row, 1)?,
             completed_at: time(row, 4)?,
@@ -127,7 +127,7 @@ async fn ended_after(wire: &mut Wire, place: i64) -> Result<Vec<Ended>, Fault> {
     rows.iter().map(read).collect()
 }
 
-async fn remove_lines(wire: &mut Wire, ended: &[Ended]) -> Result<RemovedLines, Fault> {
+async fn remove_lines(wire: &mut Wire, ended: &[EndedExecution]) -> Result<RemovedLines, Fault> {
     let ids = || ended.iter().map(|ended| ended.execution);
     let keys = [
         column(ids().map(|id| uuid(id.occurrence.job))),

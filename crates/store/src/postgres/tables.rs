@@ -18,7 +18,7 @@ use loaded::{Gathering, lanes_of};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::QueueRow;
-use read_set::{QUEUES, Round};
+use read_set::{QUEUES, ReadRound};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,7 +60,7 @@ pub(crate) struct PostgresTables {
     shared: Shared,
     /// `None` after it broke, until it is needed again.
     wire: Option<Wire>,
-    stage: Stage,
+    stage: TransactionState,
     /// The settings of queues as this transaction read them.
     queues: Option<BTreeMap<String, QueueRow>>,
     /// The queues whose rows were locked at that time.
@@ -72,7 +72,7 @@ const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
 
 /// The state of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum TransactionState {
     Idle,
     /// It will begin together with its first statement.
     Begun,
@@ -82,15 +82,21 @@ enum Stage {
 impl PostgresTables {
     pub async fn connect(shared: Shared) -> Result<Self, Fault> {
         let wire = Some(Wire::connect(&shared.target).await?);
-        Ok(PostgresTables { shared, wire, stage: Stage::Idle, queues: None, held_queues: BTreeSet::new() })
+        Ok(PostgresTables {
+            shared,
+            wire,
+            stage: TransactionState::Idle,
+            queues: None,
+            held_queues: BTreeSet::new(),
+        })
     }
 
     /// The connection, without an open transaction of an earlier caller.
     async fn idle_wire(&mut self) -> Result<&mut Wire, Fault> {
-        if self.stage == Stage::Open {
+        if self.stage == TransactionState::Open {
             self.abandon().await;
         }
-        self.stage = Stage::Idle;
+        self.stage = TransactionState::Idle;
         if self.wire.as_ref().is_none_or(Wire::is_closed) {
             self.wire = Some(Wire::connect(&self.shared.target).await?);
         }
@@ -103,13 +109,13 @@ impl PostgresTables {
     }
 
     /// Runs a round inside the transaction, which begins with its first statement.
-    async fn gather(&mut self, round: Round<'_>, gathering: &mut Gathering) -> Result<(), Fault> {
+    async fn gather(&mut self, round: ReadRound<'_>, gathering: &mut Gathering) -> Result<(), Fault> {
         if round.calls.is_empty() {
             return Ok(());
         }
-        let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
-        self.stage = Stage::Open;
-        let Round { parts, calls } = round;
+        let frame = if self.stage == TransactionState::Begun { Frame::Begin } else { Frame::None };
+        self.stage = TransactionState::Open;
+        let ReadRound { parts, calls } = round;
         let answers = self.wire()?.run(frame, calls).await?;
         let named = self.name_lanes(&lanes_of(&parts, &answers)?, gathering).await?;
         for (part, rows) in parts.iter().zip(&answers) {
@@ -130,7 +136,7 @@ impl PostgresTables {
         let mut again = gathering.short_claims(&read_set.claims);
         again.retain(|index| cursors.leaves_out(scan, lanes(index)));
         if !again.is_empty() {
-            self.gather(Round::claims(read_set, &again, &cursors), gathering).await?;
+            self.gather(ReadRound::claims(read_set, &again, &cursors), gathering).await?;
         }
         cursors.found(gathering.claimed_places());
         for index in gathering.short_claims(&read_set.claims) {
@@ -161,7 +167,7 @@ impl PostgresTables {
                 return Ok(());
             }
             let read_set = ReadSet { claims: wider.clone(), ..ReadSet::default() };
-            self.gather(Round::claims(&read_set, &again, &cursors), gathering).await?;
+            self.gather(ReadRound::claims(&read_set, &again, &cursors), gathering).await?;
         }
         Ok(())
     }
@@ -189,8 +195,8 @@ impl PostgresTables {
         {
             return Ok(());
         }
-        let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
-        self.stage = Stage::Open;
+        let frame = if self.stage == TransactionState::Begun { Frame::Begin } else { Frame::None };
+        self.stage = TransactionState::Open;
         let calls = vec![Call::new(LOCK_QUEUES, []), Call::new(QUEUES, [])];
         let rows = self.wire()?.run(frame, calls).await?.pop().unwrap_or_default();
         let now = rows.iter().map(read_queue).collect::<Result<Vec<_>, _>>()?;
@@ -240,7 +246,7 @@ impl Tables for PostgresTables {
 
     async fn begin(&mut self) -> Result<(), Fault> {
         self.idle_wire().await?;
-        self.stage = Stage::Begun;
+        self.stage = TransactionState::Begun;
         self.queues = None;
         self.held_queues.clear();
         Ok(())
@@ -251,7 +257,7 @@ impl Tables for PostgresTables {
         let cursors = Arc::clone(&self.shared.cursors);
         let began = Instant::now();
         let scan = cursors.next_scan(began);
-        self.gather(Round::of(read_set, &cursors, scan), &mut gathering).await?;
+        self.gather(ReadRound::of(read_set, &cursors, scan), &mut gathering).await?;
         if !read_set.claims.is_empty() {
             if scan == ClaimScan::Whole {
                 cursors.scanned_whole(began, Instant::now());
@@ -263,7 +269,7 @@ impl Tables for PostgresTables {
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
         let unknown: Vec<JobId> = jobs.difference(&read_set.facts).copied().collect();
         if !unknown.is_empty() {
-            self.gather(Round::facts(unknown), &mut gathering).await?;
+            self.gather(ReadRound::facts(unknown), &mut gathering).await?;
         }
         let found = gathering.finish();
         if read_set.queues {
@@ -286,18 +292,18 @@ impl Tables for PostgresTables {
         let shard = self.wire()?.shard;
         let calls = Writing::of(write_set, shard)?;
         let frame = match self.stage {
-            Stage::Open => Frame::Commit,
+            TransactionState::Open => Frame::Commit,
             _ if calls.is_empty() => Frame::None,
             _ => Frame::BeginAndCommit,
         };
-        self.stage = Stage::Open;
+        self.stage = TransactionState::Open;
         let written = self.wire()?.run(frame, calls).await;
         if matches!(&written, Err(fault) if fault.is_conflict()) {
             // A partition may have been dropped.
             self.shared.partitions.forget();
         }
         written?;
-        self.stage = Stage::Idle;
+        self.stage = TransactionState::Idle;
         let queued = write_set.live_inserted.iter().chain(&write_set.live_updated);
         let queued = queued.filter(|row| row.live.state == LiveState::Queued);
         self.shared.cursors.queued(queued.map(|row| (row.lane, row.live.rank)));
@@ -305,13 +311,13 @@ impl Tables for PostgresTables {
     }
 
     async fn abandon(&mut self) {
-        if self.stage == Stage::Open
+        if self.stage == TransactionState::Open
             && let Some(wire) = &self.wire
             && (wire.is_closed() || wire.roll_back().await.is_err())
         {
             self.wire = None;
         }
-        self.stage = Stage::Idle;
+        self.stage = TransactionState::Idle;
         self.queues = None;
         self.held_queues.clear();
     }

@@ -4,7 +4,7 @@
 
 use super::active::ActiveLanes;
 use super::connection::{self, Durability};
-use super::counters::Written;
+use super::counters::CounterCache;
 use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
 use super::open::is_unfinished;
 use super::reads::Reads;
@@ -43,7 +43,7 @@ pub(crate) struct Memory {
     pub queues: QueueTable,
     pub history: HistoryNumbers,
     pub shares: Shares,
-    pub written: Written,
+    pub written: CounterCache,
     pub unused: UnusedCursors,
     /// Written before the transaction commits.
     pub counters: Counters,

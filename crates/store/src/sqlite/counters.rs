@@ -41,7 +41,7 @@ pub(crate) const JOB_COUNTERS: &str =
 /// A cache of the stored counters. Only the writer changes them, so the cache stays valid between
 /// transactions. After a transaction that did not commit it must be discarded.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct CounterCache {
     limiters: BTreeMap<LimiterId, WrittenLimiter>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct WrittenLimiter {
     pub last_at: Option<Timestamp>,
 }
 
-impl Written {
+impl CounterCache {
     /// The use of a limiter as last written.
     pub fn limiter(&mut self, conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
         if let Some(written) = self.limiters.get(&limiter) {
@@ -68,7 +68,7 @@ impl Written {
 
     /// Discards everything; the next lookup reads the tables again.
     pub fn forget(&mut self) {
-        *self = Written::default();
+        *self = CounterCache::default();
     }
 
     /// Writes the changes of a transaction. The counters of lanes are in `active`.

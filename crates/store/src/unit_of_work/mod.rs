@@ -36,7 +36,7 @@ use dependencies::Dependencies;
 use lanes::UnitLanes;
 use limiters::Limiters;
 use memory::{LaneNames, Learned, Remembered};
-use open::Open;
+use open::OpenOccurrences;
 use placing::LastQueued;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
@@ -93,7 +93,7 @@ pub(crate) struct UnitOfWork {
     keys: Table<JobKey, JobId>,
     keys_freed: BTreeSet<JobId>,
     schedules: Table<JobId, ScheduleRow>,
-    open: Open,
+    open: OpenOccurrences,
 
     queues: Table<String, QueueRow>,
     has_queues: bool,
@@ -153,7 +153,7 @@ impl UnitOfWork {
             keys: Table::default(),
             keys_freed: BTreeSet::new(),
             schedules: Table::default(),
-            open: Open::default(),
+            open: OpenOccurrences::default(),
             queues: Table::default(),
             has_queues: false,
             unstarted: BTreeMap::new(),

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The position of an execution in the claim order. Equal ranks are ordered by key, so that every run has
 /// the same order.
-type Place = (i64, OccurrenceId);
+type ClaimPosition = (i64, OccurrenceId);
 
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenOccurrences {
     pub rows: Table<OccurrenceId, LiveRow>,
     /// Jobs whose open occurrences are all loaded.
     whole_jobs: BTreeSet<JobId>,
@@ -26,20 +26,20 @@ pub(super) struct Open {
     /// Everything that was loaded to be claimed.
     claimable: BTreeSet<OccurrenceId>,
     /// Queued executions in the current state, by lane.
-    queued: BTreeMap<i64, BTreeSet<Place>>,
+    queued: BTreeMap<i64, BTreeSet<ClaimPosition>>,
 }
 
 /// How much of a lane was loaded in claim order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Front {
     /// Everything up to this position.
-    UpTo(Place),
+    UpTo(ClaimPosition),
     /// Everything available: an execution that is missing here does not exist, or another transaction has
     /// locked it.
     Exhausted,
 }
 
-impl Open {
+impl OpenOccurrences {
     pub fn add_loaded(&mut self, read_set: &ReadSet, found: Vec<LiveRow>, claims: &[Vec<OccurrenceId>]) {
         for (session, count) in &read_set.held_by {
             let held = found.iter().filter(|row| holder(row) == Some(*session)).count();
@@ -145,7 +145,7 @@ impl Open {
     /// The first `count` queued executions over these lanes, or how many must be loaded to know. Executions
     /// that this transaction has claimed are still queued in the database, so they are requested again.
     pub fn lowest(&self, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Shortfall> {
-        let mut places: Vec<Place> = lanes
+        let mut places: Vec<ClaimPosition> = lanes
             .iter()
             .filter_map(|lane| self.queued.get(lane))
             .flat_map(|queued| queued.iter().take(count))
@@ -177,7 +177,7 @@ pub(super) struct Shortfall {
     pub count: usize,
 }
 
-fn place(row: &LiveRow) -> Place {
+fn place(row: &LiveRow) -> ClaimPosition {
     (row.live.rank, row.live.id)
 }
 

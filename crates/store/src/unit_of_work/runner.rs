@@ -43,7 +43,7 @@ impl Runner<'_> {
     /// Runs all writes in one transaction and returns a reply for each. A write that fails on its own is
     /// left out, and the others run without it.
     pub async fn run(&mut self, writes: &[Write]) -> Vec<Result<WriteReply, StoreError>> {
-        let mut answers = Answers { writes, replies: vec![None; writes.len()] };
+        let mut answers = PendingReplies { writes, replies: vec![None; writes.len()] };
         let replies = match self.run_together(&mut answers).await {
             Ok(Ran::Committed) => answers.all(),
             Ok(Ran::Apart) => {
@@ -83,7 +83,7 @@ impl Runner<'_> {
     }
 
     async fn run_alone(&mut self, write: &Write) -> Result<WriteReply, StoreError> {
-        let mut answers = Answers { writes: std::slice::from_ref(write), replies: vec![None] };
+        let mut answers = PendingReplies { writes: std::slice::from_ref(write), replies: vec![None] };
         match self.run_together(&mut answers).await {
             Ok(Ran::Committed) => answers.all().pop().unwrap_or_else(unanswered),
             Ok(Ran::Apart) => Err(StoreError::Broken("one call undoes what it does".to_owned())),
@@ -92,9 +92,9 @@ impl Runner<'_> {
     }
 
     /// Runs the writes that have no reply yet, and retries while there are conflicts.
-    async fn run_together(&mut self, answers: &mut Answers<'_>) -> Result<Ran, Fault> {
+    async fn run_together(&mut self, answers: &mut PendingReplies<'_>) -> Result<Ran, Fault> {
         let read_set = self.first_wants(answers.writes).await?;
-        let mut run = Run::new(read_set);
+        let mut run = TransactionRun::new(read_set);
         let mut conflicts = 0;
         loop {
             let fault = match self.transaction(&mut run, answers).await {
@@ -146,7 +146,11 @@ impl Runner<'_> {
     }
 
     /// Runs one transaction. Returns `None` if it must restart with a more complete read set.
-    async fn transaction(&mut self, run: &mut Run, answers: &mut Answers<'_>) -> Result<Option<Ran>, Fault> {
+    async fn transaction(
+        &mut self,
+        run: &mut TransactionRun,
+        answers: &mut PendingReplies<'_>,
+    ) -> Result<Option<Ran>, Fault> {
         answers.forget();
         run.is_committing = false;
         run.beginnings += 1;
@@ -193,7 +197,12 @@ impl Runner<'_> {
         Ok(Some(Ran::Committed))
     }
 
-    async fn fetch(&mut self, run: &mut Run, unit: &mut UnitOfWork, read_set: &ReadSet) -> Result<(), Fault> {
+    async fn fetch(
+        &mut self,
+        run: &mut TransactionRun,
+        unit: &mut UnitOfWork,
+        read_set: &ReadSet,
+    ) -> Result<(), Fault> {
         run.rounds += 1;
         if run.rounds > ROUNDS_MAX {
             return Err(Fault::Missing(format!("something after {ROUNDS_MAX} rounds: {read_set:?}")));
@@ -208,7 +217,7 @@ impl Runner<'_> {
     }
 
     /// Creates the names that are requested and unknown. They stay even if the transaction is rolled back.
-    async fn intern(&mut self, run: &mut Run) -> Result<(), Fault> {
+    async fn intern(&mut self, run: &mut TransactionRun) -> Result<(), Fault> {
         let mut read_set = unknown_lanes(&run.read_set, &run.lanes, &self.memory.copy());
         read_set.workers =
             run.read_set.workers.iter().filter(|name| !run.workers.contains_key(*name)).cloned().collect();
@@ -229,7 +238,7 @@ impl Runner<'_> {
     }
 
     /// Removes lanes that another process has deleted.
-    fn forget_lanes(&self, run: &mut Run, gone: &[i64]) {
+    fn forget_lanes(&self, run: &mut TransactionRun, gone: &[i64]) {
         if !gone.is_empty() {
             self.memory.forget_lanes(gone);
             gone.iter().for_each(|number| run.lanes.remove(*number));
@@ -239,7 +248,7 @@ impl Runner<'_> {
 }
 
 /// The state of a transaction that may run more than once.
-struct Run {
+struct TransactionRun {
     read_set: ReadSet,
     /// Names of lanes that were created or looked up for it, in addition to the remembered ones.
     lanes: LaneNames,
@@ -253,9 +262,9 @@ struct Run {
     has_reconnected: bool,
 }
 
-impl Run {
+impl TransactionRun {
     fn new(read_set: ReadSet) -> Self {
-        Run {
+        TransactionRun {
             read_set,
             lanes: LaneNames::default(),
             beginnings: 0,
@@ -275,12 +284,12 @@ impl Run {
 }
 
 /// The writes of a transaction, and their known replies.
-struct Answers<'w> {
+struct PendingReplies<'w> {
     writes: &'w [Write],
     replies: Vec<Option<Result<WriteReply, StoreError>>>,
 }
 
-impl Answers<'_> {
+impl PendingReplies<'_> {
     /// The writes that have not failed on their own.
     fn open(&self) -> impl Iterator<Item = usize> {
         (0..self.writes.len()).filter(|at| !matches!(self.replies[*at], Some(Err(_))))

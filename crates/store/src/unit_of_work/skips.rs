@@ -8,11 +8,11 @@ use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// The end of a range, which identifies it.
-type End = (JobId, Timestamp, SkipReason);
+type SkipKey = (JobId, Timestamp, SkipReason);
 
 #[derive(Debug, Default)]
 pub(super) struct Skips {
-    ranges: Table<End, Range>,
+    ranges: Table<SkipKey, Range>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,7 @@ enum Range {
 }
 
 impl Skips {
-    pub fn add_loaded(&mut self, wanted: &BTreeSet<End>, found: Vec<LoadedSkip>) {
+    pub fn add_loaded(&mut self, wanted: &BTreeSet<SkipKey>, found: Vec<LoadedSkip>) {
         let found = found
             .into_iter()
             .map(|skip| ((skip.job, skip.last, skip.reason), Range::Kept { number: skip.number, by: None }));

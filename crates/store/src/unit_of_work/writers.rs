@@ -55,12 +55,12 @@ pub(crate) struct WriterFigures {
 
 /// When this value is dropped, the writers complete what was sent before and end.
 pub(crate) struct Writers {
-    sender: mpsc::Sender<Request>,
+    sender: mpsc::Sender<WriteRequest>,
     figures: Arc<WriterFigures>,
     ends: Vec<JoinHandle<()>>,
 }
 
-struct Request {
+struct WriteRequest {
     write: Write,
     answer: oneshot::Sender<Result<WriteReply, StoreError>>,
 }
@@ -82,7 +82,7 @@ impl Writers {
                 memory: memory.clone(),
                 figures: figures.clone(),
                 chance: Chance(options.seed.wrapping_add(index as u64)),
-                connection: Connection::None,
+                connection: WriterConnection::None,
             };
             tokio::spawn(writer.work(receiver.clone()))
         };
@@ -93,7 +93,7 @@ impl Writers {
     /// Sends a write to the next free writer.
     pub async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.sender.send(Request { write, answer }).await.map_err(|_| closed())?;
+        self.sender.send(WriteRequest { write, answer }).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
     }
 
@@ -114,7 +114,7 @@ impl Writers {
 }
 
 /// The state of a writer's connection.
-enum Connection {
+enum WriterConnection {
     None,
     Made(Box<dyn Tables>),
     /// The last attempt to connect failed.
@@ -131,11 +131,11 @@ struct Writer {
     memory: Arc<Memory>,
     figures: Arc<WriterFigures>,
     chance: Chance,
-    connection: Connection,
+    connection: WriterConnection,
 }
 
 impl Writer {
-    async fn work(mut self, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
+    async fn work(mut self, receiver: Arc<Mutex<mpsc::Receiver<WriteRequest>>>) {
         loop {
             // The other writers take the next batch while this one writes, so the receiver must not stay
             // locked until then.
@@ -157,12 +157,12 @@ impl Writer {
 
     /// Returns the connection, and connects if there is none.
     async fn connected(&mut self) -> Result<Box<dyn Tables>, StoreError> {
-        let last_pause = match std::mem::replace(&mut self.connection, Connection::None) {
-            Connection::Made(tables) => return Ok(tables),
-            Connection::None => Duration::ZERO,
-            Connection::Away { error, until, pause } => {
+        let last_pause = match std::mem::replace(&mut self.connection, WriterConnection::None) {
+            WriterConnection::Made(tables) => return Ok(tables),
+            WriterConnection::None => Duration::ZERO,
+            WriterConnection::Away { error, until, pause } => {
                 if Instant::now() < until {
-                    self.connection = Connection::Away { error: error.clone(), until, pause };
+                    self.connection = WriterConnection::Away { error: error.clone(), until, pause };
                     return Err(error);
                 }
                 pause
@@ -176,7 +176,7 @@ impl Writer {
         };
         let pause = (last_pause * 2).clamp(RECONNECT_PAUSE_MIN, RECONNECT_PAUSE_MAX);
         let until = Instant::now() + pause;
-        self.connection = Connection::Away { error: error.clone(), until, pause };
+        self.connection = WriterConnection::Away { error: error.clone(), until, pause };
         Err(error)
     }
 
@@ -203,7 +203,7 @@ impl Writer {
             Ok(Ok((tables, replies))) => {
                 // After an outage the state of the connection is unknown.
                 if !replies.iter().any(|reply| matches!(reply, Err(StoreError::Unavailable(_)))) {
-                    self.connection = Connection::Made(tables);
+                    self.connection = WriterConnection::Made(tables);
                 }
                 replies
             }
@@ -218,7 +218,7 @@ impl Writer {
 }
 
 /// The waiting writes up to the limit; `None` when all senders are gone.
-async fn next_batch(receiver: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> {
+async fn next_batch(receiver: &mut mpsc::Receiver<WriteRequest>) -> Option<Vec<WriteRequest>> {
     let first = receiver.recv().await?;
     let mut rows = first.write.weight();
     let mut batch = vec![first];

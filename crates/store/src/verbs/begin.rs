@@ -2,7 +2,7 @@
 //! is leased to the worker whose slot reservation came with the call.
 
 use super::each::each;
-use super::keys::{self, Admission};
+use super::keys::{self, KeyAdmission};
 use super::notes::checkpoint_of;
 use super::{dependents, lines, queues};
 use crate::fault::Fault;
@@ -36,10 +36,10 @@ fn submit_one<R: Rows>(
 ) -> Result<SubmitOutcome, Fault> {
     let admission = keys::admit(rows, job)?;
     match admission {
-        Admission::AlreadyThere => return Ok(SubmitOutcome::AlreadyThere),
-        Admission::Existing(job) => return Ok(SubmitOutcome::Existing(job)),
-        Admission::KeyTaken(job) => return Ok(SubmitOutcome::KeyTaken(job)),
-        Admission::Plain | Admission::Keyed => {}
+        KeyAdmission::AlreadyThere => return Ok(SubmitOutcome::AlreadyThere),
+        KeyAdmission::Existing(job) => return Ok(SubmitOutcome::Existing(job)),
+        KeyAdmission::KeyTaken(job) => return Ok(SubmitOutcome::KeyTaken(job)),
+        KeyAdmission::Plain | KeyAdmission::Keyed => {}
     }
     let parents = match dependents::parents_of(rows, &job.spec.settings.depends_on)? {
         Ok(parents) => parents,
@@ -56,7 +56,7 @@ fn submit_one<R: Rows>(
     if !job.spec.settings.tags.is_empty() {
         rows.put_tags(job.id, &job.spec.settings.tags)?;
     }
-    if admission == Admission::Keyed {
+    if admission == KeyAdmission::Keyed {
         keys::hold(rows, job)?;
     }
     queues::weigh(rows, &job.spec.queue)?;

@@ -50,13 +50,13 @@ pub(super) fn record<R: Rows>(
     let (id, status) = (settled.finished.id, settled.finished.status);
     let freed = lines::freed(rows, row)?;
     match write(rows, row, settled, now)? {
-        Written::Retried(next) => {
+        SettledState::Retried(next) => {
             let lane = rows.lane(row.lane)?;
             let begun = Begun { freed, ..begun(&next, &lane) };
             return Ok(Recorded { status, is_retried: true, begun });
         }
-        Written::Closed(Left::Something) => {}
-        Written::Closed(Left::Nothing { before, after }) => {
+        SettledState::Closed(JobAfterEnd::Something) => {}
+        SettledState::Closed(JobAfterEnd::Nothing { before, after }) => {
             rows.counters().job(counters::status(before, true), counters::status(after, false));
         }
     }
@@ -72,13 +72,13 @@ pub(super) fn record<R: Rows>(
 }
 
 /// The new state of a live row whose attempt has ended.
-pub(super) enum Written {
+pub(super) enum SettledState {
     Retried(Live),
-    Closed(Left),
+    Closed(JobAfterEnd),
 }
 
 /// Whether a job is unfinished after one of its occurrences has ended.
-pub(super) enum Left {
+pub(super) enum JobAfterEnd {
     Something,
     Nothing { before: JobMark, after: JobMark },
 }
@@ -89,7 +89,7 @@ pub(super) fn write<R: Rows>(
     row: &LiveRow,
     settled: Settled,
     now: Timestamp,
-) -> Result<Written, Fault> {
+) -> Result<SettledState, Fault> {
     let worker = match settled.finished.session {
         Some(session) => rows.worker_of(session)?,
         None => None,
@@ -98,7 +98,7 @@ pub(super) fn write<R: Rows>(
     match settled.next {
         Next::Retry(next) => {
             rows.update_live(row, &next)?;
-            Ok(Written::Retried(next))
+            Ok(SettledState::Retried(next))
         }
         Next::Closed { dead_letter, job_mark } => {
             let left = close(rows, row, job_mark)?;
@@ -107,28 +107,28 @@ pub(super) fn write<R: Rows>(
             } else if row.live.ties.noted {
                 rows.forget_notes(row.live.id)?;
             }
-            Ok(Written::Closed(left))
+            Ok(SettledState::Closed(left))
         }
     }
 }
 
 /// Deletes the live row. If nothing is left of a one-shot job that did not succeed, sets its stored status.
-fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<Left, Fault> {
+fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<JobAfterEnd, Fault> {
     let job = row.live.id.job;
     rows.delete_live(row)?;
     // The common case: nothing is left, and no lookup is needed to know that.
     if row.is_sole && mark.is_none() {
-        return Ok(Left::Nothing { before: JobMark::Active, after: JobMark::Active });
+        return Ok(JobAfterEnd::Nothing { before: JobMark::Active, after: JobMark::Active });
     }
     if rows.is_unfinished(job)? {
-        return Ok(Left::Something);
+        return Ok(JobAfterEnd::Something);
     }
     // The status of a job with a malformed row is unknown, so its counters stay as they are.
-    let Some(before) = rows.mark_of(job)? else { return Ok(Left::Something) };
+    let Some(before) = rows.mark_of(job)? else { return Ok(JobAfterEnd::Something) };
     if let Some(mark) = mark {
         rows.set_mark(job, mark)?;
     }
-    Ok(Left::Nothing { before, after: mark.unwrap_or(before) })
+    Ok(JobAfterEnd::Nothing { before, after: mark.unwrap_or(before) })
 }
 
 /// Handles the end of an occurrence with these flags: the next waiting occurrence may start, a replay that

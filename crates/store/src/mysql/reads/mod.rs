@@ -19,7 +19,7 @@ mod overview;
 mod page;
 mod views;
 
-pub(crate) use lanes::LaneNames;
+pub(crate) use lanes::ReaderLanes;
 pub(crate) use overview::{TOKEN, read_token};
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTA
 pub(crate) struct Reads {
     /// Always there, except while it is being given back.
     conn: Option<Conn>,
-    lanes: Arc<LaneNames>,
+    lanes: Arc<ReaderLanes>,
 }
 
 impl Drop for Reads {
@@ -78,7 +78,7 @@ impl Drop for Reads {
 }
 
 impl Reads {
-    pub fn new(conn: Conn, lanes: Arc<LaneNames>) -> Self {
+    pub fn new(conn: Conn, lanes: Arc<ReaderLanes>) -> Self {
         Reads { conn: Some(conn), lanes }
     }
 

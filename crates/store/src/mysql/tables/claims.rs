@@ -5,7 +5,7 @@
 //! Lanes and limits are written into the text of these statements as numbers: a `UNION ALL` over a variable
 //! number of lanes cannot be prepared ahead.
 
-use super::read_set::{Fetching, Part};
+use super::read_set::{Fetching, RowKind};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::mysql::rows::{get, limit, live_columns, occurrence_id};
@@ -110,7 +110,7 @@ impl Fetching<'_> {
     }
 
     async fn claim_lowest(&mut self, index: usize, wanted: &RequestedClaims) -> Result<(), Fault> {
-        let part = Part::Claims(index);
+        let part = RowKind::Claims(index);
         if let [lane] = wanted.lanes[..] {
             let bounds = vec![lane.into(), limit(wanted.count).into()];
             let rows = self.connection.all(CLAIM, bounds).await?;

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 
 /// The kind of a statement's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum RowKind {
     HeldLanes,
     Sessions,
     Jobs,
@@ -256,19 +256,19 @@ impl<'a> Fetching<'a> {
     }
 
     /// One statement for each list.
-    async fn ask(&mut self, part: Part, sql: &str, lists: Vec<Value>) -> Result<(), Fault> {
+    async fn ask(&mut self, part: RowKind, sql: &str, lists: Vec<Value>) -> Result<(), Fault> {
         for list in lists {
             self.ask_once(part, sql, vec![list]).await?;
         }
         Ok(())
     }
 
-    async fn ask_once(&mut self, part: Part, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
+    async fn ask_once(&mut self, part: RowKind, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
         let rows = self.connection.all(sql, values).await?;
         self.take(part, &rows).await
     }
 
-    pub(super) async fn take(&mut self, part: Part, rows: &[Row]) -> Result<(), Fault> {
+    pub(super) async fn take(&mut self, part: RowKind, rows: &[Row]) -> Result<(), Fault> {
         let (mut named, unknown) = self.lanes.known(&lanes_of(part, rows)?);
         if !unknown.is_empty() {
             let learned = look_up(self.lanes, self.connection, unknown).await?;
@@ -279,17 +279,17 @@ impl<'a> Fetching<'a> {
     }
 
     async fn lock(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        self.ask(Part::HeldLanes, HELD_LANES, numbers(read_set.held_lanes.iter().copied())).await?;
+        self.ask(RowKind::HeldLanes, HELD_LANES, numbers(read_set.held_lanes.iter().copied())).await?;
         let sessions = self.sessions(read_set).await?;
-        self.ask(Part::Sessions, SESSIONS, numbers(sessions)).await?;
+        self.ask(RowKind::Sessions, SESSIONS, numbers(sessions)).await?;
         let rows = documents(read_set.jobs.union(&read_set.terms), |row, job| {
             row.id(*job).int(read_set.jobs.contains(job));
         });
-        self.ask(Part::Jobs, JOBS, rows).await?;
+        self.ask(RowKind::Jobs, JOBS, rows).await?;
         if self.connection.node().is_some() {
             touch_jobs(self.connection, &self.gathering.jobs()).await?;
         }
-        self.ask(Part::Schedules, SCHEDULES, jobs(&read_set.schedules)).await?;
+        self.ask(RowKind::Schedules, SCHEDULES, jobs(&read_set.schedules)).await?;
         self.lock_live(read_set).await?;
         for (index, wanted) in read_set.claims.iter().enumerate() {
             self.claim(index, wanted).await?;
@@ -315,7 +315,7 @@ impl<'a> Fetching<'a> {
     async fn lock_live(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
         let is_of_job = |id: &OccurrenceId| read_set.open_of_jobs.contains(&id.job);
         if read_set.held_by.is_empty() && read_set.live.iter().all(is_of_job) {
-            return self.ask(Part::Live, LIVE_OF_JOBS, jobs(&read_set.open_of_jobs)).await;
+            return self.ask(RowKind::Live, LIVE_OF_JOBS, jobs(&read_set.open_of_jobs)).await;
         }
         let mut keys: BTreeSet<OccurrenceId> = read_set.live.clone();
         for list in jobs(&read_set.open_of_jobs) {
@@ -325,32 +325,32 @@ impl<'a> Fetching<'a> {
             let bounds = vec![session.0.into(), limit(*count).into()];
             keys.extend(read_keys(&self.connection.all(KEYS_OF_SESSION, bounds).await?)?);
         }
-        self.ask(Part::Live, LIVE, occurrences(&keys)).await
+        self.ask(RowKind::Live, LIVE, occurrences(&keys)).await
     }
 
     async fn read_of_work(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
         // Claims need their jobs' data.
         let mut facts: BTreeSet<JobId> = read_set.facts.clone();
         facts.extend(self.gathering.claimed().map(|id| id.job));
-        self.ask(Part::Facts, FACTS, jobs(&facts)).await?;
+        self.ask(RowKind::Facts, FACTS, jobs(&facts)).await?;
         let sessions = numbers(read_set.cancels_of.iter().map(|session| session.0));
-        self.ask(Part::Cancels, CANCELS, sessions).await?;
+        self.ask(RowKind::Cancels, CANCELS, sessions).await?;
         // The settings of a queue are read while the lock prevents changes.
         self.read_limits(read_set).await?;
         if read_set.queues {
-            self.ask_once(Part::Queues, QUEUES, vec![]).await?;
+            self.ask_once(RowKind::Queues, QUEUES, vec![]).await?;
         }
         self.read_unstarted(read_set).await?;
         let executions = documents(&read_set.ended, |row, id| {
             row.occurrence(id.occurrence).int(integer(id.attempt));
         });
-        self.ask(Part::Ended, ENDED, executions).await?;
+        self.ask(RowKind::Ended, ENDED, executions).await?;
         let skipped = documents(&read_set.skipped, |row, (job, last, reason)| {
             row.id(*job).int(last.as_micros()).int(reason.code());
         });
-        self.ask(Part::Skipped, SKIPPED, skipped).await?;
-        self.ask(Part::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes)).await?;
-        self.ask(Part::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints)).await
+        self.ask(RowKind::Skipped, SKIPPED, skipped).await?;
+        self.ask(RowKind::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes)).await?;
+        self.ask(RowKind::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints)).await
     }
 
     /// The use of limits, after their queues are locked, and the heads of wait lists: in the claim index
@@ -362,11 +362,12 @@ impl<'a> Fetching<'a> {
         for list in &queues {
             self.connection.all(LOCK_QUEUES, vec![list.clone()]).await?;
         }
-        self.ask(Part::Started, STARTED, queues).await?;
-        self.ask(Part::Limiters, LIMITERS, numbers(read_set.limiters.iter().map(|id| id.number()))).await?;
+        self.ask(RowKind::Started, STARTED, queues).await?;
+        self.ask(RowKind::Limiters, LIMITERS, numbers(read_set.limiters.iter().map(|id| id.number())))
+            .await?;
         for (line, count) in &read_set.lines {
             let bounds = vec![line.number().into(), limit(*count).into()];
-            self.ask_once(Part::Live, CLAIM, bounds).await?;
+            self.ask_once(RowKind::Live, CLAIM, bounds).await?;
         }
         for ((queue, before), count) in &read_set.last_queued {
             let places = self.last_queued(queue, *before, *count).await?;
@@ -385,31 +386,32 @@ impl<'a> Fetching<'a> {
         for list in &queues {
             self.connection.all(LOCK_QUEUES, vec![list.clone()]).await?;
         }
-        self.ask(Part::Unstarted, UNSTARTED, queues).await?;
-        self.ask(Part::QueuedLanes, QUEUED_LANES, named(&read_set.queued_lanes_of)).await
+        self.ask(RowKind::Unstarted, UNSTARTED, queues).await?;
+        self.ask(RowKind::QueuedLanes, QUEUED_LANES, named(&read_set.queued_lanes_of)).await
     }
 
     async fn read_of_jobs(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        self.ask(Part::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters)).await?;
-        self.ask(Part::LatestDeadLetters, LATEST_DEAD_LETTERS, jobs(&read_set.latest_dead_letters)).await?;
-        self.ask(Part::DeadOfJobs, DEAD_OF_JOBS, jobs(&read_set.dead_of_jobs)).await?;
+        self.ask(RowKind::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters)).await?;
+        self.ask(RowKind::LatestDeadLetters, LATEST_DEAD_LETTERS, jobs(&read_set.latest_dead_letters))
+            .await?;
+        self.ask(RowKind::DeadOfJobs, DEAD_OF_JOBS, jobs(&read_set.dead_of_jobs)).await?;
         let keys = documents(&read_set.keys, |row, key| {
             row.text(&key.owner).int(key.kind.code()).text(&key.key);
         });
-        self.ask(Part::Keys, KEYS, keys).await?;
-        self.ask(Part::Parents, PARENTS, jobs(&read_set.parents_of)).await?;
+        self.ask(RowKind::Keys, KEYS, keys).await?;
+        self.ask(RowKind::Parents, PARENTS, jobs(&read_set.parents_of)).await?;
         for (parent, count) in &read_set.children_of {
             let bounds = vec![parent.as_bytes().into(), limit(*count).into()];
-            self.ask_once(Part::Children, CHILDREN, bounds).await?;
+            self.ask_once(RowKind::Children, CHILDREN, bounds).await?;
         }
         if read_set.resolutions {
             let most = limit(limits::DEPENDENTS_PER_STEP_MAX + 1);
-            self.ask_once(Part::Resolutions, RESOLUTIONS, vec![most.into()]).await?;
+            self.ask_once(RowKind::Resolutions, RESOLUTIONS, vec![most.into()]).await?;
         }
         let requests = documents(&read_set.requests, |row, request| {
             row.text(&request.token).text(&request.key);
         });
-        self.ask(Part::Requests, REQUESTS, requests).await
+        self.ask(RowKind::Requests, REQUESTS, requests).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Converts returned rows for the unit of work.
 
-use super::read_set::Part;
+use super::read_set::RowKind;
 use crate::codes::{queue_row, read_limiter, read_limits, read_placing};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
@@ -31,18 +31,18 @@ pub(crate) struct Gathering {
 }
 
 /// The column with the number of a lane that must be known to read the row.
-fn lane_column(part: Part) -> Option<usize> {
+fn lane_column(part: RowKind) -> Option<usize> {
     match part {
-        Part::Jobs | Part::Facts => Some(1),
-        Part::Schedules => Some(6),
-        Part::DeadLetters | Part::LatestDeadLetters => Some(11),
-        Part::Live | Part::Claims(_) => Some(2),
+        RowKind::Jobs | RowKind::Facts => Some(1),
+        RowKind::Schedules => Some(6),
+        RowKind::DeadLetters | RowKind::LatestDeadLetters => Some(11),
+        RowKind::Live | RowKind::Claims(_) => Some(2),
         _ => None,
     }
 }
 
 /// The lanes that these rows refer to.
-pub(crate) fn lanes_of(parts: &[Part], answers: &[Vec<Row>]) -> Result<BTreeSet<i64>, Fault> {
+pub(crate) fn lanes_of(parts: &[RowKind], answers: &[Vec<Row>]) -> Result<BTreeSet<i64>, Fault> {
     let mut lanes = BTreeSet::new();
     for (part, rows) in parts.iter().zip(answers) {
         if let Some(column) = lane_column(*part) {
@@ -95,19 +95,19 @@ impl Gathering {
         LoadedRows { live: self.live.into_values().collect(), ..self.found }
     }
 
-    pub fn take(&mut self, part: Part, rows: &[Row], lanes: &NamedLanes) -> Result<(), Fault> {
-        if let Part::Claims(index) = part {
+    pub fn take(&mut self, part: RowKind, rows: &[Row], lanes: &NamedLanes) -> Result<(), Fault> {
+        if let RowKind::Claims(index) = part {
             return self.take_claims(index, rows, lanes);
         }
-        if part == Part::LastQueued {
+        if part == RowKind::LastQueued {
             let place = |row| Ok(Place { rank: get(row, 0)?, occurrence: occurrence_id(row, 1)? });
             self.found.last_queued.push(rows.iter().map(place).collect::<Result<_, Fault>>()?);
             return Ok(());
         }
         for row in rows {
             let taken = match part {
-                Part::Jobs | Part::Schedules | Part::Facts => self.take_of_job(part, row, lanes),
-                Part::DeadLetters | Part::LatestDeadLetters | Part::DeadOfJobs => {
+                RowKind::Jobs | RowKind::Schedules | RowKind::Facts => self.take_of_job(part, row, lanes),
+                RowKind::DeadLetters | RowKind::LatestDeadLetters | RowKind::DeadOfJobs => {
                     self.take_dead(part, row, lanes)
                 }
                 _ => self.take_other(part, row, lanes),
@@ -145,20 +145,20 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_of_job(&mut self, part: Part, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_of_job(&mut self, part: RowKind, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
             // After the columns of a job: whether the whole job was requested.
-            Part::Jobs if get(row, JOB_COLUMNS)? => {
+            RowKind::Jobs if get(row, JOB_COLUMNS)? => {
                 let job = read_job(row, 0)?;
                 let lane = name_in(lanes, job.lane)?;
                 found.jobs.push(job.named(lane));
             }
-            Part::Jobs => {
+            RowKind::Jobs => {
                 let terms = JobTerms { settings: read_settings(row, 5)?, mark: decode(row, 2, "jobs.mark")? };
                 found.terms.push((job_id(row, 0)?, terms));
             }
-            Part::Schedules => {
+            RowKind::Schedules => {
                 let schedule = read_schedule(row, 0)?;
                 let lane = name_in(lanes, schedule.lane)?;
                 found.schedules.push(schedule.named(lane));
@@ -168,71 +168,73 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_dead(&mut self, part: Part, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_dead(&mut self, part: RowKind, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
         let found = &mut self.found;
         let letter = |row| read_dead_letter(row, 0, name_in(lanes, get(row, 11)?)?);
         match part {
-            Part::DeadLetters => found.dead_letters.push(letter(row)?),
-            Part::LatestDeadLetters => found.latest_dead_letters.push(letter(row)?),
+            RowKind::DeadLetters => found.dead_letters.push(letter(row)?),
+            RowKind::LatestDeadLetters => found.latest_dead_letters.push(letter(row)?),
             _ => found.dead_of_jobs.push(occurrence_id(row, 0)?),
         }
         Ok(())
     }
 
-    fn take_other(&mut self, part: Part, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_other(&mut self, part: RowKind, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
-            Part::Sessions => found.sessions.push(read_session(row)?),
-            Part::Live => {
+            RowKind::Sessions => found.sessions.push(read_session(row)?),
+            RowKind::Live => {
                 let row = read_live_of(row, lanes)?;
                 self.live.insert(row.live.id, row);
             }
-            Part::Cancels => {
+            RowKind::Cancels => {
                 let epoch = Epoch(version(row, 4, "live.epoch")?);
                 let lease = LeaseRef { execution: execution_id(row, 1)?, epoch };
                 found.cancels.push((SessionId(get(row, 0)?), lease));
             }
-            Part::Queues => found.queues.push(read_queue(row)?),
-            Part::FullQueues => {}
-            Part::HeldLanes => found.held_lanes.push(get(row, 0)?),
-            Part::QueuedLanes => {
+            RowKind::Queues => found.queues.push(read_queue(row)?),
+            RowKind::FullQueues => {}
+            RowKind::HeldLanes => found.held_lanes.push(get(row, 0)?),
+            RowKind::QueuedLanes => {
                 let lane = Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?);
                 found.queued_lanes.push((get(row, 0)?, lane, get(row, 3)?));
             }
-            Part::Started => found.started.push((get(row, 0)?, get(row, 1)?)),
-            Part::Limiters => found.limiters.extend(read_limiter_row(row)?),
-            Part::Unstarted => {
+            RowKind::Started => found.started.push((get(row, 0)?, get(row, 1)?)),
+            RowKind::Limiters => found.limiters.extend(read_limiter_row(row)?),
+            RowKind::Unstarted => {
                 // Shards are written at different times; a sum that is below zero for a moment counts as
                 // zero.
                 let unstarted = u64::try_from(get::<i64>(row, 1)?).unwrap_or(0);
                 found.unstarted.push((get(row, 0)?, unstarted));
             }
-            Part::Ended => {
+            RowKind::Ended => {
                 let session = get::<Option<i64>>(row, 4)?.map(SessionId);
                 let epoch = Epoch(version(row, 3, "history.epoch")?);
                 let ended = Ended { epoch, session, status: decode(row, 5, "history.status")? };
                 found.ended.push((execution_id(row, 0)?, ended));
             }
-            Part::Skipped => found.skipped.push(LoadedSkip {
+            RowKind::Skipped => found.skipped.push(LoadedSkip {
                 number: get(row, 0)?,
                 job: job_id(row, 1)?,
                 last: time(row, 2)?,
                 reason: decode(row, 3, "skipped.reason")?,
             }),
-            Part::Keys => {
+            RowKind::Keys => {
                 let key =
                     JobKey { owner: get(row, 0)?, kind: decode(row, 1, "job_keys.kind")?, key: get(row, 2)? };
                 found.keys.push((key, job_id(row, 3)?));
             }
-            Part::Parents => found.parents.push((job_id(row, 0)?, job_id(row, 1)?)),
-            Part::Children => found.children.push((job_id(row, 0)?, job_id(row, 1)?)),
-            Part::Resolutions => found.resolutions.push((job_id(row, 0)?, get(row, 1)?)),
-            Part::LastNotes => {
+            RowKind::Parents => found.parents.push((job_id(row, 0)?, job_id(row, 1)?)),
+            RowKind::Children => found.children.push((job_id(row, 0)?, job_id(row, 1)?)),
+            RowKind::Resolutions => found.resolutions.push((job_id(row, 0)?, get(row, 1)?)),
+            RowKind::LastNotes => {
                 let epoch = Epoch(version(row, 2, "notes.epoch")?);
                 let last = LastNote { epoch, number: count(row, 3, "notes.number")? };
                 found.last_notes.push((occurrence_id(row, 0)?, last));
             }
-            Part::Checkpoints => found.checkpoints.push((occurrence_id(row, 0)?, read_checkpoint(row, 2)?)),
+            RowKind::Checkpoints => {
+                found.checkpoints.push((occurrence_id(row, 0)?, read_checkpoint(row, 2)?))
+            }
             _ => found.requests.push(read_request(row)?),
         }
         Ok(())
@@ -241,11 +243,13 @@ impl Gathering {
 
 /// Whether a malformed row is a fault. All others count as missing, because the caller can continue without
 /// them.
-fn is_needed(part: Part, row: &Row) -> Result<bool, Fault> {
+fn is_needed(part: RowKind, row: &Row) -> Result<bool, Fault> {
     match part {
-        Part::Jobs => get(row, JOB_COLUMNS),
+        RowKind::Jobs => get(row, JOB_COLUMNS),
         // Continuing without them would exceed a limit, or overwrite existing data.
-        Part::Limiters | Part::Started | Part::Unstarted | Part::Keys | Part::Requests => Ok(true),
+        RowKind::Limiters | RowKind::Started | RowKind::Unstarted | RowKind::Keys | RowKind::Requests => {
+            Ok(true)
+        }
         _ => Ok(false),
     }
 }

@@ -17,7 +17,7 @@ use punctual_core::placing::Place;
 
 /// The kind of a statement's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum RowKind {
     HeldLanes,
     Sessions,
     Jobs,
@@ -188,15 +188,15 @@ const REQUESTS: &str = "SELECT requests.token, requests.key, requests.fingerprin
      JOIN requests ON requests.token = wanted.token AND requests.key = wanted.key";
 
 /// Statements of one round, each with the kind of its rows.
-pub(crate) struct Round<'a> {
-    pub parts: Vec<Part>,
+pub(crate) struct ReadRound<'a> {
+    pub parts: Vec<RowKind>,
     pub calls: Vec<Call<'a>>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> ReadRound<'a> {
     /// Claims scan from the claim cursors.
     pub fn of(read_set: &'a ReadSet, cursors: &ClaimCursors, scan: ClaimScan) -> Self {
-        let mut round = Round { parts: vec![], calls: vec![] };
+        let mut round = ReadRound { parts: vec![], calls: vec![] };
         round.lock(read_set);
         for (index, claims) in read_set.claims.iter().enumerate() {
             round.claim(index, claims, cursors, scan);
@@ -208,14 +208,14 @@ impl<'a> Round<'a> {
 
     /// The data of these jobs that assignments contain.
     pub fn facts(jobs: impl IntoIterator<Item = JobId>) -> Self {
-        let mut round = Round { parts: vec![], calls: vec![] };
-        round.add(Part::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
+        let mut round = ReadRound { parts: vec![], calls: vec![] };
+        round.add(RowKind::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
         round
     }
 
     /// Repeats these requested claims, from the start of their lanes.
     pub fn claims(read_set: &'a ReadSet, indexes: &[usize], cursors: &ClaimCursors) -> Self {
-        let mut round = Round { parts: vec![], calls: vec![] };
+        let mut round = ReadRound { parts: vec![], calls: vec![] };
         for index in indexes {
             round.claim(*index, &read_set.claims[*index], cursors, ClaimScan::Whole);
         }
@@ -225,32 +225,32 @@ impl<'a> Round<'a> {
     fn claim(&mut self, index: usize, claims: &'a RequestedClaims, cursors: &ClaimCursors, scan: ClaimScan) {
         let RequestedClaims { lanes, count } = claims;
         let parameters = [value(lanes.as_slice()), value(cursors.least(scan, lanes)), value(limit(*count))];
-        self.add(Part::Claims(index), CLAIM, parameters);
+        self.add(RowKind::Claims(index), CLAIM, parameters);
     }
 
-    fn add<const N: usize>(&mut self, part: Part, sql: &'static str, parameters: [Parameter<'a>; N]) {
+    fn add<const N: usize>(&mut self, part: RowKind, sql: &'static str, parameters: [Parameter<'a>; N]) {
         self.parts.push(part);
         self.calls.push(Call::new(sql, parameters));
     }
 
     fn lock(&mut self, read_set: &'a ReadSet) {
         if !read_set.held_lanes.is_empty() {
-            self.add(Part::HeldLanes, HELD_LANES, [column(read_set.held_lanes.iter().copied())]);
+            self.add(RowKind::HeldLanes, HELD_LANES, [column(read_set.held_lanes.iter().copied())]);
         }
         let sessions = || column(read_set.sessions.iter().map(|session| session.0));
         if read_set.lost_sessions || read_set.embedded_sessions {
             let marks = [sessions(), value(read_set.lost_sessions), value(read_set.embedded_sessions)];
-            self.add(Part::Sessions, SESSIONS_BY_MARK, marks);
+            self.add(RowKind::Sessions, SESSIONS_BY_MARK, marks);
         } else if !read_set.sessions.is_empty() {
-            self.add(Part::Sessions, SESSIONS, [sessions()]);
+            self.add(RowKind::Sessions, SESSIONS, [sessions()]);
         }
         if !read_set.jobs.is_empty() || !read_set.terms.is_empty() {
             let jobs: Vec<JobId> = read_set.jobs.union(&read_set.terms).copied().collect();
             let whole = column(jobs.iter().map(|job| read_set.jobs.contains(job)));
-            self.add(Part::Jobs, JOBS, [column(jobs.iter().copied().map(uuid)), whole]);
+            self.add(RowKind::Jobs, JOBS, [column(jobs.iter().copied().map(uuid)), whole]);
         }
         if !read_set.schedules.is_empty() {
-            self.add(Part::Schedules, SCHEDULES, [jobs(&read_set.schedules)]);
+            self.add(RowKind::Schedules, SCHEDULES, [jobs(&read_set.schedules)]);
         }
         self.lock_live(read_set);
     }
@@ -262,71 +262,71 @@ impl<'a> Round<'a> {
             let holders = column(read_set.held_by.keys().map(|session| session.0));
             let counts = column(read_set.held_by.values().map(|count| limit(*count)));
             let parameters = [keys, numbers, jobs(&read_set.open_of_jobs), open_max, holders, counts];
-            self.add(Part::Live, LIVE_OF, parameters);
+            self.add(RowKind::Live, LIVE_OF, parameters);
         } else if !read_set.live.is_empty() {
-            self.add(Part::Live, LIVE, [keys, numbers]);
+            self.add(RowKind::Live, LIVE, [keys, numbers]);
         }
     }
 
     fn read_of_work(&mut self, read_set: &'a ReadSet) {
         if !read_set.facts.is_empty() {
-            self.add(Part::Facts, FACTS, [jobs(&read_set.facts)]);
+            self.add(RowKind::Facts, FACTS, [jobs(&read_set.facts)]);
         }
         if !read_set.cancels_of.is_empty() {
             let sessions = column(read_set.cancels_of.iter().map(|session| session.0));
-            self.add(Part::Cancels, CANCELS, [sessions]);
+            self.add(RowKind::Cancels, CANCELS, [sessions]);
         }
         // The settings of a queue are read while the lock prevents changes.
         self.limits(read_set);
         if read_set.queues {
-            self.add(Part::Queues, QUEUES, []);
+            self.add(RowKind::Queues, QUEUES, []);
         }
         if !read_set.unstarted.is_empty() {
             let queues = || column(read_set.unstarted.iter().map(String::as_str));
-            self.add(Part::FullQueues, LIMITED_QUEUES, [queues()]);
-            self.add(Part::Unstarted, UNSTARTED, [queues()]);
+            self.add(RowKind::FullQueues, LIMITED_QUEUES, [queues()]);
+            self.add(RowKind::Unstarted, UNSTARTED, [queues()]);
         }
         if !read_set.queued_lanes_of.is_empty() {
             let queues = column(read_set.queued_lanes_of.iter().map(String::as_str));
-            self.add(Part::QueuedLanes, QUEUED_LANES, [queues]);
+            self.add(RowKind::QueuedLanes, QUEUED_LANES, [queues]);
         }
         if !read_set.ended.is_empty() {
-            self.add(Part::Ended, ENDED, executions(&read_set.ended));
+            self.add(RowKind::Ended, ENDED, executions(&read_set.ended));
         }
         if !read_set.skipped.is_empty() {
             let ids = column(read_set.skipped.iter().map(|(job, ..)| uuid(*job)));
             let lasts = column(read_set.skipped.iter().map(|(_, last, _)| last.as_micros()));
             let reasons = column(read_set.skipped.iter().map(|(.., reason)| code(*reason)));
-            self.add(Part::Skipped, SKIPPED, [ids, lasts, reasons]);
+            self.add(RowKind::Skipped, SKIPPED, [ids, lasts, reasons]);
         }
         if !read_set.last_notes.is_empty() {
-            self.add(Part::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes));
+            self.add(RowKind::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes));
         }
         if !read_set.checkpoints.is_empty() {
-            self.add(Part::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints));
+            self.add(RowKind::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints));
         }
     }
 
     fn limits(&mut self, read_set: &'a ReadSet) {
         let queues = || column(read_set.limited_queues.iter().map(String::as_str));
         if !read_set.limited_queues.is_empty() {
-            self.add(Part::FullQueues, LIMITED_QUEUES, [queues()]);
-            self.add(Part::Started, STARTED, [queues()]);
+            self.add(RowKind::FullQueues, LIMITED_QUEUES, [queues()]);
+            self.add(RowKind::Started, STARTED, [queues()]);
         }
         if !read_set.limiters.is_empty() {
-            self.add(Part::Limiters, LIMITERS, [column(read_set.limiters.iter().map(|id| id.number()))]);
+            self.add(RowKind::Limiters, LIMITERS, [column(read_set.limiters.iter().map(|id| id.number()))]);
         }
         if !read_set.lines.is_empty() {
             let lines = column(read_set.lines.keys().map(|line| line.number()));
             let counts = column(read_set.lines.values().map(|count| limit(*count)));
-            self.add(Part::Live, LINES, [lines, counts]);
+            self.add(RowKind::Live, LINES, [lines, counts]);
         }
         for ((queue, before), count) in &read_set.last_queued {
             let Place { rank, occurrence } = *before;
             let place = [value(rank), value(uuid(occurrence.job)), value(i64::from(occurrence.number))];
             let [rank, job, number] = place;
             self.add(
-                Part::LastQueued,
+                RowKind::LastQueued,
                 LAST_QUEUED,
                 [value(queue.as_str()), rank, job, number, value(limit(*count))],
             );
@@ -335,36 +335,36 @@ impl<'a> Round<'a> {
 
     fn read_of_jobs(&mut self, read_set: &'a ReadSet) {
         if !read_set.dead_letters.is_empty() {
-            self.add(Part::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters));
+            self.add(RowKind::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters));
         }
         if !read_set.latest_dead_letters.is_empty() {
-            self.add(Part::LatestDeadLetters, LATEST_DEAD_LETTERS, [jobs(&read_set.latest_dead_letters)]);
+            self.add(RowKind::LatestDeadLetters, LATEST_DEAD_LETTERS, [jobs(&read_set.latest_dead_letters)]);
         }
         if !read_set.dead_of_jobs.is_empty() {
-            self.add(Part::DeadOfJobs, DEAD_OF_JOBS, [jobs(&read_set.dead_of_jobs)]);
+            self.add(RowKind::DeadOfJobs, DEAD_OF_JOBS, [jobs(&read_set.dead_of_jobs)]);
         }
         if !read_set.keys.is_empty() {
             let owners = column(read_set.keys.iter().map(|key| key.owner.as_str()));
             let kinds = column(read_set.keys.iter().map(|key| code(key.kind)));
             let names = column(read_set.keys.iter().map(|key| key.key.as_str()));
-            self.add(Part::Keys, KEYS, [owners, kinds, names]);
+            self.add(RowKind::Keys, KEYS, [owners, kinds, names]);
         }
         if !read_set.parents_of.is_empty() {
-            self.add(Part::Parents, PARENTS, [jobs(&read_set.parents_of)]);
+            self.add(RowKind::Parents, PARENTS, [jobs(&read_set.parents_of)]);
         }
         if !read_set.children_of.is_empty() {
             let parents = column(read_set.children_of.keys().copied().map(uuid));
             let counts = column(read_set.children_of.values().map(|count| limit(*count)));
-            self.add(Part::Children, CHILDREN, [parents, counts]);
+            self.add(RowKind::Children, CHILDREN, [parents, counts]);
         }
         if read_set.resolutions {
             let most = value(limit(limits::DEPENDENTS_PER_STEP_MAX + 1));
-            self.add(Part::Resolutions, RESOLUTIONS, [most]);
+            self.add(RowKind::Resolutions, RESOLUTIONS, [most]);
         }
         if !read_set.requests.is_empty() {
             let tokens = column(read_set.requests.iter().map(|request| request.token.as_str()));
             let keys = column(read_set.requests.iter().map(|request| request.key.as_str()));
-            self.add(Part::Requests, REQUESTS, [tokens, keys]);
+            self.add(RowKind::Requests, REQUESTS, [tokens, keys]);
         }
     }
 }
