@@ -163,9 +163,9 @@ pub(crate) trait Rows {
     // Dead letters. The counters include their number; adapters record it there.
     fn dead_letter(&mut self, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault>;
     fn latest_dead_letter(&mut self, job: JobId) -> Result<Option<DeadLetter>, Fault>;
-    fn bury(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault>;
+    fn insert_dead_letter(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault>;
     /// Deletes a dead letter. Returns whether it existed.
-    fn unbury(&mut self, id: OccurrenceId) -> Result<bool, Fault>;
+    fn delete_dead_letter(&mut self, id: OccurrenceId) -> Result<bool, Fault>;
     fn forget_dead_letters(&mut self, job: JobId) -> Result<(), Fault>;
 
     // Dependencies.

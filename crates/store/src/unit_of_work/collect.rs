@@ -124,10 +124,10 @@ impl UnitOfWork {
         write_set.history = std::mem::take(&mut self.history);
         write_set.skips_lengthened = self.skips.lengthened();
         write_set.skips_inserted = self.skips.inserted();
-        write_set.buried = self.buried.values().cloned().collect();
+        write_set.new_dead_letters = self.new_dead_letters.values().cloned().collect();
         for (id, change) in self.dead.changes() {
             if matches!(change, RowChange::Deleted) && !self.dead_forgotten.contains(&id.job) {
-                write_set.unburied.push(*id);
+                write_set.deleted_dead_letters.push(*id);
             }
         }
         write_set.dead_forgotten = self.dead_forgotten.iter().copied().collect();

@@ -47,13 +47,16 @@ impl UnitOfWork {
             self.lock(job)?;
             return self.unloaded();
         };
-        let buried =
-            self.buried.range(job.occurrence(0)..=job.occurrence(u32::MAX)).next_back().map(|(id, _)| *id);
+        let new = self
+            .new_dead_letters
+            .range(job.occurrence(0)..=job.occurrence(u32::MAX))
+            .next_back()
+            .map(|(id, _)| *id);
         let latest = match fetched {
             Some(id) if self.dead.present(&id).is_none() => self.latest_left(job)?,
             kept => kept,
         };
-        match latest.max(buried) {
+        match latest.max(new) {
             Some(id) => self.dead_letter(id),
             None => Ok(None),
         }
@@ -98,7 +101,7 @@ impl UnitOfWork {
         };
         let is_gone = |id: &&OccurrenceId| matches!(self.dead.get(id), Some(None));
         let mut left: Vec<OccurrenceId> = fetched.iter().filter(|id| !is_gone(id)).copied().collect();
-        left.extend(self.buried.keys().filter(|id| id.job == job && !fetched.contains(id)));
+        left.extend(self.new_dead_letters.keys().filter(|id| id.job == job && !fetched.contains(id)));
         left.sort_unstable();
         Ok(left)
     }

@@ -54,7 +54,8 @@ pub(crate) use {
     read_set::{ReadSet, RequestedClaims},
     tables::Tables,
     write_set::{
-        Buried, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange, WriteSet,
+        Dependency, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, SessionChange,
+        WriteSet,
     },
     writers::{Connect, Writers, WritersOptions},
 };
@@ -106,7 +107,7 @@ pub(crate) struct UnitOfWork {
     ended: Table<ExecutionId, Ended>,
     skips: Skips,
     dead: Table<OccurrenceId, DeadLetter>,
-    buried: BTreeMap<OccurrenceId, Buried>,
+    new_dead_letters: BTreeMap<OccurrenceId, NewDeadLetter>,
     /// The latest dead letter of each job in the database.
     latest_dead: BTreeMap<JobId, Option<OccurrenceId>>,
     /// All dead letters of a job in the database.
@@ -164,7 +165,7 @@ impl UnitOfWork {
             ended: Table::default(),
             skips: Skips::default(),
             dead: Table::default(),
-            buried: BTreeMap::new(),
+            new_dead_letters: BTreeMap::new(),
             latest_dead: BTreeMap::new(),
             dead_of_jobs: BTreeMap::new(),
             dead_forgotten: BTreeSet::new(),
@@ -287,7 +288,7 @@ impl UnitOfWork {
         self.ended.undo();
         self.skips.undo();
         self.dead.undo();
-        self.buried.clear();
+        self.new_dead_letters.clear();
         self.dead_forgotten.clear();
         self.dependencies.undo();
         self.notes.undo();

@@ -4,7 +4,7 @@
 
 use super::loaded::LoadedSession;
 use super::lookups::{cancel_of, cloned, counted, dead_letter_of, is_behind, is_held_by, tied};
-use super::{Buried, EndedRow, NewSession, UnitOfWork};
+use super::{EndedRow, NewDeadLetter, NewSession, UnitOfWork};
 use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{
@@ -459,21 +459,21 @@ impl Rows for UnitOfWork {
         self.latest_of(job)
     }
 
-    fn bury(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {
+    fn insert_dead_letter(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {
         let id = finished.id.occurrence;
         // A dead letter that this transaction removed still exists in the database, and bulk deletes are
         // written last.
         self.is_tangled |= self.dead.before(&id).is_some() || self.dead_forgotten.contains(&id.job);
         self.dead.put(id, dead_letter_of(finished, noted, now));
-        self.buried.insert(id, Buried { finished: finished.clone(), noted, died_at: now });
+        self.new_dead_letters.insert(id, NewDeadLetter { finished: finished.clone(), noted, died_at: now });
         self.counters.dead_letters(1);
         Ok(())
     }
 
-    fn unbury(&mut self, id: OccurrenceId) -> Result<bool, Fault> {
+    fn delete_dead_letter(&mut self, id: OccurrenceId) -> Result<bool, Fault> {
         let was_there = self.dead_letter(id)?.is_some();
         if was_there {
-            self.buried.remove(&id);
+            self.new_dead_letters.remove(&id);
             self.dead.remove(id);
             self.counters.dead_letters(-1);
         }
@@ -484,7 +484,7 @@ impl Rows for UnitOfWork {
         let dead = self.dead_left(job)?;
         self.counters.dead_letters(-i64::try_from(dead.len()).unwrap_or(i64::MAX));
         for id in dead {
-            self.buried.remove(&id);
+            self.new_dead_letters.remove(&id);
             self.dead.remove(id);
         }
         self.dead_forgotten.insert(job);

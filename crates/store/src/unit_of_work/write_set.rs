@@ -50,8 +50,8 @@ pub(crate) struct WriteSet {
     pub skips_lengthened: Vec<(i64, SkipRange)>,
     pub skips_inserted: Vec<(JobId, SkipRange)>,
 
-    pub buried: Vec<Buried>,
-    pub unburied: Vec<OccurrenceId>,
+    pub new_dead_letters: Vec<NewDeadLetter>,
+    pub deleted_dead_letters: Vec<OccurrenceId>,
     pub dead_forgotten: Vec<JobId>,
 
     pub dependencies_inserted: Vec<Dependency>,
@@ -144,7 +144,7 @@ pub(crate) struct EndedRow {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Buried {
+pub(crate) struct NewDeadLetter {
     pub finished: Finished,
     pub noted: bool,
     pub died_at: Timestamp,

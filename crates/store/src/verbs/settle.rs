@@ -103,7 +103,7 @@ pub(super) fn write<R: Rows>(
         Next::Closed { dead_letter, job_mark } => {
             let left = close(rows, row, job_mark)?;
             if dead_letter {
-                rows.bury(&settled.finished, row.live.ties.noted, now)?;
+                rows.insert_dead_letter(&settled.finished, row.live.ties.noted, now)?;
             } else if row.live.ties.noted {
                 rows.forget_notes(row.live.id)?;
             }

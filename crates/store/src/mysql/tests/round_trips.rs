@@ -5,7 +5,7 @@ use super::fixture::{self, at, fetch, finished, id, job, lane, query, queued, ta
 use crate::counters::Counts;
 use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
 use crate::unit_of_work::{
-    Buried, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, ReadSet, RequestedClaims,
+    Dependency, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, ReadSet, RequestedClaims,
     SessionChange, Tables, WriteSet,
 };
 use punctual_core::gates::{Gate, Gates};
@@ -314,7 +314,11 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
         let first = WriteSet {
             history: vec![ended(1, 9), ended(2, 8)],
             skips_inserted: vec![(id(1), range)],
-            buried: vec![Buried { finished: finished(1, at(9)), noted: true, died_at: at(9) }],
+            new_dead_letters: vec![NewDeadLetter {
+                finished: finished(1, at(9)),
+                noted: true,
+                died_at: at(9),
+            }],
             ..WriteSet::default()
         };
         write(&mut tables, &first).await;
@@ -342,7 +346,7 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
         let lengthened = SkipRange { first: at(3), last: at(6), count: 3, reason: SkipReason::Overlap };
         let last = WriteSet {
             skips_lengthened: vec![(found.skipped[0].number, lengthened)],
-            unburied: vec![dead],
+            deleted_dead_letters: vec![dead],
             ..WriteSet::default()
         };
         write(&mut tables, &last).await;

@@ -174,8 +174,8 @@ impl Rows for Tx<'_> {
             insert_skipped(job: JobId, range: &SkipRange) -> ();
             dead_letter(id: OccurrenceId) -> Option<DeadLetter>;
             latest_dead_letter(job: JobId) -> Option<DeadLetter>;
-            bury(finished: &Finished, noted: bool, now: Timestamp) -> ();
-            unbury(id: OccurrenceId) -> bool;
+            insert_dead_letter(finished: &Finished, noted: bool, now: Timestamp) -> ();
+            delete_dead_letter(id: OccurrenceId) -> bool;
             forget_dead_letters(job: JobId) -> ();
         }
         dependencies {

@@ -54,8 +54,8 @@ impl Locks {
         let schedules = write_set.schedules_inserted.iter().chain(&write_set.schedules_updated);
         let schedules = schedules.map(|row| row.state.job).chain(write_set.schedules_deleted.iter().copied());
         let opened = write_set.live_inserted.iter().map(|row| row.live.id.job);
-        let dead = write_set.buried.iter().map(|buried| buried.finished.id.occurrence);
-        let dead = dead.chain(write_set.unburied.iter().copied()).map(|id| id.job);
+        let dead = write_set.new_dead_letters.iter().map(|letter| letter.finished.id.occurrence);
+        let dead = dead.chain(write_set.deleted_dead_letters.iter().copied()).map(|id| id.job);
         let tied = write_set.dependencies_inserted.iter().flat_map(|tie| [tie.parent, tie.child]);
         let untied = write_set.dependencies_deleted.iter().map(|tie| tie.child);
         let untied = untied.chain(write_set.parents_forgotten.iter().copied());

@@ -404,7 +404,10 @@ impl Database {
             && write_set.keys_held.iter().all(|(key, _)| is_freed(key))
             && write_set.schedules_inserted.iter().all(|row| !self.schedules.contains_key(&row.state.job))
             && write_set.live_inserted.iter().all(|row| !self.live.contains_key(&row.live.id))
-            && write_set.buried.iter().all(|buried| !self.dead.contains_key(&buried.finished.id.occurrence))
+            && write_set
+                .new_dead_letters
+                .iter()
+                .all(|letter| !self.dead.contains_key(&letter.finished.id.occurrence))
             && write_set.dependencies_inserted.iter().all(|tie| !self.dependencies.contains(tie))
             && write_set
                 .resolutions_inserted
@@ -499,8 +502,8 @@ impl Database {
             (range.last, range.count) = (by.last, range.count + by.count);
         }
         self.skipped.extend(write_set.skips_inserted.iter().copied());
-        for buried in &write_set.buried {
-            let finished = &buried.finished;
+        for new in &write_set.new_dead_letters {
+            let finished = &new.finished;
             let job = &self.jobs[&finished.id.occurrence.job].job;
             let letter = DeadLetter {
                 number: 0,
@@ -512,13 +515,13 @@ impl Database {
                 epoch: finished.epoch,
                 scheduled_time: finished.scheduled_time,
                 origin: finished.origin,
-                died_at: buried.died_at,
+                died_at: new.died_at,
                 error: finished.error.clone(),
-                noted: buried.noted,
+                noted: new.noted,
             };
             self.dead.insert(letter.occurrence, letter);
         }
-        for id in &write_set.unburied {
+        for id in &write_set.deleted_dead_letters {
             assert!(self.dead.remove(id).is_some());
         }
         self.dead.retain(|id, _| !write_set.dead_forgotten.contains(&id.job));

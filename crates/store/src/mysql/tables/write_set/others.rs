@@ -6,7 +6,7 @@ use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::mysql::lists::{Insertion, documents, jobs, list, numbers, occurrences};
 use crate::mysql::rows::{counter, integer};
-use crate::unit_of_work::{Buried, Dependency, NoteChange, WriteSet};
+use crate::unit_of_work::{Dependency, NewDeadLetter, NoteChange, WriteSet};
 use mysql_async::Value;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::notes::Progress;
@@ -157,8 +157,8 @@ const ADD_TO_JOBS: Insertion = Insertion {
 
 impl Writing {
     pub(super) fn dead_letters(&mut self, write_set: &WriteSet) {
-        self.insert(INSERT_DEAD_LETTERS, write_set.buried.iter().map(buried_row).collect());
-        self.add(DELETE_DEAD_LETTERS, occurrences(&write_set.unburied));
+        self.insert(INSERT_DEAD_LETTERS, write_set.new_dead_letters.iter().map(dead_letter_row).collect());
+        self.add(DELETE_DEAD_LETTERS, occurrences(&write_set.deleted_dead_letters));
         self.add(FORGET_DEAD_LETTERS, jobs(&write_set.dead_forgotten));
     }
 
@@ -253,7 +253,7 @@ fn key(id: OccurrenceId) -> [Value; 2] {
     [id.job.as_bytes().into(), id.number.into()]
 }
 
-fn buried_row(Buried { finished, noted, died_at }: &Buried) -> Vec<Value> {
+fn dead_letter_row(NewDeadLetter { finished, noted, died_at }: &NewDeadLetter) -> Vec<Value> {
     let [job, number] = key(finished.id.occurrence);
     vec![
         job,

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::postgres::rows::{clean, code, counter, integer};
 use crate::postgres::tables::read_set::occurrences;
 use crate::postgres::wire::{Parameter, column, value};
-use crate::unit_of_work::{Buried, Dependency, NoteChange, WriteSet};
+use crate::unit_of_work::{Dependency, NewDeadLetter, NoteChange, WriteSet};
 use punctual_core::time::Timestamp;
 
 const INSERT_DEAD_LETTERS: &str = "INSERT INTO dead_letters (job, occurrence, scheduled_time, died_at, attempts, epoch, origin, noted, error) \
@@ -82,11 +82,11 @@ const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, complet
 
 impl<'a> Writing<'a> {
     pub(super) fn dead_letters(&mut self, write_set: &'a WriteSet) {
-        if !write_set.buried.is_empty() {
-            self.add(INSERT_DEAD_LETTERS, buried_parameters(&write_set.buried));
+        if !write_set.new_dead_letters.is_empty() {
+            self.add(INSERT_DEAD_LETTERS, dead_letter_parameters(&write_set.new_dead_letters));
         }
-        if !write_set.unburied.is_empty() {
-            self.add(DELETE_DEAD_LETTERS, occurrences(&write_set.unburied));
+        if !write_set.deleted_dead_letters.is_empty() {
+            self.add(DELETE_DEAD_LETTERS, occurrences(&write_set.deleted_dead_letters));
         }
         if !write_set.dead_forgotten.is_empty() {
             self.add(FORGET_DEAD_LETTERS, [ids(&write_set.dead_forgotten)]);
@@ -245,18 +245,18 @@ impl<'a> Writing<'a> {
     }
 }
 
-fn buried_parameters(buried: &[Buried]) -> [Parameter<'_>; 9] {
-    let ended = || buried.iter().map(|buried| &buried.finished);
+fn dead_letter_parameters(new_dead_letters: &[NewDeadLetter]) -> [Parameter<'_>; 9] {
+    let ended = || new_dead_letters.iter().map(|letter| &letter.finished);
     let [jobs, numbers] = occurrences(ended().map(|finished| &finished.id.occurrence));
     [
         jobs,
         numbers,
         column(ended().map(|finished| finished.scheduled_time.as_micros())),
-        column(buried.iter().map(|buried| buried.died_at.as_micros())),
+        column(new_dead_letters.iter().map(|letter| letter.died_at.as_micros())),
         column(ended().map(|finished| integer(finished.id.attempt))),
         column(ended().map(|finished| integer(finished.epoch.0))),
         column(ended().map(|finished| code(finished.origin))),
-        column(buried.iter().map(|buried| buried.noted)),
+        column(new_dead_letters.iter().map(|letter| letter.noted)),
         column(ended().map(|finished| finished.error.as_deref().map(clean))),
     ]
 }
