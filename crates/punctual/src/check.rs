@@ -6,7 +6,7 @@ use crate::output::OutputArgs;
 use crate::store::{self, ServerPlace, StoreArgs, StorePlace, cannot_open};
 use anyhow::Context;
 use punctual_client::host;
-use punctual_store::drift::Drift;
+use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::sqlite::{self, FileCheck, SqliteOptions, SqliteStore};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -80,9 +80,9 @@ async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
     let host = host::this_machine().context("cannot read randomness")?;
     let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone())
         .map_err(|error| cannot_open(directory, error))?;
-    let mended = store.mend_counts().await.context("cannot correct the counters")?;
+    let repaired = store.repair_counters().await.context("cannot correct the counters")?;
     store.close();
-    Ok(in_words(&mended))
+    Ok(in_words(&repaired))
 }
 
 /// Compares the tables with what this version expects, and the counters with their rows; exact even while
@@ -93,14 +93,14 @@ async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, 
     if !problems.is_empty() {
         return Ok(Found { problems, ..Found::default() });
     }
-    let mended = if args.repair { store::mend_drift(place).await? } else { vec![] };
+    let repaired = if args.repair { store::repair_counters(place).await? } else { vec![] };
     problems.extend(store::find_malformed(place).await?);
-    problems.extend(in_words(&store::find_drift(place).await?));
-    Ok(Found { repaired: in_words(&mended), problems, notes: vec![] })
+    problems.extend(in_words(&store::find_counter_mismatches(place).await?));
+    Ok(Found { repaired: in_words(&repaired), problems, notes: vec![] })
 }
 
-fn in_words(drifts: &[Drift]) -> Vec<String> {
-    drifts.iter().map(Drift::to_string).collect()
+fn in_words(mismatches: &[CounterMismatch]) -> Vec<String> {
+    mismatches.iter().map(CounterMismatch::to_string).collect()
 }
 
 fn told(checked: &Checked) -> String {

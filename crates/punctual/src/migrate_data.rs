@@ -69,7 +69,7 @@ pub async fn run(args: MigrateDataArgs) -> anyhow::Result<Exit> {
             tell(&format!("warning: {seen}"));
         }
     }
-    let told = moving::run(&args, &from, &to).await?;
+    let told = data_migration::run(&args, &from, &to).await?;
     args.output.print(&told, describe)?;
     Ok(Exit::Done)
 }
@@ -97,28 +97,30 @@ fn describe(told: &Told) -> String {
     )
 }
 
-mod moving {
+mod data_migration {
     use super::{FROM_PASSWORD, MigrateDataArgs, TO_PASSWORD, Told, ToldTable};
     use crate::exit::{CliError, Exit};
     use crate::store::{self, Password, StoreUrl};
     use indicatif::{ProgressBar, ProgressStyle};
-    use punctual_store::moving::{Beginning, End, MoveError, Progress, Stage, move_house};
+    use punctual_store::data_migration::{
+        CopyProgress, CopyStage, CopyStart, DataMigrationError, StoreRole, migrate_data,
+    };
 
     pub async fn run(args: &MigrateDataArgs, from: &StoreUrl, to: &StoreUrl) -> Result<Told, CliError> {
         let given = |password: &'_ Option<Password>| password.clone().filter(|password| !password.is_empty());
-        let source = store::home(from, given(&args.from_password).as_ref())?;
-        let target = store::home(to, given(&args.to_password).as_ref())?;
+        let source = store::address(from, given(&args.from_password).as_ref())?;
+        let target = store::address(to, given(&args.to_password).as_ref())?;
         let mut bars = Bars::default();
-        let moved = move_house(&source, &target, &mut |progress| bars.show(progress)).await;
+        let moved = migrate_data(&source, &target, &mut |progress| bars.show(progress)).await;
         bars.end();
         let moved = moved.map_err(|error| told(&error, from, to))?;
         Ok(Told {
             from: from.to_string(),
             to: to.to_string(),
             beginning: match moved.beginning {
-                Beginning::New => "new",
-                Beginning::WentOn => "went_on",
-                Beginning::Anew => "anew",
+                CopyStart::New => "new",
+                CopyStart::WentOn => "went_on",
+                CopyStart::Anew => "anew",
             },
             rows: moved.tables.iter().map(|table| table.rows).sum(),
             tables: moved
@@ -129,12 +131,12 @@ mod moving {
         })
     }
 
-    fn told(error: &MoveError, from: &StoreUrl, to: &StoreUrl) -> CliError {
+    fn told(error: &DataMigrationError, from: &StoreUrl, to: &StoreUrl) -> CliError {
         let exit = match error {
-            MoveError::NoStore(_) | MoveError::NoTables { .. } => Exit::NotFound,
+            DataMigrationError::NoStore(_) | DataMigrationError::NoTables { .. } => Exit::NotFound,
             error if error.is_refusal() => Exit::CannotStart,
-            MoveError::Store { .. } => Exit::ServerFailed,
-            MoveError::Differ(_) => Exit::Failed,
+            DataMigrationError::Store { .. } => Exit::ServerFailed,
+            DataMigrationError::Differ(_) => Exit::Failed,
             _ => Exit::CannotStart,
         };
         let reason = denied(error, from, to).unwrap_or_else(|| error.to_string());
@@ -142,11 +144,11 @@ mod moving {
     }
 
     /// What one of the databases denied, and what to do about it.
-    fn denied(error: &MoveError, from: &StoreUrl, to: &StoreUrl) -> Option<String> {
+    fn denied(error: &DataMigrationError, from: &StoreUrl, to: &StoreUrl) -> Option<String> {
         let (end, denial, said) = error.denied()?;
         let (url, password) = match end {
-            End::Target => (to, TO_PASSWORD),
-            End::Source | End::Copy => (from, FROM_PASSWORD),
+            StoreRole::Target => (to, TO_PASSWORD),
+            StoreRole::Source | StoreRole::Copy => (from, FROM_PASSWORD),
         };
         let StoreUrl::Server(server) = url else { return None };
         Some(format!("{end} {server} {}", store::denied(server, denial, said, password)))
@@ -155,18 +157,18 @@ mod moving {
     /// A bar for each table that is copied and for each that is verified; none without a terminal.
     #[derive(Default)]
     struct Bars {
-        current: Option<(Stage, &'static str, ProgressBar)>,
+        current: Option<(CopyStage, &'static str, ProgressBar)>,
     }
 
     impl Bars {
-        fn show(&mut self, progress: Progress) {
-            let Progress { stage, table, rows_done, rows_total } = progress;
+        fn show(&mut self, progress: CopyProgress) {
+            let CopyProgress { stage, table, rows_done, rows_total } = progress;
             let is_same = self.current.as_ref().is_some_and(|(at, of, _)| (*at, *of) == (stage, table));
             if !is_same {
                 self.end();
                 let words = match stage {
-                    Stage::Copying => "copying",
-                    Stage::Verifying => "verifying",
+                    CopyStage::Copying => "copying",
+                    CopyStage::Verifying => "verifying",
                 };
                 let bar = ProgressBar::new(rows_total).with_style(style());
                 self.current = Some((stage, table, bar.with_message(format!("{words} {table}"))));
@@ -181,7 +183,7 @@ mod moving {
         /// Bars of copied tables stay; a bar of a verified table is replaced by the next one.
         fn end(&mut self) {
             match self.current.take() {
-                Some((Stage::Copying, _, bar)) if bar.length() > Some(0) => bar.abandon(),
+                Some((CopyStage::Copying, _, bar)) if bar.length() > Some(0) => bar.abandon(),
                 Some((_, _, bar)) => bar.finish_and_clear(),
                 None => {}
             }

@@ -175,7 +175,7 @@ impl Database {
     /// Compares the store's counters with its rows and with the model.
     fn recount(&self) {
         let mut core = lock(&self.core);
-        let problems = core.tally_check();
+        let problems = core.counter_check();
         self.world.audit(|auditor| {
             let wrong = |detail| Violation { rule: "the counters match the rows", detail };
             match problems {

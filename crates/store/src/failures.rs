@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum FailureKind {
     /// A damaged file, or a row that Punctual cannot have written.
     Corruption,
     /// The disk fails to read or write.
@@ -25,16 +25,16 @@ pub(crate) enum Failure {
 }
 
 /// The names of the kinds in metrics, in the order of the counters.
-const NAMES: [(Failure, &str); 9] = [
-    (Failure::Corruption, "corruption"),
-    (Failure::Io, "io"),
-    (Failure::Full, "full"),
-    (Failure::Busy, "busy"),
-    (Failure::Unavailable, "unavailable"),
-    (Failure::Denied, "denied"),
-    (Failure::Conflict, "conflict"),
-    (Failure::Panic, "panic"),
-    (Failure::Other, "other"),
+const NAMES: [(FailureKind, &str); 9] = [
+    (FailureKind::Corruption, "corruption"),
+    (FailureKind::Io, "io"),
+    (FailureKind::Full, "full"),
+    (FailureKind::Busy, "busy"),
+    (FailureKind::Unavailable, "unavailable"),
+    (FailureKind::Denied, "denied"),
+    (FailureKind::Conflict, "conflict"),
+    (FailureKind::Panic, "panic"),
+    (FailureKind::Other, "other"),
 ];
 
 /// One counter for each kind. They are global to the process, as its metrics are: errors are classified
@@ -42,7 +42,7 @@ const NAMES: [(Failure, &str); 9] = [
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
 /// Counts one failure of a transaction, read or connection, no matter how many calls it fails.
-pub(crate) fn count(failure: Failure) {
+pub(crate) fn count(failure: FailureKind) {
     for ((kind, _), counter) in NAMES.iter().zip(&COUNTS) {
         if *kind == failure {
             counter.fetch_add(1, Ordering::Relaxed);

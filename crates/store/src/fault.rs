@@ -1,6 +1,6 @@
 //! Errors inside an adapter, grouped by what the caller can do about them.
 
-use crate::failures::{self, Failure};
+use crate::failures::{self, FailureKind};
 use punctual_core::lifecycle::Refused;
 use punctual_core::ports::Denial;
 use punctual_core::ports::StoreError;
@@ -71,16 +71,16 @@ impl Fault {
     }
 
     /// The kind of failure that it is counted as.
-    fn failure(&self) -> Failure {
+    fn failure(&self) -> FailureKind {
         match self {
             Fault::Sqlite(error) => sqlite_failure(error),
-            Fault::Corrupt(_) => Failure::Corruption,
-            Fault::Denied(..) => Failure::Denied,
-            Fault::Damaged { .. } | Fault::Missing(_) | Fault::Json(_) => Failure::Corruption,
-            Fault::Conflict(_) => Failure::Conflict,
-            Fault::Away(_) => Failure::Unavailable,
-            Fault::File(_) => Failure::Io,
-            _ => Failure::Other,
+            Fault::Corrupt(_) => FailureKind::Corruption,
+            Fault::Denied(..) => FailureKind::Denied,
+            Fault::Damaged { .. } | Fault::Missing(_) | Fault::Json(_) => FailureKind::Corruption,
+            Fault::Conflict(_) => FailureKind::Conflict,
+            Fault::Away(_) => FailureKind::Unavailable,
+            Fault::File(_) => FailureKind::Io,
+            _ => FailureKind::Other,
         }
     }
 
@@ -102,16 +102,16 @@ impl Fault {
     }
 }
 
-fn sqlite_failure(error: &rusqlite::Error) -> Failure {
+fn sqlite_failure(error: &rusqlite::Error) -> FailureKind {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Failure::Corruption,
-        Some(ErrorCode::DiskFull) => Failure::Full,
-        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Failure::Io,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => FailureKind::Corruption,
+        Some(ErrorCode::DiskFull) => FailureKind::Full,
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => FailureKind::Io,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
-            Failure::Busy
+            FailureKind::Busy
         }
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Failure::Denied,
-        _ => Failure::Other,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => FailureKind::Denied,
+        _ => FailureKind::Other,
     }
 }
 

@@ -3,7 +3,7 @@
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     /// The 16 bytes of a job's id.
     Id,
     Bytes,
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ColumnKind,
 }
 
 /// One value. Flags are numbers, because some databases store true as 1.
@@ -53,7 +53,7 @@ impl Layout {
 
     /// Columns that can make a row large.
     pub fn documents(&self) -> impl Iterator<Item = &'static Column> {
-        self.columns.iter().filter(|column| column.kind == Kind::Document)
+        self.columns.iter().filter(|column| column.kind == ColumnKind::Document)
     }
 
     /// The index of a column in a row.
@@ -67,7 +67,7 @@ macro_rules! layouts {
         /// All tables that a data migration copies, in the order of copying.
         pub(crate) static TABLES: &[Layout] = &[$(Layout {
             name: stringify!($table),
-            columns: &[$(Column { name: stringify!($column), kind: Kind::$kind }),*],
+            columns: &[$(Column { name: stringify!($column), kind: ColumnKind::$kind }),*],
             key: $key,
         }),*];
     };

@@ -3,30 +3,30 @@
 //! This crate owns all SQL, which compares and swaps. The rules that decide what to write are in
 //! `punctual_core`. No other crate knows a table or a column.
 
-pub mod bare;
+pub mod baseline;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
-mod draft;
-pub mod drift;
+pub mod counter_mismatch;
+mod counters;
+pub mod data_migration;
+mod execution_log_quota;
 mod failures;
 mod fault;
 mod inventory;
-mod kept;
 mod layout;
 mod lists;
 mod log_quota;
 pub mod malformed;
 mod malformed_check;
-mod marks;
-pub mod moving;
+pub mod membership;
 pub mod mysql;
 pub mod postgres;
-pub mod register;
 mod rows;
-mod served;
+mod server_store;
 pub mod sqlite;
-mod tally;
+mod stored_numbers;
 mod unfinished;
+mod unit_of_work;
 mod verbs;
 mod write;

@@ -177,19 +177,19 @@ impl Candidate {
     }
 
     /// Whether its tags must be read to decide whether it matches.
-    pub fn needs_tags(&self, wanted: &Wanted<'_>, lane: &Lane) -> bool {
+    pub fn needs_tags(&self, wanted: &JobFilter<'_>, lane: &Lane) -> bool {
         wanted.tags.len() > usize::from(wanted.is_found_by_tag) || !self.has_text(wanted, lane)
     }
 
     /// Whether it has all the tags, and the text if there is one to search for.
-    pub fn has_tags_and_text(&self, wanted: &Wanted<'_>, lane: &Lane, tags: &[String]) -> bool {
+    pub fn has_tags_and_text(&self, wanted: &JobFilter<'_>, lane: &Lane, tags: &[String]) -> bool {
         let is_in_tag = |text: &str| tags.iter().any(|tag| tag.to_lowercase().contains(text));
         wanted.tags.iter().all(|tag| tags.contains(tag))
             && (self.has_text(wanted, lane) || wanted.text.as_deref().is_some_and(is_in_tag))
     }
 
     /// Whether the text occurs in its name or type, or is a prefix of its id.
-    fn has_text(&self, wanted: &Wanted<'_>, lane: &Lane) -> bool {
+    fn has_text(&self, wanted: &JobFilter<'_>, lane: &Lane) -> bool {
         let Some(text) = wanted.text.as_deref() else { return true };
         let name = self.name.as_deref().unwrap_or(lane.job_type());
         [name, lane.job_type()].iter().any(|field| field.to_lowercase().contains(text))
@@ -199,7 +199,7 @@ impl Candidate {
 
 /// The part of a job query that goes beyond the jobs' rows.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct JobFilter<'a> {
     tags: &'a [String],
     /// Candidates are found by the first tag, unless the text is the id of a job.
     is_found_by_tag: bool,
@@ -207,11 +207,11 @@ pub(crate) struct Wanted<'a> {
     text: Option<String>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> JobFilter<'a> {
     pub fn of(query: &'a JobQuery) -> Self {
         let is_id = query.text.as_ref().is_some_and(|text| text.parse::<JobId>().is_ok());
         let text = query.text.as_ref().map(|text| text.to_lowercase());
-        Wanted { tags: &query.tags, is_found_by_tag: !query.tags.is_empty() && !is_id, text }
+        JobFilter { tags: &query.tags, is_found_by_tag: !query.tags.is_empty() && !is_id, text }
     }
 }
 

@@ -5,7 +5,7 @@
 //! each process removes the logs of the executions that ended first: as many bytes as it has appended. So
 //! the total stays constant, even if the database has not freed the pages yet.
 
-use crate::kept::RemovedLines;
+use crate::execution_log_quota::RemovedLines;
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
 use punctual_core::time::Timestamp;
@@ -43,7 +43,7 @@ pub(crate) struct QuotaLook {
 
 /// An execution that has ended, in the order of history.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct EndedExecution {
     pub place: i64,
     pub execution: ExecutionId,
     pub completed_at: Timestamp,

@@ -7,7 +7,7 @@ use crate::codes::{
     read_live_ties, read_placing, schedule_type,
 };
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Column, Kind, Layout, hex};
+use crate::layout::{Cell, Cells, Column, ColumnKind, Layout, hex};
 use crate::rows::KeyKind;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, Priority};
@@ -80,7 +80,7 @@ impl Reference {
 
 /// One sentence for each problem in these rows of a table.
 pub(crate) fn problems(table: &Layout, rows: &[Cells]) -> Vec<String> {
-    rows.iter().filter_map(|cells| problem(&Row { table, cells })).collect()
+    rows.iter().filter_map(|cells| problem(&CheckedRow { table, cells })).collect()
 }
 
 /// Names the table, the key and the column.
@@ -96,18 +96,18 @@ fn shown(column: &Column, cell: &Cell) -> String {
         Cell::Number(number) => number.to_string(),
         Cell::Text(text) => format!("{text:?}"),
         Cell::Bytes(bytes) => match (column.kind, <[u8; 16]>::try_from(bytes.as_slice())) {
-            (Kind::Id, Ok(id)) => JobId::from_bytes(id).to_string(),
+            (ColumnKind::Id, Ok(id)) => JobId::from_bytes(id).to_string(),
             _ => hex(bytes),
         },
     }
 }
 
-struct Row<'a> {
+struct CheckedRow<'a> {
     table: &'a Layout,
     cells: &'a [Cell],
 }
 
-fn problem(row: &Row<'_>) -> Option<String> {
+fn problem(row: &CheckedRow<'_>) -> Option<String> {
     let tell = |column: &str, fault: &Fault| Some(told(row.table, row.cells, column, &fault.to_string()));
     for (column, cell) in row.table.columns.iter().zip(row.cells) {
         if let Err(fault) = read_cell(row.table.name, column, cell) {
@@ -127,13 +127,17 @@ fn read_cell(table: &str, column: &Column, cell: &Cell) -> Result<(), Fault> {
     let what = || Cow::Owned(format!("{table}.{}", column.name));
     match (column.kind, cell) {
         (_, Cell::Null) => Ok(()),
-        (Kind::Id, Cell::Bytes(bytes)) if bytes.len() == 16 => Ok(()),
-        (Kind::Bytes, Cell::Bytes(bytes)) if bytes.len() == 32 => Ok(()),
-        (Kind::Text | Kind::Document, Cell::Text(text)) => read_text(table, column.name, text),
-        (Kind::Big | Kind::Int | Kind::Small | Kind::Flag, Cell::Number(number)) => {
-            if is_meant(table, column.name, *number) { Ok(()) } else { Err(Fault::damaged(what(), number)) }
+        (ColumnKind::Id, Cell::Bytes(bytes)) if bytes.len() == 16 => Ok(()),
+        (ColumnKind::Bytes, Cell::Bytes(bytes)) if bytes.len() == 32 => Ok(()),
+        (ColumnKind::Text | ColumnKind::Document, Cell::Text(text)) => read_text(table, column.name, text),
+        (ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag, Cell::Number(number)) => {
+            if is_meant(table, column.name, *number) {
+                Ok(())
+            } else {
+                Err(Fault::damaged(what(), number))
+            }
         }
-        (Kind::Id | Kind::Bytes, Cell::Bytes(bytes)) => {
+        (ColumnKind::Id | ColumnKind::Bytes, Cell::Bytes(bytes)) => {
             Err(Fault::damaged(what(), format!("{} bytes", bytes.len())))
         }
         (_, Cell::Bytes(_)) => Err(Fault::damaged(what(), "bytes that are no text")),
@@ -193,7 +197,7 @@ fn names(text: &str, what: &'static str) -> Result<(), Fault> {
     document(serde_json::from_str::<Vec<String>>(text), what).map(drop)
 }
 
-impl Row<'_> {
+impl CheckedRow<'_> {
     fn cell(&self, column: &str) -> &Cell {
         let place = self.table.position(column);
         place.and_then(|place| self.cells.get(place)).unwrap_or(&Cell::Null)
@@ -244,7 +248,7 @@ impl Row<'_> {
 }
 
 /// Reads values that span several columns.
-fn read_row(row: &Row<'_>) -> Result<(), Fault> {
+fn read_row(row: &CheckedRow<'_>) -> Result<(), Fault> {
     match row.table.name {
         "jobs" => {
             let settings = row.text("settings");

@@ -8,8 +8,8 @@
 //! Every change of a live row's state must be recorded in the counters. Adapters do so inside these
 //! methods; verbs do not.
 
+use crate::counters::{self, Counters};
 use crate::fault::Fault;
-use crate::tally::{self, Tally};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark, JobStatus, Settings};
@@ -29,7 +29,7 @@ use punctual_core::time::Timestamp;
 pub(crate) trait Rows {
     // State shared between transactions, and the counters of this one.
     fn shares(&mut self) -> &mut Shares;
-    fn tally(&mut self) -> &mut Tally;
+    fn counters(&mut self) -> &mut Counters;
 
     // Names.
     /// The number and shared name of a lane, which is created if it is new. The lane cannot be deleted
@@ -80,7 +80,7 @@ pub(crate) trait Rows {
     /// The current status of a job; `None` if it is deleted or does not exist.
     fn status_of(&mut self, job: JobId) -> Result<Option<JobStatus>, Fault> {
         let Some(mark) = self.mark_of(job)? else { return Ok(None) };
-        Ok(tally::status(mark, self.is_unfinished(job)?))
+        Ok(counters::status(mark, self.is_unfinished(job)?))
     }
     /// The job's data that an assignment contains.
     fn facts_of(&mut self, job: JobId, lane: &Lane) -> Result<Option<JobFacts>, Fault>;
@@ -163,9 +163,9 @@ pub(crate) trait Rows {
     // Dead letters. The counters include their number; adapters record it there.
     fn dead_letter(&mut self, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault>;
     fn latest_dead_letter(&mut self, job: JobId) -> Result<Option<DeadLetter>, Fault>;
-    fn bury(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault>;
+    fn insert_dead_letter(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault>;
     /// Deletes a dead letter. Returns whether it existed.
-    fn unbury(&mut self, id: OccurrenceId) -> Result<bool, Fault>;
+    fn delete_dead_letter(&mut self, id: OccurrenceId) -> Result<bool, Fault>;
     fn forget_dead_letters(&mut self, job: JobId) -> Result<(), Fault>;
 
     // Dependencies.

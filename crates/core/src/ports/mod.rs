@@ -7,10 +7,10 @@ mod executions;
 mod executor;
 mod figures;
 mod host;
-mod house;
 mod lines;
 mod logs;
 mod machine;
+mod maintenance;
 mod page;
 mod queues;
 mod register;
@@ -28,10 +28,10 @@ pub use executions::{
 pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
 pub use figures::{Depth, JobCounts, StoreFigures, StoreHealth};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
-pub use house::{Horizon, NotedClock, Retained, Retired, Retirement};
 pub use lines::Admitted;
 pub use logs::{LogLine, LogStream};
 pub use machine::Machine;
+pub use maintenance::{Horizon, NotedClock, Retained, Retired, Retirement};
 pub use page::Page;
 pub use queues::{PausedQueue, Pausing, QueueRow};
 pub use register::{

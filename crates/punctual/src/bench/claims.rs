@@ -15,7 +15,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, details};
 use punctual_client::host;
 use punctual_engine::EngineConfig;
-use punctual_store::bare::{Past, RUNS_PER_JOB};
+use punctual_store::baseline::{Past, RUNS_PER_JOB};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

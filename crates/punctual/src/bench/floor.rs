@@ -7,8 +7,8 @@ use crate::bench::stage::Ground;
 use crate::bench::words::{grouped, percent};
 use crate::bench::{PlaceArgs, progress};
 use anyhow::Context;
-use punctual_store::bare::{self, FloorOptions};
-use punctual_store::sqlite::measure_floor;
+use punctual_store::baseline::{self, BaselineOptions};
+use punctual_store::sqlite::measure_baseline;
 use serde::Serialize;
 
 /// Rows of the floor at most: its rate no longer changes by then.
@@ -40,18 +40,19 @@ pub struct FloorJobs {
 
 pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor> {
     let bar = progress("floor", ROUNDS);
-    let options = FloorOptions {
+    let options = BaselineOptions {
         jobs: like.jobs.min(FLOOR_JOBS_MAX) as usize,
         batch: like.batch as usize,
         payload_bytes: like.payload_bytes as usize,
     };
-    let mut best = bare::Floor { insert_per_sec: 0.0, claim_complete_per_sec: 0.0, hold_per_sec: 0.0 };
+    let mut best =
+        baseline::BaselineRates { insert_per_sec: 0.0, claim_complete_per_sec: 0.0, hold_per_sec: 0.0 };
     let mut durable_write = None;
     for _ in 0..ROUNDS {
         // A place of its own for each: what one has written would slow down the next.
         let mut ground = Ground::lay(place).await?;
         let floor = measure_once(&mut ground, options).await.context("the baseline cannot be measured")?;
-        best = bare::Floor {
+        best = baseline::BaselineRates {
             insert_per_sec: best.insert_per_sec.max(floor.insert_per_sec),
             claim_complete_per_sec: best.claim_complete_per_sec.max(floor.claim_complete_per_sec),
             hold_per_sec: best.hold_per_sec.max(floor.hold_per_sec),
@@ -71,12 +72,15 @@ pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor
     })
 }
 
-async fn measure_once(ground: &mut Ground, options: FloorOptions) -> anyhow::Result<bare::Floor> {
+async fn measure_once(
+    ground: &mut Ground,
+    options: BaselineOptions,
+) -> anyhow::Result<baseline::BaselineRates> {
     if let Some(bare) = &mut ground.bare {
-        return Ok(bare.measure_floor(options).await?);
+        return Ok(bare.measure_baseline(options).await?);
     }
     let dir = ground.dir().to_owned();
-    let measured = tokio::task::spawn_blocking(move || measure_floor(&dir, options));
+    let measured = tokio::task::spawn_blocking(move || measure_baseline(&dir, options));
     Ok(measured.await.context("the baseline measurement was interrupted")??)
 }
 

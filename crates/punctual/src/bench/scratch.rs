@@ -3,7 +3,7 @@
 
 use crate::store::{self, ServerPlace};
 use anyhow::Context;
-use punctual_store::bare::BareDatabase;
+use punctual_store::baseline::BaselineDatabase;
 
 /// How its name begins, so that people know what one is that was left behind by a killed run.
 const PREFIX: &str = "punctual_bench_";
@@ -33,7 +33,7 @@ impl Scratch {
     }
 
     /// The database itself, beside any server on it; over another address if one is given.
-    pub async fn bare(&self, address: Option<&str>) -> anyhow::Result<Box<dyn BareDatabase>> {
+    pub async fn bare(&self, address: Option<&str>) -> anyhow::Result<Box<dyn BaselineDatabase>> {
         Ok(store::bare(&self.place(address)).await?)
     }
 

@@ -11,7 +11,7 @@ use crate::bench::{PlaceArgs, space};
 use crate::exit::{CliError, Exit};
 use anyhow::Context;
 use punctual_client::{Client, ClientError};
-use punctual_store::bare::{BareDatabase, Past, Progress};
+use punctual_store::baseline::{BaselineDatabase, Past, RowProgress};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl StageOptions {
 /// Where a server is going to be: its directory, and its database where that is on a database server.
 pub struct Ground {
     // Before the database, which goes when nobody is connected any more.
-    pub bare: Option<Box<dyn BareDatabase>>,
+    pub bare: Option<Box<dyn BaselineDatabase>>,
     scratch: Option<Scratch>,
     directory: TempDir,
     /// The disks that are written to, as far as they can be seen from here.
@@ -74,7 +74,7 @@ impl Ground {
     }
 
     /// Writes what executions of the past have left. No server may run there yet.
-    pub async fn keep_past(&mut self, past: Past, progress: Progress) -> anyhow::Result<()> {
+    pub async fn keep_past(&mut self, past: Past, progress: RowProgress) -> anyhow::Result<()> {
         if let Some(bare) = &mut self.bare {
             return Ok(bare.keep_past(past, progress).await?);
         }

@@ -13,9 +13,9 @@ use crate::exit::{CliError, Exit};
 use crate::output::{quoted, tell};
 use punctual_client::host;
 use punctual_core::ports::{Host, Register, Store, Wakes};
-use punctual_store::bare::BareDatabase;
-use punctual_store::drift::Drift;
-use punctual_store::moving::{Home, MoveError};
+use punctual_store::baseline::BaselineDatabase;
+use punctual_store::counter_mismatch::CounterMismatch;
+use punctual_store::data_migration::{DataMigrationError, StoreAddress};
 use punctual_store::mysql::MySqlOptions;
 use punctual_store::postgres::PostgresOptions;
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
@@ -262,18 +262,18 @@ pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError
 }
 
 /// Counter mismatches in the database.
-pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
+pub async fn find_counter_mismatches(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
     match place.url.dialect {
-        Dialect::Postgres => postgres::find_drift(place).await,
-        Dialect::Mysql => mysql::find_drift(place).await,
+        Dialect::Postgres => postgres::find_counter_mismatches(place).await,
+        Dialect::Mysql => mysql::find_counter_mismatches(place).await,
     }
 }
 
 /// Repairs counter mismatches; returns what was changed.
-pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
+pub async fn repair_counters(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
     match place.url.dialect {
-        Dialect::Postgres => postgres::mend_drift(place).await,
-        Dialect::Mysql => mysql::mend_drift(place).await,
+        Dialect::Postgres => postgres::repair_counters(place).await,
+        Dialect::Mysql => mysql::repair_counters(place).await,
     }
 }
 
@@ -295,7 +295,7 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
 
 /// Direct access to the database for a benchmark, besides the server that it measures. Creates the tables if
 /// they do not exist.
-pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
     match place.url.dialect {
         Dialect::Postgres => postgres::bare(place).await,
         Dialect::Mysql => mysql::bare(place).await,
@@ -303,9 +303,11 @@ pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError
 }
 
 /// A store as the source or target of a data migration.
-pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliError> {
+pub fn address(url: &StoreUrl, password: Option<&Password>) -> Result<StoreAddress, CliError> {
     let server = match url {
-        StoreUrl::Sqlite { directory: Some(directory) } => return Ok(Home::Sqlite(directory.clone())),
+        StoreUrl::Sqlite { directory: Some(directory) } => {
+            return Ok(StoreAddress::Sqlite(directory.clone()));
+        }
         StoreUrl::Sqlite { directory: None } => {
             return Err(misunderstood(
                 "pass the directory of the embedded store: sqlite:DIRECTORY".to_owned(),
@@ -314,33 +316,34 @@ pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliErro
         StoreUrl::Server(server) => server,
     };
     match server.dialect {
-        Dialect::Postgres => Ok(Home::Postgres(PostgresOptions::new(server.with_password(password)))),
-        Dialect::Mysql => Ok(Home::MySql(MySqlOptions::new(server.with_password(password)))),
+        Dialect::Postgres => Ok(StoreAddress::Postgres(PostgresOptions::new(server.with_password(password)))),
+        Dialect::Mysql => Ok(StoreAddress::MySql(MySqlOptions::new(server.with_password(password)))),
     }
 }
 
 /// Turns a restored copy into an independent store; returns the queues that are paused in it.
 pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
-    let home = match place {
-        StorePlace::Sqlite(directory) => Home::Sqlite(directory.clone()),
+    let address = match place {
+        StorePlace::Sqlite(directory) => StoreAddress::Sqlite(directory.clone()),
         StorePlace::Server(server) => match server.url.dialect {
-            Dialect::Postgres => Home::Postgres(postgres::options(server)),
-            Dialect::Mysql => Home::MySql(mysql::options(server)),
+            Dialect::Postgres => StoreAddress::Postgres(postgres::options(server)),
+            Dialect::Mysql => StoreAddress::MySql(mysql::options(server)),
         },
     };
-    let forked = punctual_store::moving::fork(&home, host::wall_time()).await.map_err(|error| {
-        if let (StorePlace::Server(server), Some((_, denial, said))) = (place, error.denied()) {
-            let mut told = trouble::denied_place(server, denial, said);
-            told.message = format!("nothing was changed: {}", told.message);
-            return told;
-        }
-        let exit = match error {
-            MoveError::NoStore(_) | MoveError::NoTables { .. } => Exit::NotFound,
-            MoveError::Store { .. } => Exit::ServerFailed,
-            _ => Exit::CannotStart,
-        };
-        CliError { exit, message: format!("nothing was changed in {place}: {error}") }
-    })?;
+    let forked =
+        punctual_store::data_migration::fork(&address, host::wall_time()).await.map_err(|error| {
+            if let (StorePlace::Server(server), Some((_, denial, said))) = (place, error.denied()) {
+                let mut told = trouble::denied_place(server, denial, said);
+                told.message = format!("nothing was changed: {}", told.message);
+                return told;
+            }
+            let exit = match error {
+                DataMigrationError::NoStore(_) | DataMigrationError::NoTables { .. } => Exit::NotFound,
+                DataMigrationError::Store { .. } => Exit::ServerFailed,
+                _ => Exit::CannotStart,
+            };
+            CliError { exit, message: format!("nothing was changed in {place}: {error}") }
+        })?;
     Ok(forked.queues)
 }
 

@@ -4,11 +4,11 @@ use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};
 use crate::config::SizeMax;
 use crate::exit::CliError;
-use punctual_store::bare::BareDatabase;
-use punctual_store::drift::Drift;
+use punctual_store::baseline::BaselineDatabase;
+use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::mysql::migrate::{self, MigrateError};
-use punctual_store::mysql::{self, BareMySql, MySqlOptions, MySqlStore, OpenError};
-use punctual_store::mysql::{drift, malformed};
+use punctual_store::mysql::{self, MySqlBaseline, MySqlOptions, MySqlStore, OpenError};
+use punctual_store::mysql::{counter_mismatch, malformed};
 use std::sync::Arc;
 
 pub(super) fn options(place: &ServerPlace) -> MySqlOptions {
@@ -64,12 +64,12 @@ pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError
     malformed::find(&options(place)).await.map_err(|error| failed(place, &error))
 }
 
-pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
-    drift::find(&options(place)).await.map_err(|error| failed(place, &error))
+pub async fn find_counter_mismatches(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
+    counter_mismatch::find(&options(place)).await.map_err(|error| failed(place, &error))
 }
 
-pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
-    drift::mend(&options(place)).await.map_err(|error| failed(place, &error))
+pub async fn repair_counters(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
+    counter_mismatch::repair(&options(place)).await.map_err(|error| failed(place, &error))
 }
 
 pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
@@ -80,8 +80,8 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
     mysql::drop_database(&options(place), name).await.map_err(|error| failed(place, &error))
 }
 
-pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
-    let bare = BareMySql::open(&options(place)).await.map_err(|error| failed(place, &error))?;
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
+    let bare = MySqlBaseline::open(&options(place)).await.map_err(|error| failed(place, &error))?;
     Ok(Box::new(bare))
 }
 

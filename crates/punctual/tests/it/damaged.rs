@@ -2,7 +2,7 @@
 
 use crate::server::{BINARY, PATIENCE, Server, answer, eventually};
 use punctual_core::time::Timestamp;
-use punctual_store::bare::Past;
+use punctual_store::baseline::Past;
 use punctual_store::sqlite::keep_past;
 use reqwest::{Method, StatusCode};
 use serde_json::json;

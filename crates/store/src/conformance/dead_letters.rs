@@ -1,6 +1,6 @@
 //! Redriving, discarding and listing dead letters.
 
-use super::fixture::{House, Worker, at, behind, died, every, failed, job, job_with, lane, succeeded};
+use super::fixture::{Harness, Worker, at, behind, died, every, failed, job, job_with, lane, succeeded};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::OccurrenceId;
@@ -12,172 +12,172 @@ use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
 
 pub async fn a_redrive_adds_the_next_attempt_to_the_same_occurrence(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (mut worker, dead) = with_dead_job(&house).await;
-    let redriven = house.redriven(at(9), dead).await;
+    let harness = Harness::new(store);
+    let (mut worker, dead) = with_dead_job(&harness).await;
+    let redriven = harness.redriven(at(9), dead).await;
     assert_eq!((redriven.added, redriven.begun.queued), (Some(dead.attempt(2)), vec![lane()]));
-    assert_eq!((house.status(dead.job).await, house.dead_letters().await), (JobStatus::Active, vec![]));
+    assert_eq!((harness.status(dead.job).await, harness.dead_letters().await), (JobStatus::Active, vec![]));
     let assignment = worker.claim_one(at(10)).await;
     assert_eq!((assignment.execution, assignment.scheduled_time), (dead.attempt(2), at(1)));
     worker.end(at(11), &assignment, succeeded(11)).await;
-    assert_eq!(house.status(dead.job).await, JobStatus::Completed);
-    assert_eq!(house.ended(dead.job).await, [(1, 1, Status::Failed), (1, 2, Status::Succeeded)]);
+    assert_eq!(harness.status(dead.job).await, JobStatus::Completed);
+    assert_eq!(harness.ended(dead.job).await, [(1, 1, Status::Failed), (1, 2, Status::Succeeded)]);
 }
 
 pub async fn a_redriven_occurrence_has_a_fresh_budget(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
-    house.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 1)).await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 1)).await;
     let dead = job(1).id.occurrence(1);
     for (attempt, now) in [(1, 100), (3, 300)] {
         worker.run(at(now), failed(now)).await;
-        house.look(at(now + 99), dead.attempt(attempt + 1), None).await;
+        harness.look(at(now + 99), dead.attempt(attempt + 1), None).await;
         worker.run(at(now + 99), failed(now + 99)).await;
-        assert_eq!(house.dead_letters().await[0].attempts, attempt + 1);
-        assert_eq!(house.status(dead.job).await, JobStatus::Failed);
-        house.redriven(at(now + 100), dead).await;
-        assert_eq!(house.view(dead.job).await.open[0].charged, 0);
+        assert_eq!(harness.dead_letters().await[0].attempts, attempt + 1);
+        assert_eq!(harness.status(dead.job).await, JobStatus::Failed);
+        harness.redriven(at(now + 100), dead).await;
+        assert_eq!(harness.view(dead.job).await.open[0].charged, 0);
     }
 }
 
 pub async fn the_epoch_of_a_redriven_occurrence_goes_on(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
-    house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), job(1)).await;
     for _ in 0..3 {
         let assignment = worker.claim_one(at(2)).await;
         worker.give_back(at(2), &assignment).await;
     }
     let last = worker.claim_one(at(3)).await;
     worker.end(at(4), &last, died(4)).await;
-    assert_eq!((last.epoch.0, house.dead_letters().await[0].epoch), (4, last.epoch));
-    house.redriven(at(5), last.execution.occurrence).await;
+    assert_eq!((last.epoch.0, harness.dead_letters().await[0].epoch), (4, last.epoch));
+    harness.redriven(at(5), last.execution.occurrence).await;
     assert_eq!(worker.claim_one(at(6)).await.epoch.0, 5);
 }
 
 pub async fn redriving_twice_finds_nothing(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (_, dead) = with_dead_job(&house).await;
-    let twice = house.store.redrive(at(9), vec![dead, dead]).await.unwrap();
+    let harness = Harness::new(store);
+    let (_, dead) = with_dead_job(&harness).await;
+    let twice = harness.store.redrive(at(9), vec![dead, dead]).await.unwrap();
     assert!(matches!(twice[0], ControlOutcome::Done(_)));
     assert_eq!(twice[1], ControlOutcome::NotThere);
-    assert_eq!(house.redrive(at(10), job(2).id.occurrence(1)).await, ControlOutcome::NotThere);
+    assert_eq!(harness.redrive(at(10), job(2).id.occurrence(1)).await, ControlOutcome::NotThere);
 }
 
 pub async fn retrying_a_job_redrives_its_latest_dead_occurrence(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    assert_eq!(house.refused(at(2), job.id, Verb::Retry).await, Refusal::NothingDead);
-    house.fired(at(20), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    assert_eq!(harness.refused(at(2), job.id, Verb::Retry).await, Refusal::NothingDead);
+    harness.fired(at(20), job.id, 1).await;
     for _ in 0..2 {
         worker.run(at(21), died(21)).await;
     }
     for number in [2, 1] {
-        let added = house.done(at(22), job.id, Verb::Retry).await.added;
+        let added = harness.done(at(22), job.id, Verb::Retry).await.added;
         assert_eq!(added, Some(job.id.occurrence(number).attempt(2)));
     }
-    assert_eq!(house.refused(at(23), job.id, Verb::Retry).await, Refusal::NothingDead);
+    assert_eq!(harness.refused(at(23), job.id, Verb::Retry).await, Refusal::NothingDead);
     assert_eq!(worker.claim(at(24), 10).await.len(), 2);
 }
 
 pub async fn a_redrive_waits_behind_what_is_open(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for (n, policy) in [(1, OverlapPolicy::Skip), (2, OverlapPolicy::Queue), (3, OverlapPolicy::Replace)] {
         let job = job_with(n, |spec| {
             spec.settings.schedule = every(10);
             spec.settings.overlap = policy;
         });
-        house.submit(at(1), job.clone()).await;
-        house.fired(at(10), job.id, 1).await;
+        harness.submit(at(1), job.clone()).await;
+        harness.fired(at(10), job.id, 1).await;
         worker.run(at(11), died(11)).await;
-        house.fired(at(20), job.id, 2).await;
+        harness.fired(at(20), job.id, 2).await;
         let running = worker.claim_one(at(21)).await;
-        let redriven = house.redriven(at(22), job.id.occurrence(1)).await;
+        let redriven = harness.redriven(at(22), job.id.occurrence(1)).await;
         assert_eq!((redriven.begun.queued, redriven.asked), (vec![], vec![]), "{policy:?}");
-        assert_eq!(house.open(job.id).await[0], (1, behind(Gate::Overlap)), "{policy:?}");
+        assert_eq!(harness.open(job.id).await[0], (1, behind(Gate::Overlap)), "{policy:?}");
         assert_eq!(worker.end(at(23), &running, succeeded(23)).await.queued, [lane()], "{policy:?}");
         assert_eq!(worker.run(at(24), succeeded(24)).await.0, job.id.occurrence(1).attempt(2));
     }
 }
 
 pub async fn a_redrive_under_allow_runs_beside_what_is_open(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(10), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(10), job.id, 1).await;
     worker.run(at(11), died(11)).await;
-    house.fired(at(20), job.id, 2).await;
-    house.redriven(at(21), job.id.occurrence(1)).await;
-    assert_eq!(house.open(job.id).await, [(1, LiveState::Queued), (2, LiveState::Queued)]);
+    harness.fired(at(20), job.id, 2).await;
+    harness.redriven(at(21), job.id.occurrence(1)).await;
+    assert_eq!(harness.open(job.id).await, [(1, LiveState::Queued), (2, LiveState::Queued)]);
 }
 
 pub async fn a_redrive_of_a_paused_job_waits_for_the_resume(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Skip);
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(10), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(10), job.id, 1).await;
     worker.run(at(11), died(11)).await;
-    house.done(at(12), job.id, Verb::Pause).await;
-    assert_eq!(house.redriven(at(13), job.id.occurrence(1)).await.begun.queued, []);
-    assert_eq!(house.done(at(14), job.id, Verb::Resume).await.begun.queued, [lane()]);
+    harness.done(at(12), job.id, Verb::Pause).await;
+    assert_eq!(harness.redriven(at(13), job.id.occurrence(1)).await.begun.queued, []);
+    assert_eq!(harness.done(at(14), job.id, Verb::Resume).await.begun.queued, [lane()]);
 }
 
 pub async fn a_cancelled_job_is_not_redriven(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Skip);
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(10), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(10), job.id, 1).await;
     worker.run(at(11), died(11)).await;
-    house.done(at(12), job.id, Verb::Cancel).await;
+    harness.done(at(12), job.id, Verb::Cancel).await;
     let refused = ControlOutcome::Refused(Refusal::Cancelled);
-    assert_eq!(house.redrive(at(13), job.id.occurrence(1)).await, refused);
-    assert_eq!(house.refused(at(13), job.id, Verb::Retry).await, Refusal::Cancelled);
-    assert_eq!(house.dead_letters().await.len(), 1, "it is kept");
+    assert_eq!(harness.redrive(at(13), job.id.occurrence(1)).await, refused);
+    assert_eq!(harness.refused(at(13), job.id, Verb::Retry).await, Refusal::Cancelled);
+    assert_eq!(harness.dead_letters().await.len(), 1, "it is kept");
 }
 
 pub async fn a_discarded_dead_letter_is_gone(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (_, dead) = with_dead_job(&house).await;
-    assert_eq!(house.store.discard(vec![dead, dead, job(2).id.occurrence(1)]).await.unwrap(), [true, false, false]);
-    assert_eq!(house.dead_letters().await, []);
-    assert_eq!(house.redrive(at(9), dead).await, ControlOutcome::NotThere);
-    assert_eq!(house.status(dead.job).await, JobStatus::Failed);
-    assert_eq!(house.ended(dead.job).await.len(), 1, "history keeps what happened");
+    let harness = Harness::new(store);
+    let (_, dead) = with_dead_job(&harness).await;
+    assert_eq!(harness.store.discard(vec![dead, dead, job(2).id.occurrence(1)]).await.unwrap(), [true, false, false]);
+    assert_eq!(harness.dead_letters().await, []);
+    assert_eq!(harness.redrive(at(9), dead).await, ControlOutcome::NotThere);
+    assert_eq!(harness.status(dead.job).await, JobStatus::Failed);
+    assert_eq!(harness.ended(dead.job).await.len(), 1, "history keeps what happened");
 }
 
 pub async fn a_dead_letter_tells_what_died(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Skip);
-    house.submit(at(1), job.clone()).await;
-    let trigger = house.done(at(5), job.id, Verb::Trigger { despite_overlap: false }).await;
+    harness.submit(at(1), job.clone()).await;
+    let trigger = harness.done(at(5), job.id, Verb::Trigger { despite_overlap: false }).await;
     let (execution, _) = worker.run(at(6), died(6)).await;
     assert_eq!(Some(execution), trigger.added);
-    let letter = house.dead_letters().await.remove(0);
+    let letter = harness.dead_letters().await.remove(0);
     assert_eq!((letter.occurrence, letter.attempts, letter.epoch.0), (execution.occurrence, 1, 1));
     assert_eq!((letter.scheduled_time, letter.died_at), (at(5), at(6)));
     assert_eq!(letter.origin, Origin::Trigger);
 }
 
 pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let error = |seconds, text: &str| End { error: Some(text.to_owned()), ..died(seconds) };
-    house.submit(at(1), job(1)).await;
+    harness.submit(at(1), job(1)).await;
     worker.run(at(2), error(2, "out of paper")).await;
     let special = job_with(2, |spec| {
         spec.name = "nightly".to_owned();
         spec.queue = "bulk".to_owned();
     });
-    house.submit(at(3), special).await;
+    harness.submit(at(3), special).await;
     worker.run(at(4), error(4, "100% wrong")).await;
-    house.submit(at(5), job(3)).await;
+    harness.submit(at(5), job(3)).await;
     worker.run(at(6), End { error: None, ..died(6) }).await;
     let text = |text: &str| Some(text.to_owned());
     let all = DeadLetterQuery { limit: 10, ..DeadLetterQuery::default() };
@@ -196,7 +196,7 @@ pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
         (DeadLetterQuery { job: Some(job(1).id), error: text("wrong"), ..all.clone() }, vec![]),
     ];
     for (query, expected) in queries {
-        let found = house.store.dead_letters(query.clone()).await.unwrap().items;
+        let found = harness.store.dead_letters(query.clone()).await.unwrap().items;
         let found: Vec<_> = found.iter().map(|letter| letter.occurrence.job).collect();
         let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();
         assert_eq!(found, expected, "{query:?}");
@@ -204,12 +204,12 @@ pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
 }
 
 pub async fn filtered_dead_letters_are_listed_in_pages(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(50), job.id, 1).await;
-    house.submit(at(49), job_with(2, |spec| spec.queue = "bulk".to_owned())).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(50), job.id, 1).await;
+    harness.submit(at(49), job_with(2, |spec| spec.queue = "bulk".to_owned())).await;
     while let [assignment] = &worker.claim(at(51), 1).await[..] {
         worker.end(at(51), assignment, died(51)).await;
     }
@@ -218,7 +218,7 @@ pub async fn filtered_dead_letters_are_listed_in_pages(store: Arc<dyn Store>) {
         let mut query = DeadLetterQuery { limit: 2, job, queue, ..DeadLetterQuery::default() };
         let mut found = Vec::new();
         for _page in 0..10 {
-            let page = house.store.dead_letters(query.clone()).await.unwrap();
+            let page = harness.store.dead_letters(query.clone()).await.unwrap();
             assert!(page.items.len() <= 2);
             found.extend(page.items.iter().map(|letter| letter.occurrence.number));
             query.before = page.next;
@@ -231,11 +231,11 @@ pub async fn filtered_dead_letters_are_listed_in_pages(store: Arc<dyn Store>) {
 }
 
 /// A worker whose first run has died, and the dead occurrence.
-async fn with_dead_job(house: &House) -> (Worker, OccurrenceId) {
-    let mut worker = house.worker().await;
-    house.submit(at(1), job(1)).await;
+async fn with_dead_job(harness: &Harness) -> (Worker, OccurrenceId) {
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), job(1)).await;
     let (execution, _) = worker.run(at(2), died(2)).await;
-    assert_eq!(house.status(job(1).id).await, JobStatus::Failed);
+    assert_eq!(harness.status(job(1).id).await, JobStatus::Failed);
     (worker, execution.occurrence)
 }
 

@@ -1,6 +1,6 @@
 //! Following history by position, and looking up open executions.
 
-use super::fixture::{House, at, behind, failed, job, job_with, once, succeeded};
+use super::fixture::{Harness, at, behind, failed, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::gates::Gate;
 use punctual_core::ids::ExecutionId;
@@ -12,91 +12,91 @@ use punctual_core::ports::{
 use std::sync::Arc;
 
 pub async fn what_finished_is_followed_in_the_order_of_the_commits(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=3 {
-        house.submit(at(1), job_with(number, |spec| spec.queue = format!("queue {number}"))).await;
+        harness.submit(at(1), job_with(number, |spec| spec.queue = format!("queue {number}"))).await;
     }
     let claimed = worker.claim(at(2), 10).await;
     for (seconds, place) in [(3, 2), (4, 0), (5, 1)] {
         worker.end(at(seconds), &claimed[place], succeeded(seconds)).await;
     }
-    let page = house.store.finished_after(0, 2).await.unwrap();
+    let page = harness.store.finished_after(0, 2).await.unwrap();
     assert_eq!(executions(&page), [claimed[2].execution, claimed[0].execution]);
     assert_eq!(page.items[0].queue, "queue 3");
     assert!(page.more);
-    let rest = house.store.finished_after(page.looked_to, 2).await.unwrap();
+    let rest = harness.store.finished_after(page.looked_to, 2).await.unwrap();
     assert_eq!(executions(&rest), [claimed[1].execution]);
     assert!(!rest.more);
-    let nothing = house.store.finished_after(rest.looked_to, 2).await.unwrap();
+    let nothing = harness.store.finished_after(rest.looked_to, 2).await.unwrap();
     assert_eq!((executions(&nothing), nothing.looked_to), (vec![], rest.looked_to));
-    let span = house.store.history_span().await.unwrap();
+    let span = harness.store.history_span().await.unwrap();
     assert_eq!(span, HistorySpan { begins_after: 0, ends_at: rest.looked_to });
 }
 
 pub async fn places_are_never_given_twice(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
-    house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), job(1)).await;
     worker.run(at(2), succeeded(2)).await;
-    let seen = house.store.finished_after(0, 10).await.unwrap().looked_to;
-    house.done(at(3), job(1).id, Verb::Delete).await;
-    house.store.purge(at(1_000_000), 100).await.unwrap();
-    assert_eq!(house.store.history_span().await.unwrap(), HistorySpan { begins_after: 0, ends_at: seen });
-    house.submit(at(4), job(2)).await;
+    let seen = harness.store.finished_after(0, 10).await.unwrap().looked_to;
+    harness.done(at(3), job(1).id, Verb::Delete).await;
+    harness.store.purge(at(1_000_000), 100).await.unwrap();
+    assert_eq!(harness.store.history_span().await.unwrap(), HistorySpan { begins_after: 0, ends_at: seen });
+    harness.submit(at(4), job(2)).await;
     let (second, _) = worker.run(at(5), succeeded(5)).await;
-    let page = house.store.finished_after(seen, 10).await.unwrap();
+    let page = harness.store.finished_after(seen, 10).await.unwrap();
     assert_eq!(executions(&page), [second], "although the latest row was deleted");
 }
 
 pub async fn what_retention_took_away_is_told(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=3 {
-        house.submit(at(1), job(number)).await;
+        harness.submit(at(1), job(number)).await;
         worker.run(at(i64::from(number) * 10), succeeded(i64::from(number) * 10)).await;
     }
     let places: Vec<u64> =
-        house.store.finished_after(0, 10).await.unwrap().items.iter().map(|event| event.place).collect();
-    house.store.retain(Horizon { history: at(25), requests: at(0) }, 100).await.unwrap();
-    let span = house.store.history_span().await.unwrap();
+        harness.store.finished_after(0, 10).await.unwrap().items.iter().map(|event| event.place).collect();
+    harness.store.retain(Horizon { history: at(25), requests: at(0) }, 100).await.unwrap();
+    let span = harness.store.history_span().await.unwrap();
     assert_eq!(span, HistorySpan { begins_after: places[1], ends_at: places[2] });
-    house.store.retain(Horizon { history: at(99), requests: at(0) }, 100).await.unwrap();
-    let span = house.store.history_span().await.unwrap();
+    harness.store.retain(Horizon { history: at(99), requests: at(0) }, 100).await.unwrap();
+    let span = harness.store.history_span().await.unwrap();
     assert_eq!(span, HistorySpan { begins_after: places[2], ends_at: places[2] });
-    assert_eq!(house.store.finished_after(0, 10).await.unwrap().items, []);
+    assert_eq!(harness.store.finished_after(0, 10).await.unwrap().items, []);
 }
 
 pub async fn what_belonged_to_deleted_jobs_is_told_until_they_are_purged(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=2 {
-        house.submit(at(1), job(number)).await;
+        harness.submit(at(1), job(number)).await;
         worker.run(at(2), succeeded(2)).await;
     }
-    house.submit(at(1), job(3)).await;
+    harness.submit(at(1), job(3)).await;
     for number in [2, 3] {
-        house.done(at(3), job(number).id, Verb::Delete).await;
+        harness.done(at(3), job(number).id, Verb::Delete).await;
     }
-    let page = house.store.finished_after(0, 10).await.unwrap();
+    let page = harness.store.finished_after(0, 10).await.unwrap();
     let all = [1, 2, 3].map(|number| job(number).id.occurrence(1).attempt(1));
     assert_eq!(executions(&page), all, "also of what the deletion itself has ended");
     assert_eq!(page.items[2].finished.status, Status::Cancelled);
-    house.store.purge(at(4), 100).await.unwrap();
-    let page = house.store.finished_after(0, 10).await.unwrap();
+    harness.store.purge(at(4), 100).await.unwrap();
+    let page = harness.store.finished_after(0, 10).await.unwrap();
     assert_eq!(executions(&page), all[..1]);
 }
 
 pub async fn open_executions_are_shown_as_they_stand(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=3 {
-        house.submit(at(1), job(number)).await;
+        harness.submit(at(1), job(number)).await;
     }
     worker.run(at(2), failed(2)).await;
     let running = worker.claim_one(at(3)).await;
     let ids = (1..=4).map(|number| job(number).id.occurrence(1)).collect();
-    let open = house.store.open_executions(ids).await.unwrap();
+    let open = harness.store.open_executions(ids).await.unwrap();
     let seen: Vec<_> = open.iter().map(|one| (one.live.attempt, one.live.state)).collect();
     assert_eq!(seen[0], (2, behind(Gate::Time)));
     assert!(matches!(seen[1], (1, LiveState::Running(_))), "{seen:?}");
@@ -106,12 +106,12 @@ pub async fn open_executions_are_shown_as_they_stand(store: Arc<dyn Store>) {
 }
 
 pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (mut first, mut second) = (house.worker().await, house.worker().await);
+    let harness = Harness::new(store);
+    let (mut first, mut second) = (harness.worker().await, harness.worker().await);
     for number in 1..=7 {
-        house.submit(at(1), job(number)).await;
+        harness.submit(at(1), job(number)).await;
     }
-    house.submit(at(1), job_with(8, |spec| spec.settings.schedule = once(100))).await;
+    harness.submit(at(1), job_with(8, |spec| spec.settings.schedule = once(100))).await;
     let mut expected: Vec<ExecutionId> = Vec::new();
     for worker in [&mut first, &mut second] {
         expected.extend(worker.claim(at(2), 3).await.iter().map(|assignment| assignment.execution));
@@ -119,7 +119,7 @@ pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
     let mut walked = Vec::new();
     let mut after = None;
     loop {
-        let page = house.store.running(after, 2).await.unwrap();
+        let page = harness.store.running(after, 2).await.unwrap();
         walked.extend(page.items.iter().map(|one| one.live.execution()));
         after = page.next;
         if after.is_none() {
@@ -152,10 +152,10 @@ fn id_of(listed: &ListedExecution) -> ExecutionId {
 }
 
 /// The ids of all pages.
-async fn walked(house: &House, mut query: ExecutionQuery) -> Vec<ExecutionId> {
+async fn walked(harness: &Harness, mut query: ExecutionQuery) -> Vec<ExecutionId> {
     let mut ids = Vec::new();
     loop {
-        let page = house.store.executions(query.clone()).await.unwrap();
+        let page = harness.store.executions(query.clone()).await.unwrap();
         ids.extend(page.items.iter().map(id_of));
         match page.next {
             Some(next) => query.walk = next,
@@ -165,10 +165,10 @@ async fn walked(house: &House, mut query: ExecutionQuery) -> Vec<ExecutionId> {
 }
 
 pub async fn executions_of_all_jobs_are_listed_by_how_they_stand(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=5 {
-        house.submit(at(1), job(number)).await;
+        harness.submit(at(1), job(number)).await;
     }
     let (failed_one, _) = worker.run(at(2), failed(2)).await;
     let (first, _) = worker.run(at(3), succeeded(3)).await;
@@ -176,37 +176,37 @@ pub async fn executions_of_all_jobs_are_listed_by_how_they_stand(store: Arc<dyn 
     let runs = worker.claim_one(at(5)).await.execution;
     let queued = job(5).id.occurrence(1).attempt(1);
     let retry = failed_one.occurrence.attempt(2);
-    assert_eq!(walked(&house, listing(RUNNING)).await, [runs]);
-    assert_eq!(walked(&house, listing(QUEUED)).await, [queued]);
-    assert_eq!(walked(&house, listing(WAITING)).await, [retry]);
-    assert_eq!(walked(&house, listing(ended(Status::Succeeded))).await, [second, first], "latest first");
-    assert_eq!(walked(&house, listing(ended(Status::Failed))).await, [failed_one]);
-    assert_eq!(walked(&house, listing(ended(Status::Lost))).await, []);
-    let page = house.store.executions(listing(RUNNING)).await.unwrap();
+    assert_eq!(walked(&harness, listing(RUNNING)).await, [runs]);
+    assert_eq!(walked(&harness, listing(QUEUED)).await, [queued]);
+    assert_eq!(walked(&harness, listing(WAITING)).await, [retry]);
+    assert_eq!(walked(&harness, listing(ended(Status::Succeeded))).await, [second, first], "latest first");
+    assert_eq!(walked(&harness, listing(ended(Status::Failed))).await, [failed_one]);
+    assert_eq!(walked(&harness, listing(ended(Status::Lost))).await, []);
+    let page = harness.store.executions(listing(RUNNING)).await.unwrap();
     let spec = job(4).spec;
     let shown = &page.items[0];
     assert_eq!((&shown.job_name, &shown.job_type, &shown.queue), (&spec.name, &spec.job_type, &spec.queue));
     assert_eq!(shown.max_retries, spec.settings.max_retries);
     assert!(matches!(&shown.view, ExecutionView::Live { worker: Some(name), .. } if name == "w"));
     for id in [failed_one, first, runs, queued] {
-        house.done(at(6), id.occurrence.job, Verb::Delete).await;
+        harness.done(at(6), id.occurrence.job, Verb::Delete).await;
     }
     for walk in [RUNNING, QUEUED, WAITING, ended(Status::Failed)] {
-        assert_eq!(walked(&house, listing(walk)).await, [], "{walk:?}: what is deleted is hidden");
+        assert_eq!(walked(&harness, listing(walk)).await, [], "{walk:?}: what is deleted is hidden");
     }
-    assert_eq!(walked(&house, listing(ended(Status::Succeeded))).await, [second]);
+    assert_eq!(walked(&harness, listing(ended(Status::Succeeded))).await, [second]);
 }
 
 pub async fn a_list_of_executions_is_filtered_and_goes_on(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=9 {
         let queue = if number % 2 == 0 { "even" } else { "odd" };
-        house.submit(at(1), job_with(number, |spec| spec.queue = queue.to_owned())).await;
+        harness.submit(at(1), job_with(number, |spec| spec.queue = queue.to_owned())).await;
     }
     let of = async |walk, queue: &str| {
         let queue = Some(queue.to_owned());
-        let mut ids = walked(&house, ExecutionQuery { queue, limit: 2, ..listing(walk) }).await;
+        let mut ids = walked(&harness, ExecutionQuery { queue, limit: 2, ..listing(walk) }).await;
         ids.sort();
         ids
     };
@@ -226,9 +226,9 @@ pub async fn a_list_of_executions_is_filtered_and_goes_on(store: Arc<dyn Store>)
         limit: 4,
         ..listing(ended(Status::Succeeded))
     };
-    assert_eq!((walked(&house, by("w")).await.len(), walked(&house, by("x")).await.len()), (9, 0));
+    assert_eq!((walked(&harness, by("w")).await.len(), walked(&harness, by("x")).await.len()), (9, 0));
     let other = ExecutionQuery { job_type: Some("another".to_owned()), ..by("w") };
-    assert_eq!(walked(&house, other).await, []);
+    assert_eq!(walked(&harness, other).await, []);
 }
 
 fn executions(page: &FinishedPage) -> Vec<ExecutionId> {

@@ -89,13 +89,13 @@ pub(super) fn died(seconds: i64) -> End {
 
 /// The harness: a store with shortcuts for the verbs; an unexpected reply fails the case.
 #[derive(Clone)]
-pub(super) struct House {
+pub(super) struct Harness {
     pub store: Arc<dyn Store>,
 }
 
-impl House {
+impl Harness {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        House { store }
+        Harness { store }
     }
 
     /// Submits one job without a slot reservation.
@@ -277,7 +277,7 @@ impl House {
     }
 
     pub async fn worker(&self) -> Worker {
-        Worker { house: self.clone(), session: self.open_session("w").await, turn: 0, beat: 0 }
+        Worker { harness: self.clone(), session: self.open_session("w").await, turn: 0, beat: 0 }
     }
 
     /// All dead letters, latest first.
@@ -289,7 +289,7 @@ impl House {
 
 /// A worker that tracks its own poll sequence numbers and heartbeats.
 pub(super) struct Worker {
-    house: House,
+    harness: Harness,
     pub session: SessionId,
     turn: u64,
     beat: u64,
@@ -298,7 +298,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Claims executions of the job type `report` from all queues.
     pub async fn claim(&mut self, now: Timestamp, limit: usize) -> Vec<Assignment> {
-        let claimed = self.house.claim(now, self.session, self.turn + 1, limit).await;
+        let claimed = self.harness.claim(now, self.session, self.turn + 1, limit).await;
         self.turn += u64::from(!claimed.is_empty());
         claimed
     }
@@ -311,7 +311,7 @@ impl Worker {
     pub async fn claim_in(&mut self, now: Timestamp, queue: &str, job_type: &str) -> Vec<ExecutionId> {
         let (queues, job_types) = (vec![queue.to_owned()], vec![job_type.to_owned()]);
         let claim = Claim { session: self.session, turn: self.turn + 1, limit: 100, queues, job_types };
-        let ClaimOutcome::Claimed { assignments, .. } = self.house.claim_from(now, claim).await else {
+        let ClaimOutcome::Claimed { assignments, .. } = self.harness.claim_from(now, claim).await else {
             panic!("the worker is alive");
         };
         self.turn += u64::from(!assignments.is_empty());
@@ -330,7 +330,7 @@ impl Worker {
 
     /// Reports an end that must be accepted. Returns the commit effects.
     pub async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
-        self.house.accept(now, self.session, of, end).await
+        self.harness.accept(now, self.session, of, end).await
     }
 
     /// Claims one execution and ends it. Returns the execution and the commit effects.
@@ -341,7 +341,7 @@ impl Worker {
     }
 
     pub async fn give_back(&self, now: Timestamp, of: &Assignment) -> Begun {
-        let mut begun = self.house.store.give_back(now, self.session, vec![of.lease()]).await.unwrap();
+        let mut begun = self.harness.store.give_back(now, self.session, vec![of.lease()]).await.unwrap();
         begun.remove(0).expect("it holds the lease")
     }
 
@@ -349,7 +349,7 @@ impl Worker {
     pub async fn beat(&mut self, now: Timestamp) -> Vec<LeaseRef> {
         self.beat += 1;
         let beat = Beat { session: self.session, beat: self.beat, draining: false };
-        match self.house.store.beat(now, vec![beat]).await.unwrap().remove(0) {
+        match self.harness.store.beat(now, vec![beat]).await.unwrap().remove(0) {
             BeatOutcome::Counted { cancel, .. } => cancel,
             BeatOutcome::SessionLost => panic!("the worker is alive"),
         }
@@ -357,8 +357,8 @@ impl Worker {
 
     /// Loses the session and recovers what it held.
     pub async fn lose(&self, now: Timestamp) -> Recovered {
-        assert_eq!(self.house.lose(now, self.session, self.beat).await, [true]);
-        self.house.store.recover(now, 1_000).await.unwrap()
+        assert_eq!(self.harness.lose(now, self.session, self.beat).await, [true]);
+        self.harness.store.recover(now, 1_000).await.unwrap()
     }
 }
 

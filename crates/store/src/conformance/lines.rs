@@ -1,7 +1,7 @@
 //! Limits of queues and of keys: no more executions run at once, or start in an interval, than they allow,
 //! and none waits without reason.
 
-use super::fixture::{House, at, every, failed, job_with, succeeded};
+use super::fixture::{Harness, at, every, failed, job_with, succeeded};
 use punctual_core::control::{Update, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::JobId;
@@ -16,42 +16,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub async fn no_more_of_a_queue_run_at_once_than_it_allows(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { concurrency: Some(2), ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { concurrency: Some(2), ..none() }).await;
+    let mut worker = harness.worker().await;
     for number in 1..=4 {
-        house.submit(at(1), in_bulk(number, |_| {})).await;
+        harness.submit(at(1), in_bulk(number, |_| {})).await;
     }
-    assert_eq!(used(&house, &queue()).await, (2, 2));
+    assert_eq!(used(&harness, &queue()).await, (2, 2));
     let claimed = worker.claim(at(2), 10).await;
     assert_eq!(claimed.len(), 2, "the others wait behind their gate");
-    assert_eq!(house.open(job(3).id).await, [(1, in_line())]);
-    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, [queue()]);
+    assert_eq!(harness.open(job(3).id).await, [(1, in_line())]);
+    assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()]);
 
     let begun = worker.end(at(3), &claimed[0], succeeded(3)).await;
     assert_eq!(begun.freed, [queue()]);
-    let admitted = admit(&house, at(3), &queue()).await;
+    let admitted = admit(&harness, at(3), &queue()).await;
     assert_eq!(admitted.begun.queued.len(), 1);
     assert_eq!(admitted.waiting, [(queue(), None)], "the last one still waits, and not for a time");
     assert_eq!(worker.claim_one(at(4)).await.execution.occurrence.job, job(3).id);
-    assert_eq!(admit(&house, at(4), &queue()).await.begun.queued, [], "there is no room");
+    assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued, [], "there is no room");
 
     worker.end(at(5), &claimed[1], succeeded(5)).await;
-    let admitted = admit(&house, at(5), &queue()).await;
+    let admitted = admit(&harness, at(5), &queue()).await;
     assert_eq!((admitted.begun.queued.len(), admitted.waiting.len(), admitted.more.len()), (1, 0, 0));
-    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, []);
+    assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, []);
 }
 
 pub async fn lines_are_found_a_page_at_a_time(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    let harness = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
     let names = ["a", "b", "c", "d", "e"];
     for (number, name) in (1..).zip(names.into_iter().chain(names)) {
-        house.submit(at(1), keyed(number, Some(name))).await;
+        harness.submit(at(1), keyed(number, Some(name))).await;
     }
     let mut expected = names.map(key);
     expected.sort_by_key(Line::id);
     let (mut found, mut after) = (vec![], None);
     for items in [2, 2, 1] {
-        let page = house.store.waiting_lines(after, 2).await.unwrap();
+        let page = harness.store.waiting_lines(after, 2).await.unwrap();
         assert_eq!((page.items.len(), page.next.is_some()), (items, items == 2));
         found.extend(page.items);
         after = page.next;
@@ -60,237 +60,237 @@ pub async fn lines_are_found_a_page_at_a_time(store: Arc<dyn Store>) {
 }
 
 pub async fn each_key_has_a_limit_of_its_own(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
     for (number, key) in [(1, Some("a")), (2, Some("a")), (3, Some("b")), (4, None), (5, None)] {
-        house.submit(at(1), keyed(number, key)).await;
+        harness.submit(at(1), keyed(number, key)).await;
     }
     let claimed = worker.claim(at(2), 10).await;
     let jobs: Vec<JobId> = claimed.iter().map(|assignment| assignment.execution.occurrence.job).collect();
     assert_eq!(jobs, [1, 3, 4, 5].map(|number| job(number).id), "those without a key have no limit");
-    assert_eq!((used(&house, &key("a")).await, used(&house, &key("b")).await), ((1, 1), (0, 1)));
+    assert_eq!((used(&harness, &key("a")).await, used(&harness, &key("b")).await), ((1, 1), (0, 1)));
 
     let begun = worker.end(at(3), &claimed[0], succeeded(3)).await;
     assert!(begun.freed.contains(&key("a")), "{:?}", begun.freed);
-    assert_eq!(admit(&house, at(3), &key("b")).await, Admitted::default());
-    admit(&house, at(3), &key("a")).await;
+    assert_eq!(admit(&harness, at(3), &key("b")).await, Admitted::default());
+    admit(&harness, at(3), &key("a")).await;
     assert_eq!(worker.claim_one(at(4)).await.execution.occurrence.job, job(2).id);
-    assert_eq!(used(&house, &key("a")).await, (0, 1));
+    assert_eq!(used(&harness, &key("a")).await, (0, 1));
 }
 
 pub async fn what_has_passed_its_key_waits_for_its_queue(store: Arc<dyn Store>) {
     let limits = QueueLimits { concurrency: Some(2), key_concurrency: Some(1), ..none() };
-    let house = limited(store, limits).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, limits).await;
+    let mut worker = harness.worker().await;
     for (number, key) in [(1, "a"), (2, "b"), (3, "c"), (4, "c")] {
-        house.submit(at(1), keyed(number, Some(key))).await;
+        harness.submit(at(1), keyed(number, Some(key))).await;
     }
-    assert_eq!(used(&house, &queue()).await, (1, 2));
-    assert_eq!(used(&house, &key("c")).await, (1, 1), "the first counts although it does not run");
+    assert_eq!(used(&harness, &queue()).await, (1, 2));
+    assert_eq!(used(&harness, &key("c")).await, (1, 1), "the first counts although it does not run");
     let claimed = worker.claim(at(2), 10).await;
     worker.end(at(3), &claimed[0], succeeded(3)).await;
     // The wait list of the key moves when its first execution has ended, not when it has started.
-    assert_eq!(admit(&house, at(3), &key("c")).await.begun.queued, []);
-    assert_eq!(admit(&house, at(3), &queue()).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(3), &key("c")).await.begun.queued, []);
+    assert_eq!(admit(&harness, at(3), &queue()).await.begun.queued.len(), 1);
     let third = worker.claim_one(at(4)).await;
     assert_eq!(third.execution.occurrence.job, job(3).id);
     worker.end(at(5), &claimed[1], succeeded(5)).await;
     worker.end(at(5), &third, succeeded(5)).await;
-    let admitted = admit(&house, at(5), &key("c")).await;
+    let admitted = admit(&harness, at(5), &key("c")).await;
     assert_eq!((admitted.begun.queued.len(), admitted.begun.joined.len()), (1, 0));
     worker.run(at(6), succeeded(6)).await;
-    assert_nothing_is_used(&house, &[queue(), key("a"), key("b"), key("c")]).await;
+    assert_nothing_is_used(&harness, &[queue(), key("a"), key("b"), key("c")]).await;
 }
 
 pub async fn a_line_goes_by_rank(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
     for (number, priority) in [(1, 5), (2, 1), (3, 9), (4, 5)] {
-        house.submit(at(1), in_bulk(number, |spec| spec.priority = Priority::new(priority).unwrap())).await;
+        harness.submit(at(1), in_bulk(number, |spec| spec.priority = Priority::new(priority).unwrap())).await;
     }
     for number in [1, 3, 4, 2] {
         let assignment = worker.claim_one(at(2)).await;
         assert_eq!(assignment.execution.occurrence.job, job(number).id);
         worker.end(at(2), &assignment, succeeded(2)).await;
-        admit(&house, at(2), &queue()).await;
+        admit(&harness, at(2), &queue()).await;
     }
 }
 
 pub async fn an_attempt_that_waits_for_its_retry_holds_no_place(store: Arc<dyn Store>) {
-    let house =
+    let harness =
         limited(store, QueueLimits { concurrency: Some(1), key_concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), keyed(1, Some("a"))).await;
-    house.submit(at(1), keyed(2, Some("a"))).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), keyed(1, Some("a"))).await;
+    harness.submit(at(1), keyed(2, Some("a"))).await;
     let (first, begun) = worker.run(at(2), failed(2)).await;
     assert_eq!(begun.freed, [queue(), key("a")]);
-    admit(&house, at(2), &key("a")).await;
+    admit(&harness, at(2), &key("a")).await;
     let second = worker.claim_one(at(3)).await;
     assert_eq!(second.execution.occurrence.job, job(2).id);
     // Its time gate is open, and now it is on the wait list.
     let again = first.occurrence.attempt(2);
-    let due_at = house.view(job(1).id).await.open[0].available_at;
-    let LookOutcome::Opened(begun) = house.look(due_at, again, None).await else { panic!("it was due") };
+    let due_at = harness.view(job(1).id).await.open[0].available_at;
+    let LookOutcome::Opened(begun) = harness.look(due_at, again, None).await else { panic!("it was due") };
     assert_eq!((begun.queued.len(), begun.joined), (0, vec![key("a")]));
     worker.end(due_at, &second, succeeded(3)).await;
-    admit(&house, due_at, &key("a")).await;
+    admit(&harness, due_at, &key("a")).await;
     worker.run(due_at, succeeded(3)).await;
-    assert_nothing_is_used(&house, &[queue(), key("a")]).await;
+    assert_nothing_is_used(&harness, &[queue(), key("a")]).await;
 }
 
 pub async fn whoever_leaves_a_line_is_not_waited_for(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), in_bulk(1, |_| {})).await;
-    house.submit(at(1), in_bulk(2, |_| {})).await;
-    house.submit(at(1), in_bulk(3, |spec| spec.settings.expiry = Some(expiry(10)))).await;
-    house.submit(at(1), in_bulk(4, |_| {})).await;
-    house.cancel(at(2), job(2).id.occurrence(1).attempt(1)).await;
-    let expired = house.look(at(10), job(3).id.occurrence(1).attempt(1), None).await;
+    let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), in_bulk(1, |_| {})).await;
+    harness.submit(at(1), in_bulk(2, |_| {})).await;
+    harness.submit(at(1), in_bulk(3, |spec| spec.settings.expiry = Some(expiry(10)))).await;
+    harness.submit(at(1), in_bulk(4, |_| {})).await;
+    harness.cancel(at(2), job(2).id.occurrence(1).attempt(1)).await;
+    let expired = harness.look(at(10), job(3).id.occurrence(1).attempt(1), None).await;
     assert!(matches!(expired, LookOutcome::Expired(_)));
-    assert_eq!(used(&house, &queue()).await, (1, 1));
-    house.done(at(11), job(1).id, Verb::Cancel).await;
-    admit(&house, at(11), &queue()).await;
+    assert_eq!(used(&harness, &queue()).await, (1, 1));
+    harness.done(at(11), job(1).id, Verb::Cancel).await;
+    admit(&harness, at(11), &queue()).await;
     assert_eq!(worker.claim_one(at(12)).await.execution.occurrence.job, job(4).id);
 }
 
 pub async fn a_pause_holds_no_place(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
     for number in 1..=3 {
-        house.submit(at(1), in_bulk(number, |_| {})).await;
+        harness.submit(at(1), in_bulk(number, |_| {})).await;
     }
-    let paused = house.done(at(2), job(1).id, Verb::Pause).await;
+    let paused = harness.done(at(2), job(1).id, Verb::Pause).await;
     assert_eq!(paused.begun.freed, [queue()]);
-    house.done(at(2), job(2).id, Verb::Pause).await;
-    let admitted = admit(&house, at(2), &queue()).await;
+    harness.done(at(2), job(2).id, Verb::Pause).await;
+    let admitted = admit(&harness, at(2), &queue()).await;
     assert_eq!(admitted.begun.queued, [], "the first in line is held by its pause");
     assert_eq!(admitted.more, [queue()], "and there is room for another");
-    admit(&house, at(2), &queue()).await;
+    admit(&harness, at(2), &queue()).await;
     let third = worker.claim_one(at(3)).await;
     assert_eq!(third.execution.occurrence.job, job(3).id);
     for number in [1, 2] {
-        let resumed = house.done(at(4), job(number).id, Verb::Resume).await;
+        let resumed = harness.done(at(4), job(number).id, Verb::Resume).await;
         assert_eq!((resumed.begun.queued.len(), resumed.begun.joined), (0, vec![queue()]));
     }
-    assert_eq!(used(&house, &queue()).await, (2, 1));
+    assert_eq!(used(&harness, &queue()).await, (2, 1));
     // An execution that is given back while the job is paused makes room, too.
-    house.done(at(5), job(3).id, Verb::Pause).await;
+    harness.done(at(5), job(3).id, Verb::Pause).await;
     assert_eq!(worker.give_back(at(5), &third).await.freed, [queue()]);
-    admit(&house, at(5), &queue()).await;
+    admit(&harness, at(5), &queue()).await;
     worker.run(at(6), succeeded(6)).await;
 }
 
 pub async fn what_comes_back_or_is_lost_keeps_its_place(store: Arc<dyn Store>) {
-    let house =
+    let harness =
         limited(store, QueueLimits { concurrency: Some(1), key_concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), keyed(1, Some("a"))).await;
-    house.submit(at(1), keyed(2, Some("b"))).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), keyed(1, Some("a"))).await;
+    harness.submit(at(1), keyed(2, Some("b"))).await;
     let assignment = worker.claim_one(at(2)).await;
     assert_eq!(worker.give_back(at(3), &assignment).await.freed, []);
-    assert_eq!(used(&house, &queue()).await, (1, 1));
+    assert_eq!(used(&harness, &queue()).await, (1, 1));
     worker.claim_one(at(4)).await;
     let recovered = worker.lose(at(5)).await;
     assert_eq!((recovered.ended.len(), recovered.retried), (1, 1));
-    assert_eq!((used(&house, &queue()).await, used(&house, &key("a")).await), ((1, 1), (0, 1)));
-    let mut other = house.worker().await;
+    assert_eq!((used(&harness, &queue()).await, used(&harness, &key("a")).await), ((1, 1), (0, 1)));
+    let mut other = harness.worker().await;
     assert_eq!(other.claim_one(at(6)).await.execution, job(1).id.occurrence(1).attempt(2));
 }
 
 pub async fn a_limit_that_is_raised_or_taken_away_lets_more_go_on(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
     let jobs = (1..=9).map(|number| NewJob { job: in_bulk(number, |_| {}), offer: None }).collect();
-    house.store.submit(at(1), jobs).await.unwrap();
-    assert_eq!(used(&house, &queue()).await, (8, 1));
-    set(&house, QueueLimits { concurrency: Some(3), ..none() }).await;
-    assert_eq!(admit(&house, at(2), &queue()).await.begun.queued.len(), 2);
+    harness.store.submit(at(1), jobs).await.unwrap();
+    assert_eq!(used(&harness, &queue()).await, (8, 1));
+    set(&harness, QueueLimits { concurrency: Some(3), ..none() }).await;
+    assert_eq!(admit(&harness, at(2), &queue()).await.begun.queued.len(), 2);
     let claimed = worker.claim(at(3), 10).await;
     // A lower limit admits nothing until enough executions have ended.
-    set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
+    set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
     for (assignment, admitted) in claimed.iter().zip([0, 1, 1]) {
         worker.end(at(4), assignment, succeeded(4)).await;
-        assert_eq!(admit(&house, at(4), &queue()).await.begun.queued.len(), admitted);
+        assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued.len(), admitted);
     }
-    set(&house, none()).await;
-    let admitted = house.store.admit(at(5), vec![queue()], 3).await.unwrap();
+    set(&harness, none()).await;
+    let admitted = harness.store.admit(at(5), vec![queue()], 3).await.unwrap();
     assert_eq!((admitted.begun.queued.len(), admitted.more), (3, vec![queue()]), "in steps");
-    assert_eq!(admit(&house, at(5), &queue()).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(5), &queue()).await.begun.queued.len(), 1);
     assert_eq!(worker.claim(at(6), 10).await.len(), 6);
 }
 
 pub async fn a_limit_of_a_queue_counts_what_was_there_before(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=3 {
-        house.submit(at(1), in_bulk(number, |_| {})).await;
+        harness.submit(at(1), in_bulk(number, |_| {})).await;
     }
     let claimed = worker.claim(at(2), 1).await;
-    set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
-    house.submit(at(3), in_bulk(4, |_| {})).await;
-    assert_eq!(used(&house, &queue()).await, (1, 3));
+    set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
+    harness.submit(at(3), in_bulk(4, |_| {})).await;
+    assert_eq!(used(&harness, &queue()).await, (1, 3));
     worker.end(at(4), &claimed[0], succeeded(4)).await;
-    assert_eq!(admit(&house, at(4), &queue()).await.begun.queued, []);
+    assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued, []);
     worker.run(at(5), succeeded(5)).await;
-    assert_eq!(admit(&house, at(5), &queue()).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(5), &queue()).await.begun.queued.len(), 1);
 }
 
 pub async fn starts_are_paced_by_a_rate(store: Arc<dyn Store>) {
     let rate = Some(Rate { count: 2, per_ms: 10_000 });
-    let house = limited(store, QueueLimits { rate, ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { rate, ..none() }).await;
+    let mut worker = harness.worker().await;
     for number in 1..=4 {
-        house.submit(at(1), in_bulk(number, |_| {})).await;
+        harness.submit(at(1), in_bulk(number, |_| {})).await;
     }
     assert_eq!(worker.claim(at(1), 10).await.len(), 1);
-    let admitted = admit(&house, at(2), &queue()).await;
+    let admitted = admit(&harness, at(2), &queue()).await;
     assert_eq!((admitted.begun.queued.len(), admitted.waiting), (0, vec![(queue(), Some(at(6)))]));
-    let admitted = admit(&house, at(6), &queue()).await;
+    let admitted = admit(&harness, at(6), &queue()).await;
     assert_eq!((admitted.begun.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(11)))]));
     assert_eq!(worker.claim(at(6), 10).await.len(), 1);
-    let admitted = admit(&house, at(100), &queue()).await;
+    let admitted = admit(&harness, at(100), &queue()).await;
     assert_eq!(admitted.begun.queued.len(), 1, "what was missed is not made up for");
-    admit(&house, at(105), &queue()).await;
-    house.submit(at(106), in_bulk(5, |_| {})).await;
-    assert_eq!(house.open(job(5).id).await, [(1, in_line())], "the next start is still to come");
-    house.submit(at(111), in_bulk(6, |_| {})).await;
-    assert_eq!(used(&house, &queue()).await.0, 2, "whoever comes later does not go before it");
+    admit(&harness, at(105), &queue()).await;
+    harness.submit(at(106), in_bulk(5, |_| {})).await;
+    assert_eq!(harness.open(job(5).id).await, [(1, in_line())], "the next start is still to come");
+    harness.submit(at(111), in_bulk(6, |_| {})).await;
+    assert_eq!(used(&harness, &queue()).await.0, 2, "whoever comes later does not go before it");
 }
 
 pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {
     let rate = |per_ms| QueueLimits { rate: Some(Rate { count: 1, per_ms }), ..none() };
-    let house = limited(store, rate(3_600_000)).await;
+    let harness = limited(store, rate(3_600_000)).await;
     for number in 1..=3 {
-        house.submit(at(1), in_bulk(number, |_| {})).await;
+        harness.submit(at(1), in_bulk(number, |_| {})).await;
     }
-    assert_eq!(admit(&house, at(2), &queue()).await.waiting, [(queue(), Some(at(3_601)))]);
-    set(&house, rate(5_000)).await;
-    assert_eq!(admit(&house, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
-    assert_eq!(admit(&house, at(6), &queue()).await.begun.queued.len(), 1);
-    set(&house, rate(60_000)).await;
-    assert!(admit(&house, at(7), &queue()).await.is_look_due, "who is queued goes back in line");
-    assert_eq!(admit(&house, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
+    assert_eq!(admit(&harness, at(2), &queue()).await.waiting, [(queue(), Some(at(3_601)))]);
+    set(&harness, rate(5_000)).await;
+    assert_eq!(admit(&harness, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
+    assert_eq!(admit(&harness, at(6), &queue()).await.begun.queued.len(), 1);
+    set(&harness, rate(60_000)).await;
+    assert!(admit(&harness, at(7), &queue()).await.is_look_due, "who is queued goes back in line");
+    assert_eq!(admit(&harness, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
 }
 
 pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) {
     let pace = Some(Rate { count: 1, per_ms: 10_000 });
-    let house = limited(store, QueueLimits { rate: pace, key_concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), keyed(1, Some("a"))).await;
-    house.submit(at(1), keyed(2, None)).await;
-    pause(&house, Pausing::Pause).await;
-    house.submit(at(20), keyed(3, Some("b"))).await;
-    house.submit(at(20), keyed(4, None)).await;
+    let harness = limited(store, QueueLimits { rate: pace, key_concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), keyed(1, Some("a"))).await;
+    harness.submit(at(1), keyed(2, None)).await;
+    pause(&harness, Pausing::Pause).await;
+    harness.submit(at(20), keyed(3, Some("b"))).await;
+    harness.submit(at(20), keyed(4, None)).await;
     for (line, waiting) in [(key("b"), 1), (queue(), 2)] {
-        let admitted = admit(&house, at(60), &line).await;
+        let admitted = admit(&harness, at(60), &line).await;
         let still = Admitted { waiting: vec![(line.clone(), None)], ..Admitted::default() };
         assert_eq!(admitted, still, "nobody goes on, and time alone changes nothing");
-        assert_eq!(used(&house, &line).await.0, waiting);
+        assert_eq!(used(&harness, &line).await.0, waiting);
     }
-    pause(&house, Pausing::Resume).await;
-    assert_eq!(admit(&house, at(60), &key("b")).await.begun.joined, [queue()]);
-    let admitted = admit(&house, at(60), &queue()).await;
+    pause(&harness, Pausing::Resume).await;
+    assert_eq!(admit(&harness, at(60), &key("b")).await.begun.joined, [queue()]);
+    let admitted = admit(&harness, at(60), &queue()).await;
     assert_eq!((admitted.begun.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(70)))]));
     let claimed = worker.claim(at(60), 10).await;
     let jobs: Vec<JobId> = claimed.iter().map(|assignment| assignment.execution.occurrence.job).collect();
@@ -298,73 +298,73 @@ pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) 
 }
 
 pub async fn what_has_left_a_queue_no_longer_counts_there(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), keyed(1, Some("a"))).await;
+    let harness = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), keyed(1, Some("a"))).await;
     // It fails under the key, and moves to a queue without limits before its next attempt.
     let (first, _) = worker.run(at(2), failed(2)).await;
     let moved = job_with(1, |spec| spec.settings.concurrency_key = Some("a".to_owned()));
-    house.done(at(2), job(1).id, update(moved.spec)).await;
-    let due_at = house.view(job(1).id).await.open[0].available_at;
-    house.look(due_at, first.occurrence.attempt(2), None).await;
-    assert_eq!(house.open(job(1).id).await, [(1, LiveState::Queued)]);
-    assert_nothing_is_used(&house, &[key("a")]).await;
+    harness.done(at(2), job(1).id, update(moved.spec)).await;
+    let due_at = harness.view(job(1).id).await.open[0].available_at;
+    harness.look(due_at, first.occurrence.attempt(2), None).await;
+    assert_eq!(harness.open(job(1).id).await, [(1, LiveState::Queued)]);
+    assert_nothing_is_used(&harness, &[key("a")]).await;
 }
 
 pub async fn each_key_is_paced_by_itself(store: Arc<dyn Store>) {
     let key_rate = Some(Rate { count: 1, per_ms: 60_000 });
-    let house = limited(store, QueueLimits { key_rate, ..none() }).await;
-    let mut worker = house.worker().await;
+    let harness = limited(store, QueueLimits { key_rate, ..none() }).await;
+    let mut worker = harness.worker().await;
     for (number, key) in [(1, "a"), (2, "a"), (3, "b")] {
-        house.submit(at(1), keyed(number, Some(key))).await;
+        harness.submit(at(1), keyed(number, Some(key))).await;
     }
     assert_eq!(worker.claim(at(1), 10).await.len(), 2);
-    assert_eq!(admit(&house, at(60), &key("a")).await.waiting, [(key("a"), Some(at(61)))]);
-    assert_eq!(admit(&house, at(61), &key("a")).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(60), &key("a")).await.waiting, [(key("a"), Some(at(61)))]);
+    assert_eq!(admit(&harness, at(61), &key("a")).await.begun.queued.len(), 1);
 }
 
 pub async fn an_update_takes_a_place_in_the_other_queue(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), in_bulk(1, |_| {})).await;
-    house.submit(at(1), in_bulk(2, |_| {})).await;
-    house.submit(at(1), job_with(3, |_| {})).await;
+    let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), in_bulk(1, |_| {})).await;
+    harness.submit(at(1), in_bulk(2, |_| {})).await;
+    harness.submit(at(1), job_with(3, |_| {})).await;
     // From the wait list into a queue without limits, and the other way round.
-    let moved = house.done(at(2), job(2).id, update(job_with(2, |_| {}).spec)).await;
+    let moved = harness.done(at(2), job(2).id, update(job_with(2, |_| {}).spec)).await;
     assert_eq!(moved.begun.queued.len(), 2, "the lane, and what is queued in it");
-    let moved = house.done(at(2), job(3).id, update(in_bulk(3, |_| {}).spec)).await;
+    let moved = harness.done(at(2), job(3).id, update(in_bulk(3, |_| {}).spec)).await;
     assert_eq!(moved.begun.joined, [queue()]);
-    assert_eq!(used(&house, &queue()).await, (1, 1));
+    assert_eq!(used(&harness, &queue()).await, (1, 1));
     assert_eq!(worker.claim(at(3), 10).await.len(), 2);
-    assert_eq!(house.open(job(3).id).await, [(1, in_line())]);
+    assert_eq!(harness.open(job(3).id).await, [(1, in_line())]);
 }
 
 pub async fn an_update_takes_a_place_under_the_other_key(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    let harness = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
     for (number, key) in [(1, "a"), (2, "a"), (3, "b")] {
-        house.submit(at(1), keyed(number, Some(key))).await;
+        harness.submit(at(1), keyed(number, Some(key))).await;
     }
-    let moved = house.done(at(2), job(2).id, update(keyed(2, Some("c")).spec)).await;
+    let moved = harness.done(at(2), job(2).id, update(keyed(2, Some("c")).spec)).await;
     assert_eq!(moved.begun.joined, [key("c")]);
-    assert_eq!(admit(&house, at(2), &key("c")).await.begun.queued.len(), 1);
-    house.done(at(2), job(2).id, update(keyed(2, None).spec)).await;
-    assert_eq!(house.open(job(2).id).await, [(1, LiveState::Queued)]);
-    assert_nothing_is_used(&house, &[key("c")]).await;
-    assert_eq!(used(&house, &key("a")).await, (0, 1));
+    assert_eq!(admit(&harness, at(2), &key("c")).await.begun.queued.len(), 1);
+    harness.done(at(2), job(2).id, update(keyed(2, None).spec)).await;
+    assert_eq!(harness.open(job(2).id).await, [(1, LiveState::Queued)]);
+    assert_nothing_is_used(&harness, &[key("c")]).await;
+    assert_eq!(used(&harness, &key("a")).await, (0, 1));
 }
 
 pub async fn what_follows_takes_its_place_in_line(store: Arc<dyn Store>) {
-    let house =
+    let harness =
         limited(store, QueueLimits { concurrency: Some(1), key_concurrency: Some(1), ..none() }).await;
-    let mut worker = house.worker().await;
-    house.submit(at(1), keyed(1, Some("a"))).await;
-    house.submit(at(1), keyed(2, Some("b"))).await;
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), keyed(1, Some("a"))).await;
+    harness.submit(at(1), keyed(2, Some("b"))).await;
     // One that depends on the first, and one that waits behind another occurrence of its own job.
     let child = |spec: &mut JobSpec| {
         spec.settings.depends_on = vec![job(1).id];
         spec.settings.concurrency_key = Some("a".to_owned());
     };
-    house.submit(at(1), in_bulk(3, child)).await;
+    harness.submit(at(1), in_bulk(3, child)).await;
     let begun = worker.run(at(2), succeeded(2)).await.1;
     assert_eq!(begun.joined, [queue()], "the second goes before the child");
     let recurring = in_bulk(4, |spec| {
@@ -372,16 +372,16 @@ pub async fn what_follows_takes_its_place_in_line(store: Arc<dyn Store>) {
         spec.settings.overlap = OverlapPolicy::Queue;
         spec.settings.concurrency_key = Some("d".to_owned());
     });
-    house.submit(at(3), recurring.clone()).await;
-    house.fire(at(60), recurring.id, 1).await;
-    house.fire(at(120), recurring.id, 2).await;
+    harness.submit(at(3), recurring.clone()).await;
+    harness.fire(at(60), recurring.id, 1).await;
+    harness.fire(at(120), recurring.id, 2).await;
     let overlap = LiveState::Waiting(Gates::only(Gate::Overlap));
-    assert_eq!(house.open(recurring.id).await, [(1, in_line()), (2, overlap)]);
+    assert_eq!(harness.open(recurring.id).await, [(1, in_line()), (2, overlap)]);
     for _ in 0..4 {
-        admit(&house, at(130), &queue()).await;
+        admit(&harness, at(130), &queue()).await;
         worker.run(at(130), succeeded(130)).await;
     }
-    assert_nothing_is_used(&house, &[queue(), key("a"), key("b"), key("d")]).await;
+    assert_nothing_is_used(&harness, &[queue(), key("a"), key("b"), key("d")]).await;
 }
 
 pub async fn limits_are_kept_with_their_queue(store: Arc<dyn Store>) {
@@ -392,26 +392,26 @@ pub async fn limits_are_kept_with_their_queue(store: Arc<dyn Store>) {
         key_rate: Some(Rate { count: 1, per_ms: 1_000 }),
         weights: [("ann".to_owned(), 3)].into(),
     };
-    let house = limited(store, limits.clone()).await;
-    house.store.pause_queue(at(1), "bulk".to_owned(), Pausing::Pause).await.unwrap();
+    let harness = limited(store, limits.clone()).await;
+    harness.store.pause_queue(at(1), "bulk".to_owned(), Pausing::Pause).await.unwrap();
     let settings = QueueSettings { limits, ..QueueSettings::default() };
     let row = QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings, ..QueueRow::unset("bulk") };
-    assert_eq!(house.store.queues().await.unwrap(), [row]);
+    assert_eq!(harness.store.queues().await.unwrap(), [row]);
 }
 
 /// All workers submit, claim, report and admit at the same time.
 pub async fn racing_workers_never_exceed_a_limit(store: Arc<dyn Store>) {
     let limits = QueueLimits { concurrency: Some(3), key_concurrency: Some(2), ..none() };
-    let house = limited(store, limits).await;
+    let harness = limited(store, limits).await;
     let (running, of_a, most) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let ended = AtomicUsize::new(0);
     let works = (0..6_u32).map(|hand| {
-        let (house, running, of_a, most, ended) = (house.clone(), &running, &of_a, &most, &ended);
+        let (harness, running, of_a, most, ended) = (harness.clone(), &running, &of_a, &most, &ended);
         async move {
-            let mut worker = house.worker().await;
+            let mut worker = harness.worker().await;
             for number in 0..5 {
                 let key = if number % 2 == 0 { "a" } else { "b" };
-                house.submit(at(1), keyed(1 + hand * 5 + number, Some(key))).await;
+                harness.submit(at(1), keyed(1 + hand * 5 + number, Some(key))).await;
             }
             for _round in 0..10_000 {
                 if ended.load(Ordering::SeqCst) == 30 {
@@ -432,15 +432,15 @@ pub async fn racing_workers_never_exceed_a_limit(store: Arc<dyn Store>) {
                     ended.fetch_add(1, Ordering::SeqCst);
                 }
                 let lines = vec![key("a"), key("b"), queue()];
-                house.store.admit(at(3), lines, 100).await.unwrap();
+                harness.store.admit(at(3), lines, 100).await.unwrap();
             }
             panic!("a line does not move");
         }
     });
     futures_util::future::join_all(works).await;
     assert!(most.load(Ordering::SeqCst) <= 3, "three at once at most");
-    assert_nothing_is_used(&house, &[queue(), key("a"), key("b")]).await;
-    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, []);
+    assert_nothing_is_used(&harness, &[queue(), key("a"), key("b")]).await;
+    assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, []);
 }
 
 fn is_of_a(id: &JobId) -> bool {
@@ -486,33 +486,33 @@ fn update(spec: JobSpec) -> Verb {
     Verb::Update(Box::new(Update { spec, expected_version: None }))
 }
 
-pub(super) async fn limited(store: Arc<dyn Store>, limits: QueueLimits) -> House {
-    let house = House::new(store);
-    set(&house, limits).await;
-    house
+pub(super) async fn limited(store: Arc<dyn Store>, limits: QueueLimits) -> Harness {
+    let harness = Harness::new(store);
+    set(&harness, limits).await;
+    harness
 }
 
-pub(super) async fn set(house: &House, limits: QueueLimits) {
+pub(super) async fn set(harness: &Harness, limits: QueueLimits) {
     let settings = QueueSettings { limits, ..QueueSettings::default() };
-    house.store.set_queue("bulk".to_owned(), settings).await.unwrap();
+    harness.store.set_queue("bulk".to_owned(), settings).await.unwrap();
 }
 
-async fn pause(house: &House, pausing: Pausing) {
-    house.store.pause_queue(at(2), "bulk".to_owned(), pausing).await.unwrap();
+async fn pause(harness: &Harness, pausing: Pausing) {
+    harness.store.pause_queue(at(2), "bulk".to_owned(), pausing).await.unwrap();
 }
 
-pub(super) async fn admit(house: &House, now: Timestamp, line: &Line) -> Admitted {
-    house.store.admit(now, vec![line.clone()], 100).await.unwrap()
+pub(super) async fn admit(harness: &Harness, now: Timestamp, line: &Line) -> Admitted {
+    harness.store.admit(now, vec![line.clone()], 100).await.unwrap()
 }
 
 /// How many executions are on a wait list, and how many count against its limit.
-pub(super) async fn used(house: &House, line: &Line) -> (u64, u64) {
-    let used = house.store.limiters(vec![line.clone()]).await.unwrap()[0];
+pub(super) async fn used(harness: &Harness, line: &Line) -> (u64, u64) {
+    let used = harness.store.limiters(vec![line.clone()]).await.unwrap()[0];
     (used.waiting, used.in_use)
 }
 
-pub(super) async fn assert_nothing_is_used(house: &House, lines: &[Line]) {
-    for used in house.store.limiters(lines.to_vec()).await.unwrap() {
+pub(super) async fn assert_nothing_is_used(harness: &Harness, lines: &[Line]) {
+    for used in harness.store.limiters(lines.to_vec()).await.unwrap() {
         assert_eq!(LimiterUse { last_at: None, ..used }, LimiterUse::default());
     }
 }

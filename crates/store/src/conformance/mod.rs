@@ -7,17 +7,17 @@
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
 #[cfg(test)]
-pub(crate) mod damaged;
-#[cfg(test)]
-pub(crate) mod drifting;
+pub(crate) mod counter_mismatches;
 mod fixture;
-pub mod register;
-mod sight;
+#[cfg(test)]
+pub(crate) mod malformed_rows;
+pub mod membership;
+mod snapshot;
 mod walk;
 
 pub use walk::{PORTION, Pair, walk_alike};
 #[cfg(test)]
-pub(crate) use {sight::all_of, walk::walk_partly};
+pub(crate) use {snapshot::all_of, walk::walk_partly};
 
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -460,7 +460,7 @@ macro_rules! each_conformance_case {
                 a_page_of_dead_letters_is_bounded_by_errors,
                 a_page_of_log_lines_is_bounded_by_what_they_say,
             }
-            house {
+            maintenance {
                 log_lines_are_read_in_order_and_in_pages,
                 log_lines_of_other_executions_stay_out,
                 a_log_is_kept_within_its_bounds,
@@ -505,7 +505,7 @@ macro_rules! each_conformance_case {
                 a_trigger_against_the_last_end,
                 a_redrive_against_a_discard,
                 a_submit_against_the_deletion_of_its_lane,
-                housekeeping_against_all_the_rest,
+                maintenance_against_all_the_rest,
             }
         }
     };

@@ -1,6 +1,6 @@
 //! Pages are limited by the bytes of their contents, and lead to the next page.
 
-use super::fixture::{House, at, died, every, failed, job, job_with, succeeded};
+use super::fixture::{Harness, at, died, every, failed, job, job_with, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
@@ -43,14 +43,14 @@ fn sizes<T>(pages: &[Vec<T>]) -> Vec<usize> {
 }
 
 pub async fn a_page_of_jobs_is_bounded_by_its_payloads(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     for number in 1..=COUNT as u32 {
-        house.submit(at(1), job_with(number, |spec| spec.payload = large(LARGE_BYTES))).await;
+        harness.submit(at(1), job_with(number, |spec| spec.payload = large(LARGE_BYTES))).await;
     }
     let latest_first: Vec<_> = (1..=COUNT as u32).rev().map(|number| job(number).id).collect();
     for name in [None, Some("report".to_owned())] {
         let query = |before| JobQuery { before, limit: 1_000, name: name.clone(), ..JobQuery::default() };
-        let pages = followed!(before => house.store.jobs(query(before)));
+        let pages = followed!(before => harness.store.jobs(query(before)));
         assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2], "by name {name:?}");
         let found: Vec<_> = pages.iter().flatten().map(|view| view.job.id).collect();
         assert_eq!(found, latest_first);
@@ -58,23 +58,23 @@ pub async fn a_page_of_jobs_is_bounded_by_its_payloads(store: Arc<dyn Store>) {
 }
 
 pub async fn a_page_holds_one_item_however_large(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     for number in 1..=2 {
-        house.submit(at(1), job_with(number, |spec| spec.payload = large(limits::PAGE_BYTES_MAX + 1))).await;
+        harness.submit(at(1), job_with(number, |spec| spec.payload = large(limits::PAGE_BYTES_MAX + 1))).await;
     }
     let query = |before| JobQuery { before, limit: 10, ..JobQuery::default() };
-    assert_eq!(sizes(&followed!(before => house.store.jobs(query(before)))), [1, 1]);
+    assert_eq!(sizes(&followed!(before => harness.store.jobs(query(before)))), [1, 1]);
 }
 
 /// A job with ten ended executions, each with a large result. Returns them in the order of their ends.
-async fn ended_with_large_results(house: &House) -> Vec<ExecutionId> {
-    let mut worker = house.worker().await;
+async fn ended_with_large_results(harness: &Harness) -> Vec<ExecutionId> {
+    let mut worker = harness.worker().await;
     let job = job_with(1, |spec| {
         spec.settings.schedule = every(5);
         spec.settings.overlap = OverlapPolicy::Allow;
     });
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(5 * COUNT as i64), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(5 * COUNT as i64), job.id, 1).await;
     let mut ended = Vec::new();
     for _ in 0..COUNT {
         let end = End { result: Some(large(LARGE_BYTES)), ..succeeded(200) };
@@ -84,12 +84,12 @@ async fn ended_with_large_results(house: &House) -> Vec<ExecutionId> {
 }
 
 pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut ended = ended_with_large_results(&house).await;
+    let harness = Harness::new(store);
+    let mut ended = ended_with_large_results(&harness).await;
     let mut told = Vec::new();
     let mut after = 0;
     loop {
-        let page = house.store.finished_after(after, 100).await.unwrap();
+        let page = harness.store.finished_after(after, 100).await.unwrap();
         assert!(page.items.len() <= PER_PAGE, "{}", page.items.len());
         told.extend(page.items.iter().map(|event| event.finished.id));
         after = page.looked_to;
@@ -100,7 +100,7 @@ pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store
     assert_eq!(told, ended, "events");
     let listed = followed!(walk => {
         let walk = walk.unwrap_or(ExecutionWalk::Finished { status: Status::Succeeded, before: None });
-        house.store.executions(ExecutionQuery { walk, limit: 1_000, queue: None, job_type: None, worker: None })
+        harness.store.executions(ExecutionQuery { walk, limit: 1_000, queue: None, job_type: None, worker: None })
     });
     assert_eq!(sizes(&listed), [PER_PAGE, PER_PAGE, 2], "executions");
     let listed = listed.iter().flatten().map(|item| match &item.view {
@@ -109,7 +109,7 @@ pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store
     });
     ended.reverse();
     assert_eq!(listed.collect::<Vec<_>>(), ended);
-    let history = followed!(before => house.store.history(job(1).id, before, 1_000));
+    let history = followed!(before => harness.store.history(job(1).id, before, 1_000));
     assert_eq!(sizes(&history), [PER_PAGE, PER_PAGE, 2], "history");
     ended.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(history.iter().flatten().map(|finished| finished.id).collect::<Vec<_>>(), ended);
@@ -121,22 +121,22 @@ const OPEN: usize = 300;
 const LISTED_AT_ONCE: usize = 37;
 
 pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = job_with(1, |spec| {
         spec.settings.schedule = every(1_000_000);
         spec.settings.overlap = OverlapPolicy::Allow;
     });
-    house.submit(at(1), job.clone()).await;
+    harness.submit(at(1), job.clone()).await;
     let trigger = Control { job: job.id, verb: Verb::Trigger { despite_overlap: true } };
-    house.store.control(at(2), vec![trigger; OPEN + 20]).await.unwrap();
+    harness.store.control(at(2), vec![trigger; OPEN + 20]).await.unwrap();
     for number in 0..20 {
         // Some are finished, others wait for their next attempt.
         let end = if number % 2 == 0 { succeeded(3) } else { failed(3) };
         worker.run(at(3), end).await;
     }
     let running = worker.claim_one(at(3)).await.execution;
-    let before = house.store.executions_of_job(job.id, None, limits::PAGE_ITEMS_MAX).await.unwrap();
+    let before = harness.store.executions_of_job(job.id, None, limits::PAGE_ITEMS_MAX).await.unwrap();
     assert_eq!((before.items.len(), before.next), (OPEN + 30, None), "ten have a second attempt");
     let worker_of_running = before.items.iter().find(|view| view.id() == running).map(|view| match view {
         ExecutionView::Live { worker, .. } => worker.as_deref(),
@@ -146,7 +146,7 @@ pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Ar
 
     let (mut listed, mut place) = (Vec::new(), None);
     loop {
-        let page = house.store.executions_of_job(job.id, place, LISTED_AT_ONCE).await.unwrap();
+        let page = harness.store.executions_of_job(job.id, place, LISTED_AT_ONCE).await.unwrap();
         listed.extend(page.items.iter().map(ExecutionView::id));
         if page.next.is_none() {
             break;
@@ -165,14 +165,14 @@ pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Ar
 }
 
 pub async fn a_page_of_dead_letters_is_bounded_by_errors(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=COUNT as u32 {
-        house.submit(at(1), job(number)).await;
+        harness.submit(at(1), job(number)).await;
         worker.run(at(2), End { error: Some(large(LARGE_BYTES)), ..died(2) }).await;
     }
     let query = |before| DeadLetterQuery { before, limit: 1_000, ..DeadLetterQuery::default() };
-    let pages = followed!(before => house.store.dead_letters(query(before)));
+    let pages = followed!(before => harness.store.dead_letters(query(before)));
     assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2]);
 }
 

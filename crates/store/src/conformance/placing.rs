@@ -1,7 +1,7 @@
 //! Limits that are set or become tighter over a backlog: queued executions go back to a wait list as far as
 //! the limits require, and keep their rank.
 
-use super::fixture::{House, at, job_with, succeeded};
+use super::fixture::{Harness, at, job_with, succeeded};
 use super::lines::{
     admit, assert_nothing_is_used, in_bulk, in_line, job, key, keyed, limited, none, queue, set, used,
 };
@@ -15,218 +15,218 @@ use punctual_core::ports::{Admitted, Assignment, NewJob, Store};
 use std::sync::Arc;
 
 pub async fn a_limit_reaches_what_is_queued(store: Arc<dyn Store>) {
-    let house = backlog(store, 6).await;
-    let mut worker = house.worker().await;
-    set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
-    assert_eq!(used(&house, &queue()).await, (0, 6), "nobody has been looked at");
-    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "whoever looks finds it");
-    let placed = admit(&house, at(2), &queue()).await;
+    let harness = backlog(store, 6).await;
+    let mut worker = harness.worker().await;
+    set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
+    assert_eq!(used(&harness, &queue()).await, (0, 6), "nobody has been looked at");
+    assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "whoever looks finds it");
+    let placed = admit(&harness, at(2), &queue()).await;
     let expected = Admitted { waiting: vec![(queue(), None)], is_look_due: true, ..Admitted::default() };
-    assert_eq!((placed, placing(&house).await), (expected, None));
-    assert_eq!(used(&house, &queue()).await, (4, 2));
+    assert_eq!((placed, placing(&harness).await), (expected, None));
+    assert_eq!(used(&harness, &queue()).await, (4, 2));
     let claimed = worker.claim(at(3), 10).await;
     assert_eq!(jobs_of(&claimed), [1, 2].map(|number| job(number).id), "the first in rank stay queued");
     worker.end(at(4), &claimed[0], succeeded(4)).await;
     for next in 3..=6 {
-        assert_eq!(admit(&house, at(4), &queue()).await.begun.queued.len(), 1);
+        assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued.len(), 1);
         let assignment = worker.claim_one(at(4)).await;
         assert_eq!(assignment.execution.occurrence.job, job(next).id, "they have kept their ranks");
         worker.end(at(5), &assignment, succeeded(5)).await;
     }
     worker.end(at(6), &claimed[1], succeeded(6)).await;
-    assert_nothing_is_used(&house, &[queue()]).await;
+    assert_nothing_is_used(&harness, &[queue()]).await;
 }
 
 pub async fn a_rate_reaches_all_that_is_queued_in_steps(store: Arc<dyn Store>) {
-    let house = backlog(store, 7).await;
-    let mut worker = house.worker().await;
-    set(&house, QueueLimits { rate: per_10_s(), ..none() }).await;
-    let placed = place(&house, 3).await;
+    let harness = backlog(store, 7).await;
+    let mut worker = harness.worker().await;
+    set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
+    let placed = place(&harness, 3).await;
     assert_eq!((placed.more, placed.is_look_due), (vec![queue()], false));
-    assert_eq!(used(&house, &queue()).await, (3, 4));
+    assert_eq!(used(&harness, &queue()).await, (3, 4));
     for (number, state) in [(4, LiveState::Queued), (5, in_line()), (7, in_line())] {
-        assert_eq!(house.open(job(number).id).await, [(1, state)]);
+        assert_eq!(harness.open(job(number).id).await, [(1, state)]);
     }
-    let reached = placing(&house).await.unwrap().reached.unwrap();
+    let reached = placing(&harness).await.unwrap().reached.unwrap();
     assert_eq!(reached.occurrence, job(5).id.occurrence(1), "how far it has come is kept");
     // Meanwhile the first can be claimed, and new ones wait.
     assert_eq!(worker.claim_one(at(2)).await.execution.occurrence.job, job(1).id);
-    house.submit(at(2), in_bulk(8, |_| {})).await;
-    assert_eq!(used(&house, &queue()).await, (4, 4));
-    let last = place(&house, 4).await;
+    harness.submit(at(2), in_bulk(8, |_| {})).await;
+    assert_eq!(used(&harness, &queue()).await, (4, 4));
+    let last = place(&harness, 4).await;
     assert_eq!((last.more, last.is_look_due), (vec![], true), "there were three left");
-    assert_eq!((used(&house, &queue()).await, placing(&house).await), ((7, 1), None));
+    assert_eq!((used(&harness, &queue()).await, placing(&harness).await), ((7, 1), None));
     let mut starts = vec![];
     for seconds in 0..40 {
-        starts.extend(admit(&house, at(20 + seconds), &queue()).await.begun.queued.iter().map(|_| seconds));
+        starts.extend(admit(&harness, at(20 + seconds), &queue()).await.begun.queued.iter().map(|_| seconds));
     }
     assert_eq!(starts, [0, 10, 20, 30], "at the pace of the rate");
     assert_eq!(jobs_of(&worker.claim(at(60), 10).await), [2, 3, 4, 5].map(|number| job(number).id));
 }
 
 pub async fn a_limit_of_keys_reaches_those_who_have_one(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let keys = [Some("a"), None, Some("a"), Some("b"), None, Some("a")];
     for (number, key) in (1..).zip(keys) {
-        house.submit(at(1), keyed(number, key)).await;
+        harness.submit(at(1), keyed(number, key)).await;
     }
-    set(&house, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    set(&harness, QueueLimits { key_concurrency: Some(1), ..none() }).await;
     for (waiting, in_use) in [((1, 0), 5), ((2, 1), 3)] {
-        assert_eq!(place(&house, 2).await.more, [queue()]);
+        assert_eq!(place(&harness, 2).await.more, [queue()]);
         assert_eq!(
-            (used(&house, &key("a")).await, used(&house, &key("b")).await),
+            (used(&harness, &key("a")).await, used(&harness, &key("b")).await),
             ((waiting.0, 0), (waiting.1, 0))
         );
-        assert_eq!(used(&house, &queue()).await.1, in_use, "those without a key stay where they are");
+        assert_eq!(used(&harness, &queue()).await.1, in_use, "those without a key stay where they are");
         assert_eq!(
-            admit(&house, at(2), &key("a")).await.begun.queued,
+            admit(&harness, at(2), &key("a")).await.begun.queued,
             [],
             "not before all have their places"
         );
     }
-    assert_eq!(place(&house, 2).await.more, [queue()], "there may be more");
-    assert!(place(&house, 2).await.is_look_due);
-    assert_eq!(used(&house, &key("a")).await, (3, 0));
-    let lines = house.store.waiting_lines(None, 10).await.unwrap().items;
+    assert_eq!(place(&harness, 2).await.more, [queue()], "there may be more");
+    assert!(place(&harness, 2).await.is_look_due);
+    assert_eq!(used(&harness, &key("a")).await, (3, 0));
+    let lines = harness.store.waiting_lines(None, 10).await.unwrap().items;
     assert_eq!(lines.len(), 2, "{lines:?}");
-    house.store.admit(at(2), lines, 10).await.unwrap();
+    harness.store.admit(at(2), lines, 10).await.unwrap();
     let claimed = worker.claim(at(3), 10).await;
     assert_eq!(jobs_of(&claimed), [1, 2, 4, 5].map(|number| job(number).id), "one of each key, by rank");
     worker.end(at(4), &claimed[0], succeeded(4)).await;
-    admit(&house, at(4), &key("a")).await;
+    admit(&harness, at(4), &key("a")).await;
     assert_eq!(worker.claim_one(at(5)).await.execution.occurrence.job, job(3).id);
 }
 
 pub async fn a_limit_of_the_queue_leaves_keys_as_they_are(store: Arc<dyn Store>) {
-    let house = limited(store, QueueLimits { key_rate: per_10_s(), ..none() }).await;
+    let harness = limited(store, QueueLimits { key_rate: per_10_s(), ..none() }).await;
     for (number, key) in [(1, "a"), (2, "b"), (3, "c")] {
-        house.submit(at(1), keyed(number, Some(key))).await;
+        harness.submit(at(1), keyed(number, Some(key))).await;
     }
-    set(&house, QueueLimits { key_rate: per_10_s(), concurrency: Some(1), ..none() }).await;
-    assert!(place(&house, 10).await.is_look_due);
-    assert_eq!(used(&house, &queue()).await, (2, 1));
+    set(&harness, QueueLimits { key_rate: per_10_s(), concurrency: Some(1), ..none() }).await;
+    assert!(place(&harness, 10).await.is_look_due);
+    assert_eq!(used(&harness, &queue()).await, (2, 1));
     for name in ["a", "b", "c"] {
-        assert_eq!(used(&house, &key(name)).await, (0, 1), "its key has let it go on already");
+        assert_eq!(used(&harness, &key(name)).await, (0, 1), "its key has let it go on already");
     }
 }
 
 pub async fn what_runs_goes_on_and_counts(store: Arc<dyn Store>) {
-    let house = backlog(store, 6).await;
-    let mut worker = house.worker().await;
+    let harness = backlog(store, 6).await;
+    let mut worker = harness.worker().await;
     let claimed = worker.claim(at(2), 3).await;
-    set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
-    assert!(place(&house, 10).await.is_look_due);
-    assert_eq!(used(&house, &queue()).await, (3, 3), "more run than may: all others wait");
+    set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
+    assert!(place(&harness, 10).await.is_look_due);
+    assert_eq!(used(&harness, &queue()).await, (3, 3), "more run than may: all others wait");
     for (assignment, admitted) in claimed.iter().zip([0, 1, 1]) {
         worker.end(at(3), assignment, succeeded(3)).await;
-        assert_eq!(admit(&house, at(3), &queue()).await.begun.queued.len(), admitted);
+        assert_eq!(admit(&harness, at(3), &queue()).await.begun.queued.len(), admitted);
     }
 }
 
 pub async fn what_is_given_back_keeps_its_place_while_there_is_one(store: Arc<dyn Store>) {
-    let house = backlog(store, 4).await;
-    let mut worker = house.worker().await;
+    let harness = backlog(store, 4).await;
+    let mut worker = harness.worker().await;
     let claimed = worker.claim(at(2), 4).await;
-    set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
-    assert!(place(&house, 10).await.is_look_due, "nobody is queued");
+    set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
+    assert!(place(&harness, 10).await.is_look_due, "nobody is queued");
     for assignment in &claimed[2..] {
         assert_eq!(worker.give_back(at(3), assignment).await.joined, [queue()], "more have a place than may");
     }
-    assert_eq!(used(&house, &queue()).await, (2, 2));
+    assert_eq!(used(&harness, &queue()).await, (2, 2));
     let begun = worker.give_back(at(4), &claimed[1]).await;
     assert_eq!((begun.queued.len(), begun.joined), (1, vec![]), "as many have one as may");
     assert_eq!(jobs_of(&worker.claim(at(5), 10).await), [job(2).id]);
     worker.end(at(6), &claimed[0], succeeded(6)).await;
-    admit(&house, at(6), &queue()).await;
+    admit(&harness, at(6), &queue()).await;
     assert_eq!(jobs_of(&worker.claim(at(7), 10).await), [job(3).id], "by the rank that it had");
 }
 
 pub async fn what_is_given_back_takes_the_place_of_its_key(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for number in 1..=2 {
-        house.submit(at(1), keyed(number, Some("a"))).await;
+        harness.submit(at(1), keyed(number, Some("a"))).await;
     }
     let claimed = worker.claim(at(2), 2).await;
-    set(&house, QueueLimits { key_concurrency: Some(1), ..none() }).await;
-    assert!(place(&house, 10).await.is_look_due);
+    set(&harness, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    assert!(place(&harness, 10).await.is_look_due);
     for (assignment, waiting) in claimed.iter().zip(1..) {
         assert_eq!(worker.give_back(at(3), assignment).await.joined, [key("a")]);
-        assert_eq!(used(&house, &key("a")).await, (waiting, 0), "neither had a place there");
+        assert_eq!(used(&harness, &key("a")).await, (waiting, 0), "neither had a place there");
     }
-    admit(&house, at(4), &key("a")).await;
+    admit(&harness, at(4), &key("a")).await;
     let first = worker.claim_one(at(5)).await;
     assert_eq!(first.execution.occurrence.job, job(1).id);
     worker.give_back(at(6), &first).await;
-    assert_eq!(used(&house, &key("a")).await, (1, 1), "now it has one, and keeps it");
+    assert_eq!(used(&harness, &key("a")).await, (1, 1), "now it has one, and keeps it");
 }
 
 pub async fn what_goes_back_in_line_can_expire_there(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let expiring = in_bulk(1, |spec| spec.settings.expiry = Some(Expiry::At(at(50))));
-    house.submit(at(1), expiring).await;
-    set(&house, QueueLimits { rate: per_10_s(), ..none() }).await;
-    let due = place(&house, 10).await.begun.due;
+    harness.submit(at(1), expiring).await;
+    set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
+    let due = place(&harness, 10).await.begun.due;
     assert_eq!(due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(50)], "whoever looks then is told");
 }
 
 pub async fn a_limit_that_is_raised_reaches_nobody(store: Arc<dyn Store>) {
-    let house = backlog(store, 4).await;
+    let harness = backlog(store, 4).await;
     let limits = QueueLimits { concurrency: Some(2), rate: per_10_s(), key_concurrency: Some(1), ..none() };
     for (day, raised) in (1..).zip([
         QueueLimits { concurrency: Some(3), ..limits.clone() },
         QueueLimits { rate: Some(Rate { count: 2, per_ms: 10_000 }), ..limits.clone() },
         QueueLimits { key_concurrency: None, ..limits.clone() },
     ]) {
-        set(&house, limits.clone()).await;
-        while !place(&house, 10).await.is_look_due {}
-        admit(&house, at(day * 86_400), &queue()).await;
-        assert!(used(&house, &queue()).await.1 > 0, "somebody is queued");
-        set(&house, raised).await;
-        assert_eq!(placing(&house).await, None);
+        set(&harness, limits.clone()).await;
+        while !place(&harness, 10).await.is_look_due {}
+        admit(&harness, at(day * 86_400), &queue()).await;
+        assert!(used(&harness, &queue()).await.1 > 0, "somebody is queued");
+        set(&harness, raised).await;
+        assert_eq!(placing(&harness).await, None);
     }
-    set(&house, none()).await;
-    assert_eq!((placing(&house).await, house.store.queues().await.unwrap()), (None, vec![]));
+    set(&harness, none()).await;
+    assert_eq!((placing(&harness).await, harness.store.queues().await.unwrap()), (None, vec![]));
 }
 
 pub async fn a_limit_that_is_taken_away_on_the_way_lets_all_go_on(store: Arc<dyn Store>) {
-    let house = backlog(store, 5).await;
-    let mut worker = house.worker().await;
-    set(&house, QueueLimits { rate: per_10_s(), ..none() }).await;
-    place(&house, 2).await;
-    set(&house, none()).await;
-    assert_eq!(admit(&house, at(3), &queue()).await.begun.queued.len(), 2);
+    let harness = backlog(store, 5).await;
+    let mut worker = harness.worker().await;
+    set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
+    place(&harness, 2).await;
+    set(&harness, none()).await;
+    assert_eq!(admit(&harness, at(3), &queue()).await.begun.queued.len(), 2);
     assert_eq!(worker.claim(at(4), 10).await.len(), 5);
 }
 
 pub async fn what_leaves_the_queue_on_the_way_is_left_alone(store: Arc<dyn Store>) {
-    let house = backlog(store, 4).await;
-    set(&house, QueueLimits { rate: per_10_s(), ..none() }).await;
-    place(&house, 1).await;
+    let harness = backlog(store, 4).await;
+    set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
+    place(&harness, 1).await;
     let elsewhere = Update { spec: job_with(3, |_| {}).spec, expected_version: None };
-    house.done(at(2), job(3).id, Verb::Update(Box::new(elsewhere))).await;
-    house.done(at(2), job(2).id, Verb::Cancel).await;
-    while !place(&house, 1).await.is_look_due {}
-    assert_eq!(house.open(job(3).id).await, [(1, LiveState::Queued)]);
-    assert_eq!(used(&house, &queue()).await, (2, 0));
+    harness.done(at(2), job(3).id, Verb::Update(Box::new(elsewhere))).await;
+    harness.done(at(2), job(2).id, Verb::Cancel).await;
+    while !place(&harness, 1).await.is_look_due {}
+    assert_eq!(harness.open(job(3).id).await, [(1, LiveState::Queued)]);
+    assert_eq!(used(&harness, &queue()).await, (2, 0));
 }
 
 /// Two processes continue from each other's position, while a worker claims.
 pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
-    let house = backlog(store, 40).await;
-    set(&house, QueueLimits { concurrency: Some(3), key_concurrency: Some(1), ..none() }).await;
+    let harness = backlog(store, 40).await;
+    set(&harness, QueueLimits { concurrency: Some(3), key_concurrency: Some(1), ..none() }).await;
     let walk = || async {
         for _ in 0..100 {
-            place(&house, 5).await;
-            if placing(&house).await.is_none() {
+            place(&harness, 5).await;
+            if placing(&harness).await.is_none() {
                 return;
             }
         }
         panic!("places are never taken");
     };
     let claims = async {
-        let mut worker = house.worker().await;
+        let mut worker = harness.worker().await;
         let mut claimed = vec![];
         for _ in 0..4 {
             claimed.extend(worker.claim(at(2), 1).await);
@@ -239,7 +239,7 @@ pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
         worker.end(at(3), &assignment, succeeded(3)).await;
     }
     for _ in 0..100 {
-        admit(&house, at(4), &queue()).await;
+        admit(&harness, at(4), &queue()).await;
         let claimed = worker.claim(at(4), 10).await;
         assert!(claimed.len() <= 3, "three at once at most");
         seen.extend(jobs_of(&claimed));
@@ -249,7 +249,7 @@ pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
     }
     let expected: Vec<JobId> = (1..=40).map(|number| job(number).id).collect();
     assert_eq!(seen, expected, "each runs once, and by rank");
-    assert_nothing_is_used(&house, &[queue()]).await;
+    assert_nothing_is_used(&harness, &[queue()]).await;
 }
 
 fn per_10_s() -> Option<Rate> {
@@ -257,21 +257,21 @@ fn per_10_s() -> Option<Rate> {
 }
 
 /// This many queued jobs, in order, in a queue without limits.
-async fn backlog(store: Arc<dyn Store>, count: u32) -> House {
-    let house = House::new(store);
+async fn backlog(store: Arc<dyn Store>, count: u32) -> Harness {
+    let harness = Harness::new(store);
     let jobs = (1..=count).map(|number| NewJob { job: in_bulk(number, |_| {}), offer: None }).collect();
-    house.store.submit(at(1), jobs).await.unwrap();
-    house
+    harness.store.submit(at(1), jobs).await.unwrap();
+    harness
 }
 
 /// One step of re-admission.
-async fn place(house: &House, count: usize) -> Admitted {
+async fn place(harness: &Harness, count: usize) -> Admitted {
     let line: Line = queue();
-    house.store.admit(at(2), vec![line], count).await.unwrap()
+    harness.store.admit(at(2), vec![line], count).await.unwrap()
 }
 
-async fn placing(house: &House) -> Option<Placing> {
-    house.store.queues().await.unwrap().into_iter().find_map(|row| row.placing)
+async fn placing(harness: &Harness) -> Option<Placing> {
+    harness.store.queues().await.unwrap().into_iter().find_map(|row| row.placing)
 }
 
 fn jobs_of(assignments: &[Assignment]) -> Vec<JobId> {

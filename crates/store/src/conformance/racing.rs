@@ -5,7 +5,7 @@
 //! and jobs, and a different head start, so that the calls meet in one transaction, in two concurrent ones,
 //! and one after the other. [`between_nodes`] runs the same races between several nodes of one database.
 
-use super::fixture::{House, at, job_with};
+use super::fixture::{Harness, at, job_with};
 use futures_util::stream::{self, StreamExt};
 use punctual_core::ids::SessionId;
 use punctual_core::job::{Job, JobSpec};
@@ -73,7 +73,7 @@ races! {
         a_trigger_against_the_last_end,
         a_redrive_against_a_discard,
         a_submit_against_the_deletion_of_its_lane,
-        housekeeping_against_all_the_rest,
+        maintenance_against_all_the_rest,
     }
 }
 
@@ -93,7 +93,7 @@ const TRIES_MAX: usize = 1_000;
 /// The nodes that share a database.
 #[derive(Clone)]
 struct Nodes {
-    houses: Vec<House>,
+    harnesses: Vec<Harness>,
     /// Counts claims. Each is a second after the last, because a node may not know of a new lane for that
     /// long.
     claims: Arc<AtomicI64>,
@@ -101,7 +101,7 @@ struct Nodes {
 
 impl Nodes {
     fn of(stores: Vec<Arc<dyn Store>>) -> Self {
-        Nodes { houses: stores.into_iter().map(House::new).collect(), claims: Arc::default() }
+        Nodes { harnesses: stores.into_iter().map(Harness::new).collect(), claims: Arc::default() }
     }
 
     /// Runs all rounds of a race.
@@ -135,16 +135,16 @@ struct Round {
 
 impl Round {
     /// The node with this index; there may be just one node.
-    fn node(&self, index: usize) -> &House {
-        let houses = &self.nodes.houses;
-        &houses[(self.number as usize + index) % houses.len()]
+    fn node(&self, index: usize) -> &Harness {
+        let harnesses = &self.nodes.harnesses;
+        &harnesses[(self.number as usize + index) % harnesses.len()]
     }
 
-    fn here(&self) -> &House {
+    fn here(&self) -> &Harness {
         self.node(0)
     }
 
-    fn there(&self) -> &House {
+    fn there(&self) -> &Harness {
         self.node(1)
     }
 
@@ -168,9 +168,9 @@ impl Round {
 
     /// A worker at the node with this index.
     async fn worker(&self, index: usize) -> Hand {
-        let house = self.node(index).clone();
-        let session = house.open_session(&format!("w{index}")).await;
-        Hand { house, session, turn: 0, queue: self.queue(), claims: self.nodes.claims.clone() }
+        let harness = self.node(index).clone();
+        let session = harness.open_session(&format!("w{index}")).await;
+        Hand { harness, session, turn: 0, queue: self.queue(), claims: self.nodes.claims.clone() }
     }
 
     /// The store's counters of this round's queue.
@@ -206,7 +206,7 @@ impl Round {
 
 /// A worker of one round, which claims from its queue and tracks its poll sequence numbers.
 struct Hand {
-    house: House,
+    harness: Harness,
     session: SessionId,
     turn: u64,
     queue: String,
@@ -218,7 +218,7 @@ impl Hand {
         let now = at(1_000 + self.claims.fetch_add(1, Ordering::Relaxed));
         let (queues, job_types) = (vec![self.queue.clone()], vec!["report".to_owned()]);
         let claim = Claim { session: self.session, turn: self.turn + 1, limit, queues, job_types };
-        self.house.claim_from(now, claim).await
+        self.harness.claim_from(now, claim).await
     }
 
     async fn claim(&mut self, limit: usize) -> Vec<Assignment> {
@@ -239,22 +239,22 @@ impl Hand {
     }
 
     async fn report(&self, now: Timestamp, of: &Assignment, end: End) -> ReportAnswer {
-        self.house.report(now, self.session, of, end).await.answer
+        self.harness.report(now, self.session, of, end).await.answer
     }
 
     /// Reports an end that must be accepted.
     async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
-        self.house.accept(now, self.session, of, end).await
+        self.harness.accept(now, self.session, of, end).await
     }
 
     async fn give_back(&self, now: Timestamp, of: &Assignment) -> Vec<Option<Begun>> {
-        self.house.store.give_back(now, self.session, vec![of.lease()]).await.unwrap()
+        self.harness.store.give_back(now, self.session, vec![of.lease()]).await.unwrap()
     }
 
     /// Gives back everything it holds, with its next poll sequence number.
     async fn resync(&self, now: Timestamp) -> ResyncOutcome {
         let resync = Resync { session: self.session, turn: self.turn + 1, held: vec![] };
-        self.house.store.resync(now, resync).await.unwrap()
+        self.harness.store.resync(now, resync).await.unwrap()
     }
 }
 

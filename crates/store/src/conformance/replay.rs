@@ -1,6 +1,6 @@
 //! Replays of missed occurrences that wait for room.
 
-use super::fixture::{House, Worker, at, behind, died, failed, job_with, recurring_every, succeeded};
+use super::fixture::{Harness, Worker, at, behind, died, failed, job_with, recurring_every, succeeded};
 use punctual_core::control::{Update, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -28,28 +28,28 @@ fn replaying(policy: OverlapPolicy, change: impl FnOnce(&mut Settings)) -> Job {
 
 /// Submits the job and first fires it at second 1,061, when ten occurrences are missed and none is in
 /// grace.
-async fn down_until_1061(store: Arc<dyn Store>, job: Job) -> (House, Worker, JobId) {
-    let house = House::new(store);
+async fn down_until_1061(store: Arc<dyn Store>, job: Job) -> (Harness, Worker, JobId) {
+    let harness = Harness::new(store);
     let id = job.id;
-    house.submit(at(1), job).await;
-    let worker = house.worker().await;
-    house.fired(at(1_061), id, 1).await;
-    (house, worker, id)
+    harness.submit(at(1), job).await;
+    let worker = harness.worker().await;
+    harness.fired(at(1_061), id, 1).await;
+    (harness, worker, id)
 }
 
-async fn schedule(house: &House, id: JobId) -> ScheduleState {
-    house.view(id).await.schedule.expect("it goes on")
+async fn schedule(harness: &Harness, id: JobId) -> ScheduleState {
+    harness.view(id).await.schedule.expect("it goes on")
 }
 
 /// Fires the current schedule. Returns how many nominal times it opened.
-async fn fire(house: &House, now: Timestamp, id: JobId) -> usize {
-    let version = schedule(house, id).await.version;
-    house.fired(now, id, version).await.0
+async fn fire(harness: &Harness, now: Timestamp, id: JobId) -> usize {
+    let version = schedule(harness, id).await.version;
+    harness.fired(now, id, version).await.0
 }
 
 /// The open nominal times, ordered by number, and the state of each.
-async fn open(house: &House, id: JobId) -> Vec<(Timestamp, LiveState)> {
-    let open = house.view(id).await.open;
+async fn open(harness: &Harness, id: JobId) -> Vec<(Timestamp, LiveState)> {
+    let open = harness.view(id).await.open;
     open.iter().rev().map(|live| (live.scheduled_time, live.state)).collect()
 }
 
@@ -62,72 +62,72 @@ fn wakes(begun: &Begun, now: Timestamp, id: JobId) -> bool {
 }
 
 pub async fn a_replay_waits_for_room_instead_of_being_cut(store: Arc<dyn Store>) {
-    let (house, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
-    assert_eq!(open(&house, id).await, [(at(100), LiveState::Queued)]);
-    let state = schedule(&house, id).await;
+    let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
+    assert_eq!(open(&harness, id).await, [(at(100), LiveState::Queued)]);
+    let state = schedule(&harness, id).await;
     let replay = state.replay.clone().expect("nine are left");
     assert_eq!((replay.next, replay.until, replay.waits), (at(200), at(1_000), true));
     assert_eq!(state.due_at, Some(at(1_061).plus(limits::REPLAY_RECHECK)));
 
     let tried_at = at(1_061).plus(limits::REPLAY_RECHECK);
-    assert_eq!(fire(&house, tried_at, id).await, 0, "there is no room");
+    assert_eq!(fire(&harness, tried_at, id).await, 0, "there is no room");
     for number in 2..=10 {
         let now = tried_at.shifted(i64::from(number) * 100_000);
         let (ended, begun) = worker.run(now, succeeded(1_067)).await;
         assert_eq!(ended.occurrence.number, number - 1);
         assert!(wakes(&begun, now, id), "{begun:?}");
-        assert_eq!(house.due(now).await, [now]);
-        assert_eq!(fire(&house, now, id).await, 1);
-        assert_eq!(open(&house, id).await, [(at(i64::from(number) * 100), LiveState::Queued)]);
+        assert_eq!(harness.due(now).await, [now]);
+        assert_eq!(fire(&harness, now, id).await, 1);
+        assert_eq!(open(&harness, id).await, [(at(i64::from(number) * 100), LiveState::Queued)]);
     }
-    assert_eq!(schedule(&house, id).await.replay, None);
-    assert_eq!(house.store.skipped(id, 10).await.unwrap(), []);
+    assert_eq!(schedule(&harness, id).await.replay, None);
+    assert_eq!(harness.store.skipped(id, 10).await.unwrap(), []);
 }
 
 pub async fn a_regular_occurrence_waits_behind_a_replayed_one_and_goes_next(store: Arc<dyn Store>) {
-    let (house, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
+    let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
     let first = worker.claim_one(at(1_062)).await;
-    assert_eq!(fire(&house, at(1_100), id).await, 1);
-    assert_eq!(open(&house, id).await[1..], [(at(1_100), behind(Gate::Overlap))]);
+    assert_eq!(fire(&harness, at(1_100), id).await, 1);
+    assert_eq!(open(&harness, id).await[1..], [(at(1_100), behind(Gate::Overlap))]);
     let begun = worker.end(at(1_101), &first, succeeded(1_101)).await;
     assert!(!wakes(&begun, at(1_101), id), "the regular one goes first");
-    assert_eq!(open(&house, id).await, [(at(1_100), LiveState::Queued)]);
+    assert_eq!(open(&harness, id).await, [(at(1_100), LiveState::Queued)]);
     let (_, begun) = worker.run(at(1_102), succeeded(1_102)).await;
     assert!(wakes(&begun, at(1_102), id));
 
-    assert_eq!(fire(&house, at(1_102), id).await, 1);
+    assert_eq!(fire(&harness, at(1_102), id).await, 1);
     worker.claim_one(at(1_103)).await;
-    fire(&house, at(1_200), id).await;
-    fire(&house, at(1_300), id).await;
-    let skipped = house.store.skipped(id, 10).await.unwrap();
+    fire(&harness, at(1_200), id).await;
+    fire(&harness, at(1_300), id).await;
+    let skipped = harness.store.skipped(id, 10).await.unwrap();
     assert_eq!(skipped.iter().map(|range| (range.first, range.count)).collect::<Vec<_>>(), [(at(1_300), 1)]);
     assert_eq!(skipped[0].reason, SkipReason::Overlap, "one regular occurrence waits already");
 }
 
 pub async fn a_replay_fills_the_line_but_for_one_place_and_lets_regular_ones_go_first(store: Arc<dyn Store>) {
     let job = replaying(OverlapPolicy::Queue, |settings| settings.overlap_limit = 3);
-    let (house, mut worker, id) = down_until_1061(store, job).await;
+    let (harness, mut worker, id) = down_until_1061(store, job).await;
     let gated = behind(Gate::Overlap);
-    assert_eq!(open(&house, id).await, [(at(100), LiveState::Queued), (at(200), gated), (at(300), gated)]);
-    fire(&house, at(1_100), id).await;
+    assert_eq!(open(&harness, id).await, [(at(100), LiveState::Queued), (at(200), gated), (at(300), gated)]);
+    fire(&harness, at(1_100), id).await;
     let (_, begun) = worker.run(at(1_101), succeeded(1_101)).await;
-    assert_eq!(open(&house, id).await, [(at(200), gated), (at(300), gated), (at(1_100), LiveState::Queued)]);
+    assert_eq!(open(&harness, id).await, [(at(200), gated), (at(300), gated), (at(1_100), LiveState::Queued)]);
     assert!(!wakes(&begun, at(1_101), id), "the place is kept");
     let (_, begun) = worker.run(at(1_102), succeeded(1_102)).await;
     assert!(wakes(&begun, at(1_102), id));
-    fire(&house, at(1_102), id).await;
-    assert_eq!(open(&house, id).await, [(at(200), LiveState::Queued), (at(300), gated), (at(400), gated)]);
+    fire(&harness, at(1_102), id).await;
+    assert_eq!(open(&harness, id).await, [(at(200), LiveState::Queued), (at(300), gated), (at(400), gated)]);
 }
 
 pub async fn a_replay_beside_others_leaves_room_for_a_regular_occurrence(store: Arc<dyn Store>) {
     let job = replaying(OverlapPolicy::Allow, |settings| settings.max_open = 3);
-    let (house, mut worker, id) = down_until_1061(store, job).await;
-    assert_eq!(open(&house, id).await.len(), 2);
+    let (harness, mut worker, id) = down_until_1061(store, job).await;
+    assert_eq!(open(&harness, id).await.len(), 2);
     for (now, count) in [(1_100, 3), (1_200, 4), (1_300, 5), (1_400, 5)] {
-        fire(&house, at(now), id).await;
-        assert_eq!(open(&house, id).await.len(), count, "at {now}");
+        fire(&harness, at(now), id).await;
+        assert_eq!(open(&harness, id).await.len(), count, "at {now}");
     }
-    let skipped = house.store.skipped(id, 10).await.unwrap();
+    let skipped = harness.store.skipped(id, 10).await.unwrap();
     assert_eq!((skipped.len(), skipped[0].first), (1, at(1_400)), "three regular ones are open");
     let running = worker.claim(at(1_401), 10).await;
     for assignment in &running[..3] {
@@ -136,85 +136,85 @@ pub async fn a_replay_beside_others_leaves_room_for_a_regular_occurrence(store: 
     }
     let begun = worker.end(at(1_402), &running[3], succeeded(1_402)).await;
     assert!(wakes(&begun, at(1_402), id));
-    assert_eq!(fire(&house, at(1_402), id).await, 1);
+    assert_eq!(fire(&harness, at(1_402), id).await, 1);
 }
 
 pub async fn a_replaced_occurrence_is_never_a_replayed_one(store: Arc<dyn Store>) {
-    let (house, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Replace, |_| {})).await;
+    let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Replace, |_| {})).await;
     let replayed = worker.claim_one(at(1_062)).await;
-    fire(&house, at(1_100), id).await;
-    fire(&house, at(1_200), id).await;
+    fire(&harness, at(1_100), id).await;
+    fire(&harness, at(1_200), id).await;
     assert!(worker.beat(at(1_201)).await.is_empty(), "it is not asked to stop");
-    assert_eq!(open(&house, id).await[1..], [(at(1_200), behind(Gate::Overlap))]);
+    assert_eq!(open(&harness, id).await[1..], [(at(1_200), behind(Gate::Overlap))]);
     worker.end(at(1_202), &replayed, succeeded(1_202)).await;
-    assert_eq!(open(&house, id).await, [(at(1_200), LiveState::Queued)]);
+    assert_eq!(open(&harness, id).await, [(at(1_200), LiveState::Queued)]);
 }
 
 pub async fn a_replay_is_woken_however_an_occurrence_ends(store: Arc<dyn Store>) {
     let job = replaying(OverlapPolicy::Skip, |_| {});
-    let (house, mut worker, id) = down_until_1061(store, job).await;
+    let (harness, mut worker, id) = down_until_1061(store, job).await;
     // A failure that is retried keeps its place; one that is not does not.
     let begun = worker.run(at(1_062), failed(1_062)).await.1;
     assert!(!wakes(&begun, at(1_062), id));
-    house.look(at(1_100), house.view(id).await.open[0].execution(), None).await;
-    fire(&house, at(1_100), id).await;
+    harness.look(at(1_100), harness.view(id).await.open[0].execution(), None).await;
+    fire(&harness, at(1_100), id).await;
     worker.run(at(1_101), died(1_101)).await;
     let (_, begun) = worker.run(at(1_102), died(1_102)).await;
     assert!(wakes(&begun, at(1_102), id), "the regular one has failed for good");
-    assert_eq!(fire(&house, at(1_102), id).await, 1);
+    assert_eq!(fire(&harness, at(1_102), id).await, 1);
 
-    let execution = house.view(id).await.open[0].execution();
-    let CancelOutcome::Cancelled(begun) = house.cancel(at(1_103), execution).await else { panic!("queued") };
+    let execution = harness.view(id).await.open[0].execution();
+    let CancelOutcome::Cancelled(begun) = harness.cancel(at(1_103), execution).await else { panic!("queued") };
     assert!(wakes(&begun, at(1_103), id));
-    assert_eq!(fire(&house, at(1_103), id).await, 1);
+    assert_eq!(fire(&harness, at(1_103), id).await, 1);
 
     let held = worker.claim_one(at(1_104)).await;
-    house.cancel(at(1_105), held.execution).await;
+    harness.cancel(at(1_105), held.execution).await;
     let begun = worker.give_back(at(1_106), &held).await;
     assert!(wakes(&begun, at(1_106), id));
-    assert_eq!(fire(&house, at(1_106), id).await, 1);
+    assert_eq!(fire(&harness, at(1_106), id).await, 1);
 
     let held = worker.claim_one(at(1_107)).await;
-    house.cancel(at(1_108), held.execution).await;
+    harness.cancel(at(1_108), held.execution).await;
     let recovered = worker.lose(at(1_109)).await;
     assert!(wakes(&recovered.begun, at(1_109), id));
-    assert_eq!(fire(&house, at(1_109), id).await, 1);
+    assert_eq!(fire(&harness, at(1_109), id).await, 1);
 }
 
 pub async fn what_was_open_before_a_replay_wakes_it(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = replaying(OverlapPolicy::Skip, |_| {});
     let id = job.id;
-    house.submit(at(1), job).await;
-    let mut worker = house.worker().await;
-    house.fired(at(100), id, 1).await;
+    harness.submit(at(1), job).await;
+    let mut worker = harness.worker().await;
+    harness.fired(at(100), id, 1).await;
     let running = worker.claim_one(at(101)).await;
-    assert_eq!(fire(&house, at(1_061), id).await, 0, "one has run through the outage");
+    assert_eq!(fire(&harness, at(1_061), id).await, 0, "one has run through the outage");
     let begun = worker.end(at(1_062), &running, succeeded(1_062)).await;
     assert!(wakes(&begun, at(1_062), id));
-    assert_eq!(fire(&house, at(1_062), id).await, 1);
-    assert_eq!(open(&house, id).await, [(at(200), LiveState::Queued)]);
+    assert_eq!(fire(&harness, at(1_062), id).await, 1);
+    assert_eq!(open(&harness, id).await, [(at(200), LiveState::Queued)]);
 }
 
 pub async fn a_replay_that_waits_is_held_by_a_pause_and_tried_by_the_resume(store: Arc<dyn Store>) {
-    let (house, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
+    let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
     let running = worker.claim_one(at(1_062)).await;
-    house.done(at(1_063), id, Verb::Pause).await;
+    harness.done(at(1_063), id, Verb::Pause).await;
     let begun = worker.end(at(1_064), &running, succeeded(1_064)).await;
-    assert_eq!((begun.due, house.due(at(2_000)).await), (vec![], vec![]));
-    let controlled = house.done(at(1_070), id, Verb::Resume).await;
+    assert_eq!((begun.due, harness.due(at(2_000)).await), (vec![], vec![]));
+    let controlled = harness.done(at(1_070), id, Verb::Resume).await;
     assert!(wakes(&controlled.begun, at(1_070), id));
-    assert_eq!(fire(&house, at(1_070), id).await, 1);
+    assert_eq!(fire(&harness, at(1_070), id).await, 1);
 }
 
 pub async fn higher_limits_wake_a_replay(store: Arc<dyn Store>) {
     let job = replaying(OverlapPolicy::Allow, |settings| settings.max_open = 2);
-    let (house, _, id) = down_until_1061(store, job).await;
-    assert_eq!(open(&house, id).await.len(), 1);
-    let mut spec = house.view(id).await.job.spec;
+    let (harness, _, id) = down_until_1061(store, job).await;
+    assert_eq!(open(&harness, id).await.len(), 1);
+    let mut spec = harness.view(id).await.job.spec;
     spec.settings.max_open = 5;
     let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
-    let controlled = house.done(at(1_062), id, update).await;
+    let controlled = harness.done(at(1_062), id, update).await;
     assert!(wakes(&controlled.begun, at(1_062), id));
-    assert_eq!(fire(&house, at(1_062), id).await, 3);
+    assert_eq!(fire(&harness, at(1_062), id).await, 3);
 }

@@ -1,6 +1,6 @@
 //! Reporting outcomes.
 
-use super::fixture::{House, at, every, failed, job, job_with, succeeded, time_gate};
+use super::fixture::{Harness, at, every, failed, job, job_with, succeeded, time_gate};
 use punctual_core::ids::{Epoch, SegmentSet, SessionId};
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::{Ending, Status};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub async fn a_success_closes_the_occurrence(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
     let end = End { started_at: Some(at(3)), completed_at: at(5), ..succeeded(5) };
-    assert_eq!(house.accept(at(6), session, &assignment, end).await, Begun::default());
-    let view = house.view(job(1).id).await;
+    assert_eq!(harness.accept(at(6), session, &assignment, end).await, Begun::default());
+    let view = harness.view(job(1).id).await;
     assert_eq!((view.status(), view.open), (JobStatus::Completed, vec![]));
     let finished = view.last_finished.expect("it has run");
     assert_eq!((finished.id, finished.status), (assignment.execution, Status::Succeeded));
@@ -26,79 +26,79 @@ pub async fn a_success_closes_the_occurrence(store: Arc<dyn Store>) {
 }
 
 pub async fn a_repeated_report_was_accepted_already(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
-    house.accept(at(3), session, &assignment, succeeded(3)).await;
-    let again = house.report(at(4), session, &assignment, succeeded(3)).await;
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
+    harness.accept(at(3), session, &assignment, succeeded(3)).await;
+    let again = harness.report(at(4), session, &assignment, succeeded(3)).await;
     assert_eq!((again.answer, again.begun), (ReportAnswer::AlreadyAccepted, Begun::default()));
 
-    let (session, assignment) = run(&house, job(2)).await;
-    house.accept(at(3), session, &assignment, failed(3)).await;
-    let again = house.report(at(4), session, &assignment, failed(3)).await;
+    let (session, assignment) = run(&harness, job(2)).await;
+    harness.accept(at(3), session, &assignment, failed(3)).await;
+    let again = harness.report(at(4), session, &assignment, failed(3)).await;
     assert_eq!(again.answer, ReportAnswer::AlreadyAccepted, "also while the next attempt waits");
-    let history = house.store.history(job(2).id, None, 10).await.unwrap();
+    let history = harness.store.history(job(2).id, None, 10).await.unwrap();
     assert_eq!(history.items.len(), 1);
 }
 
 pub async fn a_report_of_an_earlier_epoch_is_stale(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, first) = run(&house, job(1)).await;
-    house.store.give_back(at(3), session, vec![first.lease()]).await.unwrap();
-    assert_eq!(house.report(at(4), session, &first, succeeded(4)).await.answer, ReportAnswer::Stale);
-    let second = house.claim_one(at(5), session, 2).await;
-    assert_eq!(house.report(at(6), session, &first, succeeded(6)).await.answer, ReportAnswer::Stale);
-    house.accept(at(7), session, &second, succeeded(7)).await;
-    assert_eq!(house.report(at(8), session, &first, succeeded(8)).await.answer, ReportAnswer::Stale);
+    let harness = Harness::new(store);
+    let (session, first) = run(&harness, job(1)).await;
+    harness.store.give_back(at(3), session, vec![first.lease()]).await.unwrap();
+    assert_eq!(harness.report(at(4), session, &first, succeeded(4)).await.answer, ReportAnswer::Stale);
+    let second = harness.claim_one(at(5), session, 2).await;
+    assert_eq!(harness.report(at(6), session, &first, succeeded(6)).await.answer, ReportAnswer::Stale);
+    harness.accept(at(7), session, &second, succeeded(7)).await;
+    assert_eq!(harness.report(at(8), session, &first, succeeded(8)).await.answer, ReportAnswer::Stale);
 }
 
 pub async fn a_report_of_another_session_is_stale(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
-    let other = house.open_session("other").await;
-    assert_eq!(house.report(at(3), other, &assignment, succeeded(3)).await.answer, ReportAnswer::Stale);
-    house.accept(at(4), session, &assignment, succeeded(4)).await;
-    assert_eq!(house.report(at(5), other, &assignment, succeeded(5)).await.answer, ReportAnswer::Stale);
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
+    let other = harness.open_session("other").await;
+    assert_eq!(harness.report(at(3), other, &assignment, succeeded(3)).await.answer, ReportAnswer::Stale);
+    harness.accept(at(4), session, &assignment, succeeded(4)).await;
+    assert_eq!(harness.report(at(5), other, &assignment, succeeded(5)).await.answer, ReportAnswer::Stale);
 }
 
 pub async fn a_report_of_an_unknown_execution_is_stale(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
     let unknown = Assignment { execution: job(99).id.occurrence(1).attempt(1), ..assignment };
-    assert_eq!(house.report(at(3), session, &unknown, succeeded(3)).await.answer, ReportAnswer::Stale);
+    assert_eq!(harness.report(at(3), session, &unknown, succeeded(3)).await.answer, ReportAnswer::Stale);
 }
 
 pub async fn a_timed_out_attempt_is_retried(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
     let end = End { ending: Ending::TimedOut, ..failed(3) };
-    let (due_at, execution) = time_gate(&house.accept(at(3), session, &assignment, end).await);
+    let (due_at, execution) = time_gate(&harness.accept(at(3), session, &assignment, end).await);
     assert_eq!(execution.attempt, 2);
     assert!(due_at > at(3));
-    let last = house.view(job(1).id).await.last_finished.expect("one attempt has ended");
+    let last = harness.view(job(1).id).await.last_finished.expect("one attempt has ended");
     assert_eq!((last.status, last.id.attempt), (Status::TimedOut, 1));
 }
 
 pub async fn an_exhausted_job_fails_and_leaves_a_dead_letter(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| {
         spec.name = "nightly".to_owned();
         spec.settings.max_retries = 2;
         spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![1_000] };
     });
-    let (session, mut assignment) = run(&house, job.clone()).await;
+    let (session, mut assignment) = run(&harness, job.clone()).await;
     for attempt in 1..=2 {
         let now = at(10 * attempt);
         let (due_at, next) =
-            time_gate(&house.accept(now, session, &assignment, failed(10 * attempt)).await);
+            time_gate(&harness.accept(now, session, &assignment, failed(10 * attempt)).await);
         assert_eq!(due_at, at(10 * attempt + 1));
-        assert!(matches!(house.look(due_at, next, None).await, LookOutcome::Opened(_)));
-        assignment = house.claim_one(due_at, session, attempt as u64 + 1).await;
+        assert!(matches!(harness.look(due_at, next, None).await, LookOutcome::Opened(_)));
+        assignment = harness.claim_one(due_at, session, attempt as u64 + 1).await;
         assert_eq!(i64::from(assignment.execution.attempt), attempt + 1);
     }
-    assert_eq!(house.accept(at(50), session, &assignment, failed(50)).await, Begun::default());
-    let view = house.view(job.id).await;
+    assert_eq!(harness.accept(at(50), session, &assignment, failed(50)).await, Begun::default());
+    let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Failed, 0));
-    let letters = house.dead_letters().await;
+    let letters = harness.dead_letters().await;
     let letter = &letters[0];
     assert_eq!((letters.len(), letter.occurrence, letter.attempts), (1, job.id.occurrence(1), 3));
     assert_eq!((letter.died_at, letter.error.as_deref()), (at(50), Some("it broke")));
@@ -106,69 +106,69 @@ pub async fn an_exhausted_job_fails_and_leaves_a_dead_letter(store: Arc<dyn Stor
         (letter.job_name.as_str(), letter.job_type.as_str(), letter.queue.as_str()),
         ("nightly", "report", "default")
     );
-    let history = house.store.history(job.id, None, 10).await.unwrap().items;
+    let history = harness.store.history(job.id, None, 10).await.unwrap().items;
     let attempts: Vec<_> = history.iter().map(|finished| (finished.id.attempt, finished.status)).collect();
     assert_eq!(attempts, [(3, Status::Failed), (2, Status::Failed), (1, Status::Failed)]);
 }
 
 pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
     let end = End { retryable: false, ..failed(3) };
-    assert_eq!(house.accept(at(3), session, &assignment, end).await, Begun::default());
-    assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
-    assert_eq!(house.dead_letters().await.len(), 1);
+    assert_eq!(harness.accept(at(3), session, &assignment, end).await, Begun::default());
+    assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
+    assert_eq!(harness.dead_letters().await.len(), 1);
 }
 
 pub async fn no_retries_means_at_most_once(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job_with(1, |spec| spec.settings.max_retries = 0)).await;
-    assert_eq!(house.accept(at(3), session, &assignment, failed(3)).await, Begun::default());
-    assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
-    assert_eq!(house.claim(at(9_999), session, 2, 1).await, []);
-    assert_eq!(house.store.due(SegmentSet::ALL, at(9_999), 10).await.unwrap(), []);
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job_with(1, |spec| spec.settings.max_retries = 0)).await;
+    assert_eq!(harness.accept(at(3), session, &assignment, failed(3)).await, Begun::default());
+    assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
+    assert_eq!(harness.claim(at(9_999), session, 2, 1).await, []);
+    assert_eq!(harness.store.due(SegmentSet::ALL, at(9_999), 10).await.unwrap(), []);
 }
 
 pub async fn a_cancelled_run_ends_the_job_cancelled(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let (session, assignment) = run(&house, job(1)).await;
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job(1)).await;
     let end = End { ending: Ending::Cancelled, error: None, ..failed(3) };
-    assert_eq!(house.accept(at(3), session, &assignment, end).await, Begun::default());
-    let view = house.view(job(1).id).await;
+    assert_eq!(harness.accept(at(3), session, &assignment, end).await, Begun::default());
+    let view = harness.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Cancelled);
     assert_eq!(view.last_finished.expect("it has run").status, Status::Cancelled);
-    assert_eq!(house.dead_letters().await, []);
+    assert_eq!(harness.dead_letters().await, []);
 }
 
 pub async fn a_recurring_job_outlives_a_failed_occurrence(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| {
         spec.settings.schedule = every(10);
         spec.settings.max_retries = 0;
     });
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(10), job.id, 1).await;
-    let session = house.open_session("w").await;
-    let assignment = house.claim_one(at(11), session, 1).await;
-    house.accept(at(12), session, &assignment, failed(12)).await;
-    assert_eq!(house.view(job.id).await.status(), JobStatus::Active);
-    assert_eq!(house.dead_letters().await.len(), 1);
-    house.fired(at(20), job.id, 2).await;
-    let next = house.claim_one(at(21), session, 2).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(10), job.id, 1).await;
+    let session = harness.open_session("w").await;
+    let assignment = harness.claim_one(at(11), session, 1).await;
+    harness.accept(at(12), session, &assignment, failed(12)).await;
+    assert_eq!(harness.view(job.id).await.status(), JobStatus::Active);
+    assert_eq!(harness.dead_letters().await.len(), 1);
+    harness.fired(at(20), job.id, 2).await;
+    let next = harness.claim_one(at(21), session, 2).await;
     assert_eq!(next.execution, job.id.occurrence(2).attempt(1));
 }
 
 pub async fn one_call_settles_many_reports_in_order(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     for n in 1..=3 {
-        house.submit(at(i64::from(n)), job(n)).await;
+        harness.submit(at(i64::from(n)), job(n)).await;
     }
-    let claimed = house.claim(at(5), session, 1, 10).await;
+    let claimed = harness.claim(at(5), session, 1, 10).await;
     let report = |n: usize, end| Report { session, lease: claimed[n].lease(), end };
     let reports =
         vec![report(0, succeeded(6)), report(1, failed(6)), report(0, succeeded(6)), report(2, succeeded(6))];
-    let outcomes = house.store.report(at(7), reports).await.unwrap();
+    let outcomes = harness.store.report(at(7), reports).await.unwrap();
     let answers: Vec<_> = outcomes.iter().map(|outcome| outcome.answer).collect();
     use ReportAnswer::{Accepted, AlreadyAccepted};
     assert_eq!(answers, [Accepted, Accepted, AlreadyAccepted, Accepted]);
@@ -176,7 +176,7 @@ pub async fn one_call_settles_many_reports_in_order(store: Arc<dyn Store>) {
 }
 
 pub async fn an_error_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let picky = |number, fail_on: &str| {
         job_with(number, |spec| spec.settings.fail_on = vec!["no such thing".to_owned(), fail_on.to_owned()])
     };
@@ -188,32 +188,32 @@ pub async fn an_error_that_the_job_calls_final_is_not_retried(store: Arc<dyn Sto
         (picky(4, "LOST"), timed_out, JobStatus::Active),
     ];
     for (job, end, status) in cases {
-        let (session, assignment) = run(&house, job.clone()).await;
-        let outcome = house.report(at(3), session, &assignment, end).await;
+        let (session, assignment) = run(&harness, job.clone()).await;
+        let outcome = harness.report(at(3), session, &assignment, end).await;
         assert_eq!(outcome.is_retried, status == JobStatus::Active, "{:?}", job.spec.settings.fail_on);
-        assert_eq!(house.status(job.id).await, status, "{:?}", job.spec.settings.fail_on);
+        assert_eq!(harness.status(job.id).await, status, "{:?}", job.spec.settings.fail_on);
     }
-    assert_eq!(house.dead_letters().await.len(), 2);
+    assert_eq!(harness.dead_letters().await.len(), 2);
 }
 
 pub async fn a_loss_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let fragile = job_with(1, |spec| spec.settings.fail_on = vec!["LOST".to_owned()]);
-    let (session, _) = run(&house, fragile).await;
-    let recovered = house.lose_and_recover(at(9), session).await;
+    let (session, _) = run(&harness, fragile).await;
+    let recovered = harness.lose_and_recover(at(9), session).await;
     assert_eq!((recovered.ended.len(), recovered.begun), (1, Begun::default()));
-    assert_eq!(house.status(job(1).id).await, JobStatus::Failed);
+    assert_eq!(harness.status(job(1).id).await, JobStatus::Failed);
 }
 
 pub async fn a_growing_timeout_grows_with_every_charged_attempt(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     let job = job_with(1, |spec| {
         spec.settings.timeout_ms = 10_000;
         spec.settings.timeout_growth_pct = 150;
         spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![1_000] };
     });
-    house.submit(at(1), job.clone()).await;
+    harness.submit(at(1), job.clone()).await;
     for (attempt, timeout_ms) in [(1, 10_000), (2, 15_000), (3, 22_500)] {
         let now = 10 * i64::from(attempt);
         let unstarted = worker.claim_one(at(now)).await;
@@ -221,14 +221,14 @@ pub async fn a_growing_timeout_grows_with_every_charged_attempt(store: Arc<dyn S
         let assignment = worker.claim_one(at(now)).await;
         assert_eq!(assignment.timeout, Duration::from_millis(timeout_ms), "attempt {attempt}");
         worker.end(at(now), &assignment, failed(now)).await;
-        house.look(at(now + 1), job.id.occurrence(1).attempt(attempt + 1), None).await;
+        harness.look(at(now + 1), job.id.occurrence(1).attempt(attempt + 1), None).await;
     }
 }
 
 /// Submits a job and claims it, with the first poll of a new session.
-async fn run(house: &House, job: Job) -> (SessionId, Assignment) {
-    let session = house.open_session("w").await;
-    house.submit(at(1), job).await;
-    let assignment = house.claim_one(at(2), session, 1).await;
+async fn run(harness: &Harness, job: Job) -> (SessionId, Assignment) {
+    let session = harness.open_session("w").await;
+    harness.submit(at(1), job).await;
+    let assignment = harness.claim_one(at(2), session, 1).await;
     (session, assignment)
 }

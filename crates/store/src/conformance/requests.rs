@@ -1,6 +1,6 @@
 //! Requests with an idempotency key.
 
-use super::fixture::{House, at};
+use super::fixture::{Harness, at};
 use punctual_core::limits::REQUESTS_KEPT;
 use punctual_core::ports::{Horizon, NewRequest, RequestKey, RequestState, Store, StoredAnswer};
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub async fn tokens_have_keys_of_their_own(store: Arc<dyn Store>) {
 }
 
 pub async fn racing_requests_with_one_key_begin_once(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let calls = (0..20).map(|seed| house.store.begin_request(at(1), request("ann", "k1", seed)));
+    let harness = Harness::new(store);
+    let calls = (0..20).map(|seed| harness.store.begin_request(at(1), request("ann", "k1", seed)));
     let states = futures_util::future::join_all(calls).await;
     let is_new = |state: &RequestState| matches!(state, RequestState::Begun { is_new: true, .. });
     assert_eq!(states.iter().filter(|state| is_new(state.as_ref().unwrap())).count(), 1);

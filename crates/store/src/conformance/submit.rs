@@ -1,6 +1,6 @@
 //! Submitting jobs.
 
-use super::fixture::{House, at, every, job, job_with, once};
+use super::fixture::{Harness, at, every, job, job_with, once};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::occurrence::LiveState;
@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub async fn a_submitted_job_is_queued(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let begun = house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    let begun = harness.submit(at(1), job(1)).await;
     let queued = vec![Lane::new("default", "report")];
     assert_eq!(begun, Begun { queued, ..Begun::default() });
-    let view = house.view(job(1).id).await;
+    let view = harness.view(job(1).id).await;
     assert_eq!((view.status(), &view.job, &view.schedule), (JobStatus::Active, &job(1), &None));
     assert_eq!(view.open.len(), 1);
     let live = &view.open[0];
@@ -24,24 +24,24 @@ pub async fn a_submitted_job_is_queued(store: Arc<dyn Store>) {
 }
 
 pub async fn a_repeated_submit_is_already_there(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    harness.submit(at(1), job(1)).await;
     let twice =
         vec![NewJob { job: job(1), offer: None }, NewJob { job: job(2), offer: None }, NewJob {
             job: job(2),
             offer: None,
         }];
-    let outcomes = house.store.submit(at(2), twice).await.unwrap();
+    let outcomes = harness.store.submit(at(2), twice).await.unwrap();
     assert_eq!(outcomes[0], SubmitOutcome::AlreadyThere);
     assert!(matches!(outcomes[1], SubmitOutcome::Created(_)));
     assert_eq!(outcomes[2], SubmitOutcome::AlreadyThere);
-    assert_eq!(house.view(job(1).id).await.open[0].available_at, at(1), "the first submit stands");
-    let session = house.open_session("w").await;
-    assert_eq!(house.claim(at(3), session, 1, 10).await.len(), 2);
+    assert_eq!(harness.view(job(1).id).await.open[0].available_at, at(1), "the first submit stands");
+    let session = harness.open_session("w").await;
+    assert_eq!(harness.claim(at(3), session, 1, 10).await.len(), 2);
 }
 
 pub async fn a_job_reads_back_as_it_was_written(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let mut full = job_with(1, |spec| {
         spec.name = "nightly".to_owned();
         spec.queue = "bulk".to_owned();
@@ -62,107 +62,107 @@ pub async fn a_job_reads_back_as_it_was_written(store: Arc<dyn Store>) {
         spec.settings.timeout_ms = 1_500;
     });
     for job in [full, later, job(3)] {
-        house.submit(at(1), job.clone()).await;
-        assert_eq!(house.view(job.id).await.job, job);
+        harness.submit(at(1), job.clone()).await;
+        assert_eq!(harness.view(job.id).await.job, job);
     }
 }
 
 pub async fn a_valid_offer_leases_the_job(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     let offer = Offer { session, turn: 1 };
-    let begun = house.submit_to(at(1), job(1), Some(offer)).await;
+    let begun = harness.submit_to(at(1), job(1), Some(offer)).await;
     assert_eq!((begun.queued, begun.due), (vec![], vec![]));
     let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
     assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, job(1).id.occurrence(1).attempt(1), 1));
-    let open = house.view(job(1).id).await.open;
+    let open = harness.view(job(1).id).await.open;
     assert!(matches!(open[0].state, LiveState::Running(lease) if lease.session == session));
-    assert_eq!(house.claim(at(2), session, 2, 1).await, [], "nothing is queued, and turn 1 is used");
+    assert_eq!(harness.claim(at(2), session, 2, 1).await, [], "nothing is queued, and turn 1 is used");
 }
 
 pub async fn one_offer_takes_all_jobs_of_its_call(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let offer = Some(Offer { session: house.open_session("w").await, turn: 1 });
+    let harness = Harness::new(store);
+    let offer = Some(Offer { session: harness.open_session("w").await, turn: 1 });
     let jobs = (1..=3).map(|n| NewJob { job: job(n), offer }).collect();
-    for outcome in house.store.submit(at(1), jobs).await.unwrap() {
+    for outcome in harness.store.submit(at(1), jobs).await.unwrap() {
         assert!(matches!(outcome, SubmitOutcome::Created(begun) if begun.assigned.len() == 1));
     }
-    let later = house.submit_to(at(2), job(4), offer).await;
+    let later = harness.submit_to(at(2), job(4), offer).await;
     assert!(later.assigned.is_empty() && later.queued.len() == 1, "another call finds the turn used");
 }
 
 pub async fn an_offer_with_a_used_turn_queues(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
-    house.submit(at(1), job(1)).await;
-    house.claim_one(at(1), session, 1).await;
-    let begun = house.submit_to(at(2), job(2), Some(Offer { session, turn: 1 })).await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
+    harness.submit(at(1), job(1)).await;
+    harness.claim_one(at(1), session, 1).await;
+    let begun = harness.submit_to(at(2), job(2), Some(Offer { session, turn: 1 })).await;
     assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
 }
 
 pub async fn an_offer_from_the_future_queues(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
-    let begun = house.submit_to(at(1), job(1), Some(Offer { session, turn: 2 })).await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
+    let begun = harness.submit_to(at(1), job(1), Some(Offer { session, turn: 2 })).await;
     assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
-    house.claim_one(at(2), session, 1).await;
+    harness.claim_one(at(2), session, 1).await;
 }
 
 pub async fn an_offer_of_a_lost_session_queues(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
-    house.lose(at(1), session, 0).await;
-    let begun = house.submit_to(at(2), job(1), Some(Offer { session, turn: 1 })).await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
+    harness.lose(at(1), session, 0).await;
+    let begun = harness.submit_to(at(2), job(1), Some(Offer { session, turn: 1 })).await;
     assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
 }
 
 pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
-    let session = house.open_session("w").await;
-    let begun = house.submit_to(at(1), job.clone(), Some(Offer { session, turn: 1 })).await;
+    let session = harness.open_session("w").await;
+    let begun = harness.submit_to(at(1), job.clone(), Some(Offer { session, turn: 1 })).await;
     let due = begun.due.first().expect("it is due later");
     assert_eq!((due.at, due.what), (at(100), DueKind::Schedule { job: job.id, version: 1 }));
     assert_eq!(due.lane, Lane::new("default", "report"));
     assert_eq!((begun.due.len(), begun.assigned, begun.queued), (1, vec![], vec![]));
-    let view = house.view(job.id).await;
+    let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Active, 0));
     let schedule = view.schedule.expect("it has something to come");
     assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(100)), Some(at(100)), 0));
     assert_eq!(schedule.schedule, once(100));
-    assert_eq!(house.claim(at(200), session, 1, 1).await, [], "the offer was not used");
+    assert_eq!(harness.claim(at(200), session, 1, 1).await, [], "the offer was not used");
 }
 
 pub async fn a_one_time_job_of_the_past_is_due_at_once(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(-100));
-    assert!(house.submit(at(1), job.clone()).await.queued.len() == 1);
-    let live = house.view(job.id).await.open.remove(0);
+    assert!(harness.submit(at(1), job.clone()).await.queued.len() == 1);
+    let live = harness.view(job.id).await.open.remove(0);
     assert_eq!((live.scheduled_time, live.available_at), (at(-100), at(1)));
 }
 
 pub async fn a_thousand_concurrent_submits_are_neither_lost_nor_doubled(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let ids: BTreeSet<JobId> = (0..1_000).map(|n| job(n).id).collect();
     let submits = (0..1_000).map(|n| {
-        let house = house.clone();
+        let harness = harness.clone();
         // Each is sent twice, like a client that did not get the first reply.
-        async move { futures_util::future::join(create(&house, n), create(&house, n)).await }
+        async move { futures_util::future::join(create(&harness, n), create(&harness, n)).await }
     });
     let created: Vec<bool> = futures_util::future::join_all(submits).await.into_iter().map(|(a, b)| a != b).collect();
     assert!(created.iter().all(|exactly_one| *exactly_one));
 
     let query = JobQuery { limit: 1_000, ..JobQuery::default() };
-    let page = house.store.jobs(query).await.unwrap();
+    let page = harness.store.jobs(query).await.unwrap();
     assert_eq!(page.items.into_iter().map(|view| view.job.id).collect::<BTreeSet<_>>(), ids);
-    let session = house.open_session("w").await;
-    let claimed = house.claim(at(2), session, 1, 5_000).await;
+    let session = harness.open_session("w").await;
+    let claimed = harness.claim(at(2), session, 1, 5_000).await;
     assert_eq!(claimed.len(), 1_000);
     assert_eq!(claimed.iter().map(|a| a.execution.occurrence.job).collect::<BTreeSet<_>>(), ids);
 }
 
 /// Submits the n-th job. Returns whether that created it.
-async fn create(house: &House, n: u32) -> bool {
-    let outcomes = house.store.submit(at(1), vec![NewJob { job: job(n), offer: None }]).await.unwrap();
+async fn create(harness: &Harness, n: u32) -> bool {
+    let outcomes = harness.store.submit(at(1), vec![NewJob { job: job(n), offer: None }]).await.unwrap();
     matches!(outcomes[0], SubmitOutcome::Created(_))
 }

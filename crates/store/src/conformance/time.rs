@@ -1,6 +1,6 @@
 //! Due times and fires.
 
-use super::fixture::{House, at, every, job, job_with, once, recurring_every, succeeded};
+use super::fixture::{Harness, at, every, job, job_with, once, recurring_every, succeeded};
 use punctual_core::ids::{JobId, SegmentSet};
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::ports::{DueKind, Fire, FireOutcome, Offer, Store};
@@ -11,142 +11,142 @@ use punctual_core::schedule::{
 use std::sync::Arc;
 
 pub async fn due_lists_what_falls_due_in_order(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     for (n, seconds) in [(1, 300), (2, 100), (3, 200), (4, 900)] {
-        house.submit(at(1), job_with(n, |spec| spec.settings.schedule = once(seconds))).await;
+        harness.submit(at(1), job_with(n, |spec| spec.settings.schedule = once(seconds))).await;
     }
-    house.submit(at(1), job(5)).await;
-    let due = house.store.due(SegmentSet::ALL, at(300), 10).await.unwrap();
+    harness.submit(at(1), job(5)).await;
+    let due = harness.store.due(SegmentSet::ALL, at(300), 10).await.unwrap();
     let found: Vec<_> = due.iter().map(|due| (due.at, due.what)).collect();
     let schedule = |n| DueKind::Schedule { job: job(n).id, version: 1 };
     assert_eq!(found, [(at(100), schedule(2)), (at(200), schedule(3)), (at(300), schedule(1))]);
 }
 
 pub async fn due_is_limited_per_segment_and_looks_only_at_its_segments(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     // Numbers that differ by 64 are in the same segment.
     for n in [0, 64, 128, 1] {
-        house.submit(at(1), job_with(n, |spec| spec.settings.schedule = once(100 + i64::from(n)))).await;
+        harness.submit(at(1), job_with(n, |spec| spec.settings.schedule = once(100 + i64::from(n)))).await;
     }
-    let limited = house.store.due(SegmentSet::ALL, at(1_000), 2).await.unwrap();
+    let limited = harness.store.due(SegmentSet::ALL, at(1_000), 2).await.unwrap();
     let found: Vec<_> = limited.iter().map(|due| due.at).collect();
     assert_eq!(found, [at(100), at(101), at(164)]);
-    let all = house.store.due(SegmentSet::ALL, at(1_000), 10).await.unwrap();
+    let all = harness.store.due(SegmentSet::ALL, at(1_000), 10).await.unwrap();
     assert_eq!(all.len(), 4);
 }
 
 pub async fn a_fire_opens_the_occurrence_of_a_one_time_job(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
-    house.submit(at(1), job.clone()).await;
-    let FireOutcome::Fired { begun, occurrences, skipped } = house.fire(at(101), job.id, 1).await else {
+    harness.submit(at(1), job.clone()).await;
+    let FireOutcome::Fired { begun, occurrences, skipped } = harness.fire(at(101), job.id, 1).await else {
         panic!("it is due");
     };
     assert_eq!((occurrences, skipped), (vec![(job.id.occurrence(1), at(100))], 0));
     assert!(begun.queued.len() == 1 && begun.due.is_empty() && begun.assigned.is_empty());
-    let view = house.view(job.id).await;
+    let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.schedule), (JobStatus::Active, None));
     assert_eq!((view.open[0].scheduled_time, view.open[0].available_at), (at(100), at(101)));
 }
 
 pub async fn a_fire_before_its_time_is_not_due(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
-    house.submit(at(1), job.clone()).await;
-    assert_eq!(house.fire(at(99), job.id, 1).await, FireOutcome::NotDue);
-    assert_eq!(house.fired(at(100), job.id, 1).await.0, 1);
+    harness.submit(at(1), job.clone()).await;
+    assert_eq!(harness.fire(at(99), job.id, 1).await, FireOutcome::NotDue);
+    assert_eq!(harness.fired(at(100), job.id, 1).await.0, 1);
 }
 
 pub async fn a_second_fire_of_the_same_version_conflicts(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let recurring = recurring(1, every(10), OverlapPolicy::Allow);
     let one_time = job_with(2, |spec| spec.settings.schedule = once(10));
     for job in [recurring, one_time] {
-        house.submit(at(1), job.clone()).await;
-        house.fired(at(10), job.id, 1).await;
-        assert_eq!(house.fire(at(30), job.id, 1).await, FireOutcome::Conflict);
-        assert_eq!(house.view(job.id).await.open.len(), 1);
+        harness.submit(at(1), job.clone()).await;
+        harness.fired(at(10), job.id, 1).await;
+        assert_eq!(harness.fire(at(30), job.id, 1).await, FireOutcome::Conflict);
+        assert_eq!(harness.view(job.id).await.open.len(), 1);
     }
 }
 
 pub async fn a_fire_of_an_unknown_job_conflicts(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    assert_eq!(house.fire(at(1), JobId::new(at(0), 7), 1).await, FireOutcome::Conflict);
+    let harness = Harness::new(store);
+    assert_eq!(harness.fire(at(1), JobId::new(at(0), 7), 1).await, FireOutcome::Conflict);
 }
 
 pub async fn racing_fires_of_one_version_fire_once(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = recurring(1, every(10), OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    let fires = (0..20).map(|_| house.fire(at(10), job.id, 1));
+    harness.submit(at(1), job.clone()).await;
+    let fires = (0..20).map(|_| harness.fire(at(10), job.id, 1));
     let outcomes = futures_util::future::join_all(fires).await;
     let fired = outcomes.iter().filter(|outcome| matches!(outcome, FireOutcome::Fired { .. })).count();
     let conflicts = outcomes.iter().filter(|outcome| **outcome == FireOutcome::Conflict).count();
     assert_eq!((fired, conflicts), (1, 19));
-    assert_eq!(house.view(job.id).await.open.len(), 1);
+    assert_eq!(harness.view(job.id).await.open.len(), 1);
 }
 
 pub async fn an_interval_advances_from_its_nominal_time(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = recurring(1, every(10), OverlapPolicy::Skip);
-    assert_eq!(house.submit(at(1), job.clone()).await.due[0].at, at(10));
-    let (fired, skipped, due) = house.fired(at(13), job.id, 1).await;
+    assert_eq!(harness.submit(at(1), job.clone()).await.due[0].at, at(10));
+    let (fired, skipped, due) = harness.fired(at(13), job.id, 1).await;
     let due = due.expect("it goes on");
     assert_eq!((fired, skipped, due.at), (1, 0, at(20)));
     assert_eq!(due.what, DueKind::Schedule { job: job.id, version: 2 });
-    let schedule = house.view(job.id).await.schedule.expect("it goes on");
+    let schedule = harness.view(job.id).await.schedule.expect("it goes on");
     assert_eq!((schedule.version, schedule.nominal, schedule.fired), (2, Some(at(20)), 1));
     assert_eq!(schedule.schedule, every(10));
 }
 
 pub async fn an_overlapping_fire_is_skipped(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = recurring(1, every(10), OverlapPolicy::Skip);
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(10), job.id, 1).await;
-    let (fired, skipped, due) = house.fired(at(20), job.id, 2).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(10), job.id, 1).await;
+    let (fired, skipped, due) = harness.fired(at(20), job.id, 2).await;
     assert_eq!((fired, skipped, due.expect("it goes on").at), (0, 1, at(30)));
     let range = SkipRange { first: at(20), last: at(20), count: 1, reason: SkipReason::Overlap };
-    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [range]);
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 
-    let session = house.open_session("w").await;
-    let assignment = house.claim_one(at(21), session, 1).await;
-    house.accept(at(22), session, &assignment, succeeded(22)).await;
-    assert_eq!(house.fired(at(30), job.id, 3).await.0, 1, "nothing is open any more");
+    let session = harness.open_session("w").await;
+    let assignment = harness.claim_one(at(21), session, 1).await;
+    harness.accept(at(22), session, &assignment, succeeded(22)).await;
+    assert_eq!(harness.fired(at(30), job.id, 3).await.0, 1, "nothing is open any more");
 }
 
 pub async fn consecutive_skips_are_one_range(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = recurring(1, every(10), OverlapPolicy::Skip);
-    house.submit(at(1), job.clone()).await;
-    house.fired(at(10), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.fired(at(10), job.id, 1).await;
     for round in 2..=5 {
-        house.fired(at(10 * i64::from(round)), job.id, round).await;
+        harness.fired(at(10 * i64::from(round)), job.id, round).await;
     }
     let first = SkipRange { first: at(20), last: at(50), count: 4, reason: SkipReason::Overlap };
-    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [first]);
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [first]);
 
-    let session = house.open_session("w").await;
-    let assignment = house.claim_one(at(51), session, 1).await;
-    house.accept(at(52), session, &assignment, succeeded(52)).await;
-    house.fired(at(60), job.id, 6).await;
-    house.fired(at(70), job.id, 7).await;
+    let session = harness.open_session("w").await;
+    let assignment = harness.claim_one(at(51), session, 1).await;
+    harness.accept(at(52), session, &assignment, succeeded(52)).await;
+    harness.fired(at(60), job.id, 6).await;
+    harness.fired(at(70), job.id, 7).await;
     let second = SkipRange { first: at(70), last: at(70), count: 1, reason: SkipReason::Overlap };
-    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [second, first], "a fire lies between them");
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [second, first], "a fire lies between them");
 }
 
 pub async fn missed_occurrences_are_one_range(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = recurring(1, every(10), OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    let (fired, skipped, due) = house.fired(at(1_000), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    let (fired, skipped, due) = harness.fired(at(1_000), job.id, 1).await;
     assert_eq!((fired, skipped, due.expect("it goes on").at), (7, 93, at(1_010)), "a minute of grace");
     let range = SkipRange { first: at(10), last: at(930), count: 93, reason: SkipReason::Misfire };
-    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [range]);
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 }
 
 pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let misfire = Misfire {
         policy: MisfirePolicy::RunAll,
         limit: Some(2),
@@ -154,75 +154,75 @@ pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<
         ..Misfire::default()
     };
     let job = recurring(1, Recurring { misfire, ..recurring_every(10) }.into(), OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    let (fired, skipped, due) = house.fired(at(1_000), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    let (fired, skipped, due) = harness.fired(at(1_000), job.id, 1).await;
     assert_eq!((fired, skipped, due.expect("it goes on").at), (8, 91, at(1_005)), "the replay comes first");
-    let schedule = house.view(job.id).await.schedule.expect("it goes on");
+    let schedule = harness.view(job.id).await.schedule.expect("it goes on");
     let replay = schedule.replay.expect("one is left of it");
     assert_eq!((replay.next, replay.until, replay.due_at), (at(930), at(930), at(1_005)));
     assert_eq!((schedule.nominal, schedule.due_at), (Some(at(1_010)), Some(at(1_005))));
-    let (fired, skipped, due) = house.fired(at(1_005), job.id, 2).await;
+    let (fired, skipped, due) = harness.fired(at(1_005), job.id, 2).await;
     assert_eq!((fired, skipped, due.expect("it goes on").at), (1, 0, at(1_010)));
-    assert_eq!(house.view(job.id).await.schedule.expect("it goes on").replay, None);
+    assert_eq!(harness.view(job.id).await.schedule.expect("it goes on").replay, None);
     let range = SkipRange { first: at(10), last: at(910), count: 91, reason: SkipReason::Misfire };
-    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [range]);
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 }
 
 pub async fn a_replay_outlives_the_end_of_its_schedule(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let misfire =
         Misfire { policy: MisfirePolicy::RunAll, replay_per_minute: Some(60), ..Misfire::default() };
     let spec = RecurrenceSpec { end_at: Some(at(20)), ..recurring_every(10).recurrence.spec().clone() };
     let ended = Recurring { misfire, ..Recurring::new(spec).expect("it is valid") };
     let job = recurring(1, ended.into(), OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    let (fired, skipped, due) = house.fired(at(500), job.id, 1).await;
+    harness.submit(at(1), job.clone()).await;
+    let (fired, skipped, due) = harness.fired(at(500), job.id, 1).await;
     assert_eq!((fired, skipped, due.expect("one is left").at), (1, 0, at(501)));
-    let schedule = house.view(job.id).await.schedule.expect("one is left");
+    let schedule = harness.view(job.id).await.schedule.expect("one is left");
     assert_eq!((schedule.nominal, schedule.due_at), (None, Some(at(501))));
-    assert_eq!(house.fired(at(501), job.id, 2).await, (1, 0, None));
+    assert_eq!(harness.fired(at(501), job.id, 2).await, (1, 0, None));
 }
 
 pub async fn a_schedule_that_ended_before_its_job_began_completes_it(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let spec = RecurrenceSpec { end_at: Some(at(-5)), ..RecurrenceSpec::interval("10s", at(-100)) };
     let job = recurring(1, Recurring::new(spec).expect("it is valid").into(), OverlapPolicy::Skip);
-    let begun = house.submit(at(1), job.clone()).await;
+    let begun = harness.submit(at(1), job.clone()).await;
     assert!(begun.due.is_empty() && begun.queued.is_empty());
-    let view = house.view(job.id).await;
+    let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.schedule), (JobStatus::Completed, None));
 }
 
 pub async fn an_exhausted_schedule_completes_the_job(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let twice = Recurring { max_runs: Some(2), ..recurring_every(10) }.into();
     let job = recurring(1, twice, OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
-    assert!(house.fired(at(10), job.id, 1).await.2.is_some());
-    assert!(house.fired(at(20), job.id, 2).await.2.is_none());
-    let view = house.view(job.id).await;
+    harness.submit(at(1), job.clone()).await;
+    assert!(harness.fired(at(10), job.id, 1).await.2.is_some());
+    assert!(harness.fired(at(20), job.id, 2).await.2.is_none());
+    let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.schedule, view.open.len()), (JobStatus::Active, None, 2));
-    let session = house.open_session("w").await;
-    for assignment in house.claim(at(21), session, 1, 10).await {
-        house.accept(at(22), session, &assignment, succeeded(22)).await;
+    let session = harness.open_session("w").await;
+    for assignment in harness.claim(at(21), session, 1, 10).await {
+        harness.accept(at(22), session, &assignment, succeeded(22)).await;
     }
-    assert_eq!(house.view(job.id).await.status(), JobStatus::Completed);
+    assert_eq!(harness.view(job.id).await.status(), JobStatus::Completed);
 }
 
 pub async fn an_offer_takes_the_first_occurrence_of_a_fire(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     let offer = Some(Offer { session, turn: 1 });
     let job = recurring(1, every(10), OverlapPolicy::Allow);
-    house.submit(at(1), job.clone()).await;
+    harness.submit(at(1), job.clone()).await;
     let outcome =
-        house.store.fire(at(30), vec![Fire { job: job.id, version: 1, offer }]).await.unwrap().remove(0);
+        harness.store.fire(at(30), vec![Fire { job: job.id, version: 1, offer }]).await.unwrap().remove(0);
     let FireOutcome::Fired { begun, occurrences, .. } = outcome else { panic!("it is due") };
     assert_eq!(occurrences.len(), 3);
     let assigned: Vec<_> = begun.assigned.iter().map(|(_, assignment)| assignment.scheduled_time).collect();
     assert_eq!(assigned, [at(10)], "an offer is one free place");
     assert_eq!(begun.queued.len(), 1);
-    assert_eq!(house.claim(at(31), session, 2, 10).await.len(), 2);
+    assert_eq!(harness.claim(at(31), session, 2, 10).await.len(), 2);
 }
 
 fn recurring(number: u32, schedule: Schedule, overlap: OverlapPolicy) -> Job {

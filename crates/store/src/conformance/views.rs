@@ -1,6 +1,6 @@
 //! Views and lists for users.
 
-use super::fixture::{House, at, died, every, failed, job, job_with, once, succeeded};
+use super::fixture::{Harness, at, died, every, failed, job, job_with, once, succeeded};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
@@ -24,79 +24,79 @@ pub async fn what_is_not_there_is_not_found(store: Arc<dyn Store>) {
 }
 
 pub async fn a_status_follows_the_life_of_a_job(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
-    let session = house.open_session("w").await;
-    let status = async || house.view(job.id).await.status();
-    house.submit(at(1), job.clone()).await;
+    let session = harness.open_session("w").await;
+    let status = async || harness.view(job.id).await.status();
+    harness.submit(at(1), job.clone()).await;
     assert_eq!(status().await, JobStatus::Active, "it is to come");
-    house.fired(at(100), job.id, 1).await;
+    harness.fired(at(100), job.id, 1).await;
     assert_eq!(status().await, JobStatus::Active, "it is queued");
-    let assignment = house.claim_one(at(101), session, 1).await;
+    let assignment = harness.claim_one(at(101), session, 1).await;
     assert_eq!(status().await, JobStatus::Active, "it runs");
-    house.accept(at(102), session, &assignment, succeeded(102)).await;
+    harness.accept(at(102), session, &assignment, succeeded(102)).await;
     assert_eq!(status().await, JobStatus::Completed);
 }
 
 pub async fn a_live_execution_names_its_worker(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
-    house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
+    harness.submit(at(1), job(1)).await;
     let id = job(1).id.occurrence(1).attempt(1);
-    let Some(ExecutionView::Live { live, worker: None }) = house.store.execution(id).await.unwrap() else {
+    let Some(ExecutionView::Live { live, worker: None }) = harness.store.execution(id).await.unwrap() else {
         panic!("it is queued");
     };
     assert_eq!(live.execution(), id);
-    let assignment = house.claim_one(at(2), session, 1).await;
-    let Some(ExecutionView::Live { worker, .. }) = house.store.execution(id).await.unwrap() else {
+    let assignment = harness.claim_one(at(2), session, 1).await;
+    let Some(ExecutionView::Live { worker, .. }) = harness.store.execution(id).await.unwrap() else {
         panic!("it runs");
     };
     assert_eq!(worker.as_deref(), Some("w"));
-    house.accept(at(3), session, &assignment, failed(3)).await;
-    let Some(ExecutionView::Finished(finished)) = house.store.execution(id).await.unwrap() else {
+    harness.accept(at(3), session, &assignment, failed(3)).await;
+    let Some(ExecutionView::Finished(finished)) = harness.store.execution(id).await.unwrap() else {
         panic!("it has ended");
     };
     assert_eq!((finished.worker.as_deref(), finished.error.as_deref()), (Some("w"), Some("it broke")));
     let next = id.occurrence.attempt(2);
-    let waiting = house.store.execution(next).await.unwrap();
+    let waiting = harness.store.execution(next).await.unwrap();
     assert!(matches!(waiting, Some(ExecutionView::Live { worker: None, .. })));
-    assert_eq!(house.store.execution(id.occurrence.attempt(3)).await.unwrap(), None);
+    assert_eq!(harness.store.execution(id.occurrence.attempt(3)).await.unwrap(), None);
 }
 
 pub async fn history_is_listed_latest_first_in_pages(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     let job = job_with(1, |spec| spec.settings.schedule = every(10));
-    house.submit(at(1), job.clone()).await;
-    house.submit(at(1), job_with(2, |spec| spec.job_type = "other".to_owned())).await;
+    harness.submit(at(1), job.clone()).await;
+    harness.submit(at(1), job_with(2, |spec| spec.job_type = "other".to_owned())).await;
     for round in 1..=5_u32 {
         let now = 10 * i64::from(round);
-        house.fired(at(now), job.id, round).await;
-        let assignment = house.claim_one(at(now), session, u64::from(round)).await;
-        house.accept(at(now + 1), session, &assignment, succeeded(now + 1)).await;
+        harness.fired(at(now), job.id, round).await;
+        let assignment = harness.claim_one(at(now), session, u64::from(round)).await;
+        harness.accept(at(now + 1), session, &assignment, succeeded(now + 1)).await;
     }
     let mut before = None;
     let mut listed = Vec::new();
     for expected in [2, 2, 1] {
-        let page = house.store.history(job.id, before, 2).await.unwrap();
+        let page = harness.store.history(job.id, before, 2).await.unwrap();
         assert_eq!(page.items.len(), expected);
         listed.extend(page.items.iter().map(|finished| finished.id.occurrence.number));
         before = page.next;
     }
     assert_eq!((listed, before), (vec![5, 4, 3, 2, 1], None));
-    let last = house.view(job.id).await.last_finished.expect("it has run");
+    let last = harness.view(job.id).await.last_finished.expect("it has run");
     assert_eq!(last.id.occurrence.number, 5);
 }
 
 pub async fn jobs_are_listed_latest_first_in_pages(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     for n in 1..=5 {
-        house.submit(at(1), job(n)).await;
+        harness.submit(at(1), job(n)).await;
     }
     let mut before = None;
     let mut listed = Vec::new();
     for expected in [2, 2, 1] {
-        let page = house.store.jobs(JobQuery { before, limit: 2, ..JobQuery::default() }).await.unwrap();
+        let page = harness.store.jobs(JobQuery { before, limit: 2, ..JobQuery::default() }).await.unwrap();
         assert_eq!(page.items.len(), expected);
         listed.extend(page.items.iter().map(|view| view.job.id));
         before = page.next;
@@ -105,8 +105,8 @@ pub async fn jobs_are_listed_latest_first_in_pages(store: Arc<dyn Store>) {
 }
 
 pub async fn lists_filter_by_every_field(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    house.submit(at(1), job(1)).await;
+    let harness = Harness::new(store);
+    harness.submit(at(1), job(1)).await;
     let special = job_with(2, |spec| {
         spec.name = "nightly".to_owned();
         spec.job_type = "mail".to_owned();
@@ -114,8 +114,8 @@ pub async fn lists_filter_by_every_field(store: Arc<dyn Store>) {
         spec.owner = "ann".to_owned();
         spec.priority = Priority::MAX;
     });
-    house.submit(at(1), special).await;
-    house.submit(at(1), job(3)).await;
+    harness.submit(at(1), special).await;
+    harness.submit(at(1), job(3)).await;
     let text = |text: &str| Some(text.to_owned());
     let queries = [
         (JobQuery { name: text("nightly"), ..JobQuery::default() }, vec![2]),
@@ -131,22 +131,22 @@ pub async fn lists_filter_by_every_field(store: Arc<dyn Store>) {
     ];
     for (query, expected) in queries {
         let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();
-        assert_eq!(list(&house, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
+        assert_eq!(list(&harness, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
     }
 }
 
 pub async fn lists_filter_by_schedule_tags_and_text(store: Arc<dyn Store>) {
-    let house = House::new(store);
+    let harness = Harness::new(store);
     let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
-    house.submit(at(1), job_with(1, |spec| spec.settings.tags = tags(&["EU", "mail"]))).await;
-    house.submit(at(1), job_with(2, |spec| spec.settings.tags = tags(&["eu-2"]))).await;
+    harness.submit(at(1), job_with(1, |spec| spec.settings.tags = tags(&["EU", "mail"]))).await;
+    harness.submit(at(1), job_with(2, |spec| spec.settings.tags = tags(&["eu-2"]))).await;
     let nightly = job_with(3, |spec| {
         spec.name = "Nightly Report".to_owned();
         spec.settings.schedule = every(60);
         spec.settings.tags = tags(&["mail"]);
     });
-    house.submit(at(1), nightly.clone()).await;
-    house.submit(at(1), job_with(4, |spec| spec.settings.schedule = once(100))).await;
+    harness.submit(at(1), nightly.clone()).await;
+    harness.submit(at(1), job_with(4, |spec| spec.settings.schedule = once(100))).await;
     let text = |text: &str| JobQuery { text: Some(text.to_owned()), ..JobQuery::default() };
     let tagged = |wanted: &[&str]| JobQuery { tags: tags(wanted), ..JobQuery::default() };
     let scheduled = |kind| JobQuery { schedule: Some(kind), ..JobQuery::default() };
@@ -174,23 +174,23 @@ pub async fn lists_filter_by_schedule_tags_and_text(store: Arc<dyn Store>) {
     ];
     for (query, expected) in queries {
         let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();
-        assert_eq!(list(&house, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
+        assert_eq!(list(&harness, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
     }
     let mut spec = nightly.spec.clone();
     spec.settings.tags = tags(&["new"]);
-    house.done(at(2), nightly.id, Verb::Update(Box::new(Update { spec, expected_version: None }))).await;
-    let of_tag = async |tag| list(&house, JobQuery { limit: 10, ..tagged(&[tag]) }).await;
+    harness.done(at(2), nightly.id, Verb::Update(Box::new(Update { spec, expected_version: None }))).await;
+    let of_tag = async |tag| list(&harness, JobQuery { limit: 10, ..tagged(&[tag]) }).await;
     assert_eq!((of_tag("mail").await, of_tag("new").await), (vec![job(1).id], vec![job(3).id]));
-    house.done(at(3), job(1).id, Verb::Delete).await;
+    harness.done(at(3), job(1).id, Verb::Delete).await;
     assert_eq!(of_tag("mail").await, []);
-    house.store.purge(at(1_000_000), 100).await.unwrap();
-    house.submit(at(4), job(1)).await;
+    harness.store.purge(at(1_000_000), 100).await.unwrap();
+    harness.submit(at(4), job(1)).await;
     assert_eq!(of_tag("EU").await, [], "a purged job leaves no tags behind");
 }
 
 pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     let ends = [
         succeeded(3),
         End { retryable: false, ..failed(3) },
@@ -198,14 +198,14 @@ pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
         failed(3),
     ];
     for (n, end) in (1..).zip(ends) {
-        house.submit(at(1), job(n)).await;
-        let assignment = house.claim_one(at(2), session, u64::from(n)).await;
-        house.accept(at(3), session, &assignment, end).await;
+        harness.submit(at(1), job(n)).await;
+        let assignment = harness.claim_one(at(2), session, u64::from(n)).await;
+        harness.accept(at(3), session, &assignment, end).await;
     }
-    house.submit(at(4), job(5)).await;
-    house.submit(at(4), job_with(6, |spec| spec.settings.schedule = every(10))).await;
-    house.fired(at(10), job(6).id, 1).await;
-    house.submit(at(4), job_with(7, |spec| spec.settings.schedule = once(100))).await;
+    harness.submit(at(4), job(5)).await;
+    harness.submit(at(4), job_with(6, |spec| spec.settings.schedule = every(10))).await;
+    harness.fired(at(10), job(6).id, 1).await;
+    harness.submit(at(4), job_with(7, |spec| spec.settings.schedule = once(100))).await;
     let expected = [
         (JobStatus::Completed, vec![1]),
         (JobStatus::Failed, vec![2]),
@@ -217,51 +217,51 @@ pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
         let expected: Vec<_> = numbers.iter().map(|n| job(*n).id).collect();
         for limit in [1, 2, 10] {
             let query = JobQuery { status: Some(status), limit, ..JobQuery::default() };
-            assert_eq!(list(&house, query).await, expected, "{status:?} by {limit}");
+            assert_eq!(list(&harness, query).await, expected, "{status:?} by {limit}");
         }
     }
 }
 
 pub async fn jobs_are_counted_by_status(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let mut worker = house.worker().await;
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
     for n in 1..=4 {
-        house.submit(at(1), job(n)).await;
+        harness.submit(at(1), job(n)).await;
     }
-    house.submit(at(1), job_with(5, |spec| spec.settings.schedule = every(10))).await;
+    harness.submit(at(1), job_with(5, |spec| spec.settings.schedule = every(10))).await;
     worker.run(at(2), succeeded(2)).await;
     worker.run(at(2), died(2)).await;
-    house.done(at(3), job(3).id, Verb::Cancel).await;
-    house.done(at(3), job(5).id, Verb::Pause).await;
+    harness.done(at(3), job(3).id, Verb::Cancel).await;
+    harness.done(at(3), job(5).id, Verb::Pause).await;
     let expected =
         JobCounts { active: 1, paused: 1, completed: 1, failed: 1, cancelled: 1, dead_letters: 1 };
-    assert_eq!(house.store.job_counts().await.unwrap(), expected);
-    let dead = house.dead_letters().await[0].occurrence;
-    house.redriven(at(4), dead).await;
-    house.done(at(4), job(3).id, Verb::Delete).await;
+    assert_eq!(harness.store.job_counts().await.unwrap(), expected);
+    let dead = harness.dead_letters().await[0].occurrence;
+    harness.redriven(at(4), dead).await;
+    harness.done(at(4), job(3).id, Verb::Delete).await;
     let expected = JobCounts { active: 2, failed: 0, cancelled: 0, dead_letters: 0, ..expected };
-    assert_eq!(house.store.job_counts().await.unwrap(), expected);
+    assert_eq!(harness.store.job_counts().await.unwrap(), expected);
 }
 
 pub async fn a_filtered_list_reaches_the_oldest_job_through_its_cursors(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    house.submit(at(1), job_with(0, |spec| spec.owner = "ann".to_owned())).await;
+    let harness = Harness::new(store);
+    harness.submit(at(1), job_with(0, |spec| spec.owner = "ann".to_owned())).await;
     let flood = (1..=5_000).map(|n| NewJob { job: job(n), offer: None }).collect();
-    house.store.submit(at(1), flood).await.unwrap();
+    harness.store.submit(at(1), flood).await.unwrap();
     let query = JobQuery { owner: Some("ann".to_owned()), limit: 10, ..JobQuery::default() };
-    assert_eq!(list(&house, query).await, [job(0).id]);
+    assert_eq!(list(&harness, query).await, [job(0).id]);
 }
 
 pub async fn dead_letters_are_listed_latest_first_in_pages(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     for n in 1..=3 {
-        house.submit(at(1), job(n)).await;
-        let assignment = house.claim_one(at(2), session, u64::from(n)).await;
-        house.accept(at(3), session, &assignment, End { retryable: false, ..failed(3) }).await;
+        harness.submit(at(1), job(n)).await;
+        let assignment = harness.claim_one(at(2), session, u64::from(n)).await;
+        harness.accept(at(3), session, &assignment, End { retryable: false, ..failed(3) }).await;
     }
-    let first = house.store.dead_letters(DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
-    let second = house.store.dead_letters(DeadLetterQuery { before: first.next, limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
+    let first = harness.store.dead_letters(DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
+    let second = harness.store.dead_letters(DeadLetterQuery { before: first.next, limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
     let listed: Vec<_> =
         first.items.iter().chain(&second.items).map(|letter| letter.occurrence.job).collect();
     assert_eq!(listed, [job(3).id, job(2).id, job(1).id]);
@@ -269,16 +269,16 @@ pub async fn dead_letters_are_listed_latest_first_in_pages(store: Arc<dyn Store>
 }
 
 pub async fn depths_count_what_is_live_by_lane(store: Arc<dyn Store>) {
-    let house = House::new(store);
-    let session = house.open_session("w").await;
+    let harness = Harness::new(store);
+    let session = harness.open_session("w").await;
     for n in 1..=4 {
-        house.submit(at(i64::from(n)), job(n)).await;
+        harness.submit(at(i64::from(n)), job(n)).await;
     }
-    house.submit(at(9), job_with(5, |spec| spec.queue = "bulk".to_owned())).await;
-    house.submit(at(9), job_with(6, |spec| spec.settings.schedule = once(100))).await;
-    let claimed = house.claim(at(10), session, 1, 2).await;
-    house.accept(at(11), session, &claimed[0], failed(11)).await;
-    let mut depths = house.store.depths().await.unwrap();
+    harness.submit(at(9), job_with(5, |spec| spec.queue = "bulk".to_owned())).await;
+    harness.submit(at(9), job_with(6, |spec| spec.settings.schedule = once(100))).await;
+    let claimed = harness.claim(at(10), session, 1, 2).await;
+    harness.accept(at(11), session, &claimed[0], failed(11)).await;
+    let mut depths = harness.store.depths().await.unwrap();
     depths.sort_by(|a, b| a.lane.cmp(&b.lane));
     let bulk = Depth {
         lane: Lane::new("bulk", "report"),
@@ -298,11 +298,11 @@ pub async fn depths_count_what_is_live_by_lane(store: Arc<dyn Store>) {
 }
 
 /// Everything that a query finds, over all pages.
-async fn list(house: &House, query: JobQuery) -> Vec<JobId> {
+async fn list(harness: &Harness, query: JobQuery) -> Vec<JobId> {
     let mut query = query;
     let mut found = Vec::new();
     for _page in 0..100 {
-        let page = house.store.jobs(query.clone()).await.unwrap();
+        let page = harness.store.jobs(query.clone()).await.unwrap();
         assert!(page.items.len() <= query.limit);
         found.extend(page.items.iter().map(|view| view.job.id));
         match page.next {

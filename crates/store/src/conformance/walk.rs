@@ -4,7 +4,7 @@
 //! The cases of this suite say what must be true; this walk finds differences between two adapters that no
 //! case covers.
 
-use super::sight::{JobSight, Sight};
+use super::snapshot::{JobSnapshot, StoreSnapshot};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
 use punctual_core::job::{Expiry, Job, JobMark, JobSpec, Priority};
@@ -122,13 +122,13 @@ impl Walk {
     /// Compares everything visible, and one job in detail.
     async fn compare(&mut self) {
         let now = self.now;
-        let one = Sight::of(&*self.pair.one, now).await;
-        let other = Sight::of(&*self.pair.other, now).await;
+        let one = StoreSnapshot::of(&*self.pair.one, now).await;
+        let other = StoreSnapshot::of(&*self.pair.other, now).await;
         self.alike("everything", one, other);
         for _ in 0..5 {
             let Some(job) = self.some_job().map(|job| job.id) else { return };
-            let one = JobSight::of(&*self.pair.one, job).await;
-            let other = JobSight::of(&*self.pair.other, job).await;
+            let one = JobSnapshot::of(&*self.pair.one, job).await;
+            let other = JobSnapshot::of(&*self.pair.other, job).await;
             self.alike("one job", one, other);
         }
     }
@@ -170,7 +170,7 @@ impl Walk {
             27 => self.set_queue().await,
             30 | 31 => self.admit().await,
             28 => self.request().await,
-            _ => self.keep_house().await,
+            _ => self.run_maintenance().await,
         }
     }
 
@@ -522,7 +522,7 @@ impl Walk {
         }
     }
 
-    async fn keep_house(&mut self) {
+    async fn run_maintenance(&mut self) {
         // A store may keep old rows in partitions of some minutes, and delete only whole ones.
         let long_ago = self.now.shifted(-900_000_000);
         let long_ago = Timestamp::from_micros(long_ago.as_micros() / PORTION_US * PORTION_US);

@@ -61,7 +61,7 @@ pub(crate) use for_share_of;
 pub(crate) struct Connection {
     conn: Conn,
     /// How long to wait for a reply.
-    patience: Duration,
+    time_limit: Duration,
     is_broken: bool,
     /// The number of this Galera node, from 1, if the server is one. Locks do not extend to other nodes.
     node: Option<i64>,
@@ -113,8 +113,8 @@ impl Connection {
         let (name, wait) = (opts.ip_or_hostname().to_owned(), target.patience_with_host());
         let late = || Fault::Away(format!("{name} has not answered within {} s", wait.as_secs_f64()));
         let conn = timeout(wait, Conn::new(opts)).await.map_err(|_| late())??;
-        let patience = target.statement_timeout.saturating_add(GRACE);
-        let mut connection = Connection { conn, patience, is_broken: false, node: None, is_marked: false };
+        let time_limit = target.statement_timeout.saturating_add(GRACE);
+        let mut connection = Connection { conn, time_limit, is_broken: false, node: None, is_marked: false };
         timeout(wait, connection.look_at_server()).await.map_err(|_| late())??;
         Ok(connection)
     }
@@ -143,7 +143,7 @@ impl Connection {
 
     /// For a statement that may have to wait for others without limit.
     pub fn wait_for_ever(&mut self) {
-        self.patience = FOR_EVER;
+        self.time_limit = FOR_EVER;
     }
 
     /// Whether a statement was sent and its reply has not arrived, or the server has closed the connection.
@@ -153,9 +153,9 @@ impl Connection {
 
     /// All rows of a query that has its own limit. It is prepared once.
     pub async fn all(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
-        let patience = self.patience;
+        let time_limit = self.time_limit;
         self.is_broken = true;
-        let answer = timeout(patience, self.conn.exec(sql, positional(values))).await;
+        let answer = timeout(time_limit, self.conn.exec(sql, positional(values))).await;
         self.answered(answer)
     }
 
@@ -166,26 +166,26 @@ impl Connection {
 
     /// Runs a statement that is prepared once. Returns the number of rows it found.
     pub async fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
-        let patience = self.patience;
+        let time_limit = self.time_limit;
         self.is_broken = true;
-        let answer = timeout(patience, self.conn.exec_drop(sql, positional(values))).await;
+        let answer = timeout(time_limit, self.conn.exec_drop(sql, positional(values))).await;
         self.answered(answer)?;
         Ok(self.conn.affected_rows())
     }
 
     /// All rows of a query whose text is used only once; it contains only our own keywords and numbers.
     pub async fn all_of_text(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
-        let patience = self.patience;
+        let time_limit = self.time_limit;
         self.is_broken = true;
-        let answer = timeout(patience, self.conn.query(sql)).await;
+        let answer = timeout(time_limit, self.conn.query(sql)).await;
         self.answered(answer)
     }
 
     /// Runs a statement that cannot or need not be prepared.
     pub async fn run_text(&mut self, sql: &str) -> Result<(), Fault> {
-        let patience = self.patience;
+        let time_limit = self.time_limit;
         self.is_broken = true;
-        let answer = timeout(patience, self.conn.query_drop(sql)).await;
+        let answer = timeout(time_limit, self.conn.query_drop(sql)).await;
         self.answered(answer)
     }
 
@@ -229,7 +229,7 @@ impl Connection {
             return self.run_text("COMMIT").await;
         }
         self.is_broken = true;
-        let answer = timeout(self.patience, self.conn.query_drop(COMMIT_MARKED)).await;
+        let answer = timeout(self.time_limit, self.conn.query_drop(COMMIT_MARKED)).await;
         match answer {
             Ok(Err(error)) if server_code(&error) == Some(NOT_THERE) => {
                 self.is_broken = self.conn.is_disconnected();
@@ -255,7 +255,7 @@ impl Connection {
     pub async fn close(self) {
         if !self.is_broken {
             // Whether the server has received it no longer matters.
-            let _ = timeout(self.patience, self.conn.disconnect()).await;
+            let _ = timeout(self.time_limit, self.conn.disconnect()).await;
         }
     }
 
@@ -269,7 +269,7 @@ impl Connection {
                 Ok(answer?)
             }
             Err(_) => {
-                let seconds = self.patience.as_secs_f64();
+                let seconds = self.time_limit.as_secs_f64();
                 Err(Fault::Away(format!("a statement was not answered within {seconds} s")))
             }
         }

@@ -1,15 +1,16 @@
 //! MariaDB and MySQL as one side of a data migration.
 
 use super::connection::Connection;
+use super::exclusive_work::ClusterLease;
 use super::migrate::{self, MigrateError};
 use super::options::MySqlOptions;
 use super::partitions;
 use super::rows::get;
-use super::turns::Lease;
-use crate::fault::Fault;
-use crate::moving::{
-    Cell, Cells, Column, End, Forked, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+use crate::data_migration::{
+    Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
+    StoreRole, TABLES, fitting,
 };
+use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use mysql_async::{Row, Value};
@@ -39,10 +40,10 @@ const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) N
 const PUT_NOTE: &str =
     "INSERT INTO moving (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)";
 
-const LANE_TALLIES: &str = "(SELECT lane, CAST(SUM(waiting) AS SIGNED) AS waiting, CAST(SUM(queued) AS SIGNED) AS queued, \
+const LANE_COUNTERS: &str = "(SELECT lane, CAST(SUM(waiting) AS SIGNED) AS waiting, CAST(SUM(queued) AS SIGNED) AS queued, \
      CAST(SUM(running) AS SIGNED) AS running FROM lane_tallies GROUP BY lane \
      HAVING SUM(waiting) <> 0 OR SUM(queued) <> 0 OR SUM(running) <> 0) AS counted";
-const JOB_TALLY: &str = "(SELECT 1 AS id, CAST(COALESCE(SUM(active), 0) AS SIGNED) AS active, \
+const JOB_COUNTERS: &str = "(SELECT 1 AS id, CAST(COALESCE(SUM(active), 0) AS SIGNED) AS active, \
      CAST(COALESCE(SUM(paused), 0) AS SIGNED) AS paused, CAST(COALESCE(SUM(completed), 0) AS SIGNED) AS completed, \
      CAST(COALESCE(SUM(failed), 0) AS SIGNED) AS failed, CAST(COALESCE(SUM(cancelled), 0) AS SIGNED) AS cancelled, \
      CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) AS dead_letters FROM job_tally) AS counted";
@@ -55,52 +56,56 @@ const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
 pub(crate) struct MySqlSide {
     connection: Connection,
-    lease: Option<Lease>,
+    lease: Option<ClusterLease>,
 }
 
-pub(crate) async fn open(options: &MySqlOptions, end: End) -> Result<MySqlSide, MoveError> {
-    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySqlSide, DataMigrationError> {
+    let unusable =
+        |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let target = options.target().map_err(|error| unusable(&error))?;
     prepare_tables(options, end).await?;
-    let mut connection = Connection::defining(&target).await.map_err(MoveError::at(end))?;
+    let mut connection = Connection::defining(&target).await.map_err(DataMigrationError::at(end))?;
     connection.wait_for_ever();
     if connection.node().is_some() {
-        let lease = Lease::take(&mut connection, "move").await.map_err(MoveError::at(end))?;
+        let lease = ClusterLease::take(&mut connection, "move").await.map_err(DataMigrationError::at(end))?;
         return match lease {
             Some(lease) => Ok(MySqlSide { connection, lease: Some(lease) }),
-            None => Err(MoveError::Taken { end }),
+            None => Err(DataMigrationError::Taken { end }),
         };
     }
-    let taken = connection.one(LOCK, vec![]).await.map_err(MoveError::at(end))?;
-    let taken =
-        taken.as_ref().map(|row| get::<Option<i64>>(row, 0)).transpose().map_err(MoveError::at(end))?;
+    let taken = connection.one(LOCK, vec![]).await.map_err(DataMigrationError::at(end))?;
+    let taken = taken
+        .as_ref()
+        .map(|row| get::<Option<i64>>(row, 0))
+        .transpose()
+        .map_err(DataMigrationError::at(end))?;
     if taken.flatten() != Some(1) {
-        return Err(MoveError::Taken { end });
+        return Err(DataMigrationError::Taken { end });
     }
     Ok(MySqlSide { connection, lease: None })
 }
 
 /// Creates the tables of an empty target.
-async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveError> {
+async fn prepare_tables(options: &MySqlOptions, end: StoreRole) -> Result<(), DataMigrationError> {
     let failed = |error: MigrateError| match error {
-        MigrateError::Store(source) => MoveError::Store { end, source },
-        other => MoveError::Unusable { end, reason: other.to_string() },
+        MigrateError::Store(source) => DataMigrationError::Store { end, source },
+        other => DataMigrationError::Unusable { end, reason: other.to_string() },
     };
     let found = migrate::status(options).await.map_err(failed)?.version;
     let needed = migrate::VERSION;
     match (end, found) {
-        (End::Source | End::Copy, found) if found == needed => Ok(()),
-        (End::Target, found) if found == needed || found == 0 => {
+        (StoreRole::Source | StoreRole::Copy, found) if found == needed => Ok(()),
+        (StoreRole::Target, found) if found == needed || found == 0 => {
             migrate::up(options).await.map(drop).map_err(failed)
         }
-        (_, 0) => Err(MoveError::NoTables { end }),
+        (_, 0) => Err(DataMigrationError::NoTables { end }),
         (_, found) => {
             let advice = if found < needed {
                 "run `punctual migrate up`"
             } else {
                 "run the newer binary that wrote it"
             };
-            Err(MoveError::Version { end, found, needed, advice })
+            Err(DataMigrationError::Version { end, found, needed, advice })
         }
     }
 }
@@ -113,8 +118,8 @@ pub(crate) async fn is_unfinished(connection: &mut Connection) -> Result<bool, F
 /// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
-        "lane_tallies" => LANE_TALLIES,
-        "job_tally" => JOB_TALLY,
+        "lane_tallies" => LANE_COUNTERS,
+        "job_tally" => JOB_COUNTERS,
         "numbers" => NUMBERS,
         _ => stored_in(table),
     }
@@ -166,9 +171,13 @@ fn value(cell: &Cell) -> Value {
 pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
         Ok(match column.kind {
-            Kind::Id | Kind::Bytes => get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes),
-            Kind::Text | Kind::Document => get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text),
-            Kind::Big | Kind::Int | Kind::Small | Kind::Flag => {
+            ColumnKind::Id | ColumnKind::Bytes => {
+                get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes)
+            }
+            ColumnKind::Text | ColumnKind::Document => {
+                get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text)
+            }
+            ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
                 get::<Option<i64>>(row, place)?.map_or(Cell::Null, Cell::Number)
             }
         })
@@ -295,7 +304,7 @@ impl MySqlSide {
 }
 
 #[async_trait]
-impl Side for MySqlSide {
+impl MigrationSide for MySqlSide {
     async fn identity(&mut self) -> Result<String, Fault> {
         let row =
             self.connection.one("SELECT LOWER(HEX(cluster)) FROM punctual WHERE id = 1", vec![]).await?;

@@ -22,8 +22,8 @@
 
 use super::connection::Connection;
 use super::lists::{Statement, documents, jobs, list, numbers, occurrences};
-use crate::draft::{Changes, Found, Wants};
 use crate::fault::Fault;
+use crate::unit_of_work::{LoadedRows, ReadSet, WriteSet};
 use mysql_async::Value;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use std::borrow::Cow;
@@ -69,28 +69,28 @@ pub(crate) struct Relied {
 
 impl Relied {
     /// Records the locked rows of a read set.
-    pub fn note(&mut self, wants: &Wants, found: &Found) {
+    pub fn note(&mut self, read_set: &ReadSet, found: &LoadedRows) {
         self.sessions.extend(found.sessions.iter().map(|session| session.id));
         let claimable: BTreeSet<OccurrenceId> = found.claims.iter().flatten().copied().collect();
         let is_relied_on = |id: &OccurrenceId| {
-            !claimable.contains(id) || wants.live.contains(id) || wants.open_of_jobs.contains(&id.job)
+            !claimable.contains(id) || read_set.live.contains(id) || read_set.open_of_jobs.contains(&id.job)
         };
         self.live.extend(found.live.iter().map(|row| row.live.id).filter(is_relied_on));
-        self.queues.extend(wants.limited_queues.iter().cloned());
-        self.queues.extend(wants.unstarted.iter().cloned());
+        self.queues.extend(read_set.limited_queues.iter().cloned());
+        self.queues.extend(read_set.unstarted.iter().cloned());
     }
 
     /// Writes the locked rows that are not in the write set.
-    pub fn touches(mut self, changes: &Changes) -> Vec<Statement> {
+    pub fn touches(mut self, write_set: &WriteSet) -> Vec<Statement> {
         // The flag may be set already, and an update that changes nothing is not written.
-        self.sessions.extend(&changes.attention);
-        let written = changes.sessions_updated.iter().map(|change| &change.id);
-        for session in written.chain(&changes.sessions_deleted) {
+        self.sessions.extend(&write_set.attention);
+        let written = write_set.sessions_updated.iter().map(|change| &change.id);
+        for session in written.chain(&write_set.sessions_deleted) {
             self.sessions.remove(session);
         }
-        let written = changes.live_updated.iter().map(|row| &row.live.id);
-        let written = written.chain(changes.leased.iter().map(|leased| &leased.id));
-        for id in written.chain(&changes.live_deleted) {
+        let written = write_set.live_updated.iter().map(|row| &row.live.id);
+        let written = written.chain(write_set.leased.iter().map(|leased| &leased.id));
+        for id in written.chain(&write_set.live_deleted) {
             self.live.remove(id);
         }
         let queues = documents(&self.queues, |row, queue| {

@@ -2,18 +2,18 @@
 //! the logs of the executions that ended first. It has its own connection.
 
 use super::connection::{Connection, OwnConnection};
-use super::house::{RAISE_MARK, count_rows};
 use super::lists::{documents, list};
 use super::logs::COUNT_LINES;
+use super::maintenance::{RAISE_MARK, count_rows};
 use super::options::Target;
 use super::partitions::{self, FIRST, Parent};
 use super::rows::{count, execution_id, get, integer, limit, time};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
 use crate::log_quota::{
-    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
+    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
-use crate::marks::Mark;
+use crate::stored_numbers::StoredNumber;
 use mysql_async::Value;
 
 /// MySQL would return cached sizes that may be a day old.
@@ -82,7 +82,7 @@ impl Remover {
                 // The table is in use: the next check tries again.
                 return Ok(0);
             }
-            raise(connection, Mark::LogsRemoved, partition.ends).await?;
+            raise(connection, StoredNumber::LogsRemoved, partition.ends).await?;
             self.quota.note_removed(RemovedLines { lines, bytes });
             excess = excess.saturating_sub(bytes);
         }
@@ -92,26 +92,26 @@ impl Remover {
     /// Removes at least this many bytes of the logs of ended executions, in the order of their ends.
     /// Returns how many.
     async fn remove_ended(&self, connection: &mut Connection, owed: u64) -> Result<u64, Fault> {
-        let mark = connection.one(MARK, vec![Mark::LogsRemovedPlace.id().into()]).await?;
+        let mark = connection.one(MARK, vec![StoredNumber::LogsRemovedPlace.id().into()]).await?;
         let mut place: i64 = mark.map_or(Ok(0), |row| get(&row, 0))?;
         let mut freed = 0;
         while freed < owed {
             let ended = ended_after(connection, place).await?;
             let Some(last) = ended.last() else { break };
             place = last.place;
-            let with_lines: Vec<Ended> = ended.into_iter().filter(|ended| ended.has_lines).collect();
+            let with_lines: Vec<EndedExecution> = ended.into_iter().filter(|ended| ended.has_lines).collect();
             for step in with_lines.chunks(EXECUTIONS_PER_STEP) {
                 let removed = remove_lines(connection, step).await?;
                 self.quota.note_removed(removed);
                 freed += removed.bytes + removed.lines * LINE_OVERHEAD_BYTES;
                 let Some(last) = step.last() else { continue };
-                raise(connection, Mark::LogsRemoved, last.completed_at.as_micros()).await?;
+                raise(connection, StoredNumber::LogsRemoved, last.completed_at.as_micros()).await?;
                 if freed >= owed {
                     place = last.place;
                     break;
                 }
             }
-            raise(connection, Mark::LogsRemovedPlace, place).await?;
+            raise(connection, StoredNumber::LogsRemovedPlace, place).await?;
         }
         connection.commit().await?;
         Ok(freed)
@@ -132,11 +132,11 @@ async fn size_of(connection: &mut Connection, partition: &str) -> Result<u64, Fa
     Ok(0)
 }
 
-async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<Ended>, Fault> {
+async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<EndedExecution>, Fault> {
     let rows = connection.all(ENDED, vec![Value::Int(place), limit(ENDED_PER_LOOK).into()]).await?;
     connection.commit().await?;
     let read = |row: &mysql_async::Row| {
-        Ok(Ended {
+        Ok(EndedExecution {
             place: get(row, 0)?,
             execution: execution_id(row, 1)?,
             completed_at: time(row, 4)?,
@@ -147,7 +147,7 @@ async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<Ende
 }
 
 /// Removes the lines of these executions in one transaction.
-async fn remove_lines(connection: &mut Connection, ended: &[Ended]) -> Result<RemovedLines, Fault> {
+async fn remove_lines(connection: &mut Connection, ended: &[EndedExecution]) -> Result<RemovedLines, Fault> {
     let mut removed = RemovedLines::default();
     let ids = ended.iter().map(|ended| ended.execution);
     for list in documents(ids, |row, id| {
@@ -163,7 +163,7 @@ async fn remove_lines(connection: &mut Connection, ended: &[Ended]) -> Result<Re
     Ok(removed)
 }
 
-async fn raise(connection: &mut Connection, mark: Mark, to: i64) -> Result<(), Fault> {
+async fn raise(connection: &mut Connection, mark: StoredNumber, to: i64) -> Result<(), Fault> {
     connection.run(RAISE_MARK, vec![mark.id().into(), Value::Int(to)]).await?;
     connection.commit().await
 }

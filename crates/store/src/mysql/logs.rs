@@ -10,8 +10,8 @@ use super::log_quota::Remover;
 use super::options::Target;
 use super::rows::{execution_id, get, integer};
 use crate::codes::Code;
+use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::kept::{Kept, RemovedLines};
 use mysql_async::Value;
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
@@ -42,14 +42,14 @@ const INSERT_LINES: Insertion = Insertion {
 #[derive(Debug)]
 pub(crate) struct Logs {
     own: OwnConnection,
-    known: Mutex<BTreeMap<ExecutionId, Numbered>>,
+    known: Mutex<BTreeMap<ExecutionId, ExecutionLogState>>,
     remover: Remover,
 }
 
 /// The log size of an execution, and the number of its last line.
 #[derive(Debug, Clone, Copy, Default)]
-struct Numbered {
-    kept: Kept,
+struct ExecutionLogState {
+    kept: ExecutionLogSize,
     last: i64,
 }
 
@@ -89,7 +89,7 @@ impl Logs {
 
     /// Appending waits for it, so lines are not written faster than old ones are removed. The lines are
     /// stored; if old ones cannot be removed now, the next append tries again.
-    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, Numbered>) {
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, ExecutionLogState>) {
         let Some(look) = self.remover.quota.appended(lines) else { return };
         let newest =
             lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
@@ -101,8 +101,8 @@ impl Logs {
     async fn try_append(
         &self,
         lines: &[LogLine],
-        mut known: BTreeMap<ExecutionId, Numbered>,
-    ) -> Result<BTreeMap<ExecutionId, Numbered>, Fault> {
+        mut known: BTreeMap<ExecutionId, ExecutionLogState>,
+    ) -> Result<BTreeMap<ExecutionId, ExecutionLogState>, Fault> {
         if known.len() > EXECUTIONS_REMEMBERED_MAX {
             known.clear();
         }
@@ -135,7 +135,7 @@ fn number_after(last: i64, line: &LogLine) -> i64 {
 async fn count_unknown(
     connection: &mut Connection,
     lines: &[LogLine],
-    known: &mut BTreeMap<ExecutionId, Numbered>,
+    known: &mut BTreeMap<ExecutionId, ExecutionLogState>,
 ) -> Result<(), Fault> {
     let unknown: BTreeSet<ExecutionId> =
         lines.iter().map(|line| line.execution).filter(|id| !known.contains_key(id)).collect();
@@ -145,8 +145,8 @@ async fn count_unknown(
     let counted = |value: i64| usize::try_from(value).unwrap_or(0);
     for list in lists {
         for row in connection.all(COUNT_LINES, vec![list]).await? {
-            let kept = Kept { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
-            known.insert(execution_id(&row, 0)?, Numbered { kept, last: get(&row, 5)? });
+            let kept = ExecutionLogSize { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
+            known.insert(execution_id(&row, 0)?, ExecutionLogState { kept, last: get(&row, 5)? });
         }
     }
     Ok(())

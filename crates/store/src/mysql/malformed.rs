@@ -1,7 +1,7 @@
 //! Finds malformed rows, for `punctual check`: see [`crate::malformed_check`].
 
 use super::connection::Connection;
-use super::drift::patient;
+use super::counter_mismatch::patient;
 use super::export::{behind, columns, read, read_from};
 use super::migrate::MigrateError;
 use super::options::MySqlOptions;

@@ -6,12 +6,12 @@
 //! take turns. The lock is on a separate connection, because a DDL statement would release it.
 
 use super::connection::Connection;
+pub(crate) use super::exclusive_work::{DdlLock, LockWait};
 use super::export;
 use super::inspect;
 use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions;
 use super::rows::get;
-pub(crate) use super::turns::{Patience, Turn};
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
 use mysql_async::Value;
@@ -156,9 +156,9 @@ pub(crate) async fn apply(target: &Target, steps: &[Step]) -> Result<Vec<String>
     let mut connection = Connection::defining(target).await?;
     bootstrap(&mut connection).await?;
     let mut applied = Ok(vec![]);
-    if let Some(mut turn) = Turn::take(target, Patience::Long).await? {
-        applied = apply_missing(&mut connection, &mut turn, steps).await;
-        turn.end().await;
+    if let Some(mut ddl_lock) = DdlLock::take(target, LockWait::Long).await? {
+        applied = apply_missing(&mut connection, &mut ddl_lock, steps).await;
+        ddl_lock.end().await;
     }
     connection.close().await;
     applied
@@ -181,7 +181,7 @@ async fn bootstrap(connection: &mut Connection) -> Result<(), Fault> {
 
 async fn apply_missing(
     connection: &mut Connection,
-    turn: &mut Turn,
+    ddl_lock: &mut DdlLock,
     steps: &[Step],
 ) -> Result<Vec<String>, MigrateError> {
     let found = version_of(&applied(connection).await?);
@@ -191,7 +191,7 @@ async fn apply_missing(
     let mut done = Vec::new();
     for (number, step) in (1_u64..).zip(steps).skip(found) {
         for statement in statements(step.sql) {
-            turn.renew().await?;
+            ddl_lock.renew().await?;
             // A table that is being created is not in use; a table in use may delay a later step.
             if !connection.define(statement).await? {
                 let reason = format!("{}: a table is in use by others: try again", step.name);

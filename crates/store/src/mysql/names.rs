@@ -1,4 +1,4 @@
-//! Names that rows refer to by number: lanes, of which connections remember some (see [`KnownLanes`]), and
+//! Names that rows refer to by number: lanes, of which connections remember some (see [`LaneCache`]), and
 //! workers; and the numbers of sessions.
 //!
 //! Numbers are assigned under the lock of one row and written before it is released. So they appear in
@@ -9,8 +9,8 @@ use super::connection::Connection;
 use super::lists::{documents, list, numbers};
 use super::rows::{get, limit};
 use super::tables::LANES_WITH_WORK;
-use crate::draft::{KnownLanes, LANES_ASKED_MAX, LanesToAsk, Reading};
 use crate::fault::Fault;
+use crate::unit_of_work::{LANES_ASKED_MAX, LaneCache, LanesToAsk, LanesToRead};
 use mysql_async::{Row, Value};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::Lane;
@@ -50,7 +50,7 @@ const INSERT_WORKERS: &str =
 
 /// Looks up unknown lanes. Lanes that do not exist are left out.
 pub(crate) async fn look_up(
-    known: &KnownLanes,
+    known: &LaneCache,
     connection: &mut Connection,
     wanted: Vec<i64>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
@@ -64,7 +64,7 @@ pub(crate) async fn look_up(
 
 /// The numbers of these lanes; new ones are created in a separate transaction.
 pub(crate) async fn intern(
-    known: &KnownLanes,
+    known: &LaneCache,
     connection: &mut Connection,
     wanted: &BTreeSet<(String, String)>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
@@ -100,12 +100,12 @@ pub(crate) async fn intern(
 
 /// The lanes that claims query; `None` if it is too early to read them again.
 pub(crate) async fn to_ask(
-    known: &KnownLanes,
+    known: &LaneCache,
     connection: &mut Connection,
 ) -> Result<Option<LanesToAsk>, Fault> {
     let began = Instant::now();
     let mut reading = known.to_read(began);
-    if let Reading::Above(number) = reading {
+    if let LanesToRead::Above(number) = reading {
         let bounds = vec![number.into(), limit(LANES_ASKED_MAX + 1).into()];
         let lanes = read(&connection.all(LANES_ABOVE, bounds).await?)?;
         if let Some(to_ask) = known.read_above(number, lanes, began) {
@@ -113,7 +113,7 @@ pub(crate) async fn to_ask(
         }
         reading = known.to_read(began);
     }
-    if reading != Reading::WithWork {
+    if reading != LanesToRead::WithWork {
         return Ok(None);
     }
     let began = Instant::now();

@@ -9,9 +9,9 @@
 //! moment, and the next round tries again. One node at a time runs DDL statements.
 
 use super::connection::Connection;
+use super::exclusive_work::{DdlLock, LockWait};
 use super::options::Target;
 use super::rows::get;
-use super::turns::{Patience, Turn};
 use crate::fault::Fault;
 use punctual_core::limits;
 use punctual_core::time::duration_micros;
@@ -78,9 +78,9 @@ async fn make_missing(target: &Target, connection: &mut Connection, width_us: i6
     if is_complete {
         return Ok(());
     }
-    let Some(turn) = Turn::take(target, Patience::Short).await? else { return Ok(()) };
+    let Some(ddl_lock) = DdlLock::take(target, LockWait::Short).await? else { return Ok(()) };
     let made = make(connection, &wanted).await;
-    turn.end().await;
+    ddl_lock.end().await;
     made
 }
 
@@ -165,9 +165,9 @@ pub(crate) async fn remove(
     connection: &mut Connection,
     partition: &Partition,
 ) -> Result<bool, Fault> {
-    let Some(turn) = Turn::take(target, Patience::Short).await? else { return Ok(false) };
+    let Some(ddl_lock) = DdlLock::take(target, LockWait::Short).await? else { return Ok(false) };
     let removed = remove_in_turn(connection, partition).await;
-    turn.end().await;
+    ddl_lock.end().await;
     removed
 }
 

@@ -7,7 +7,7 @@
 //! leaves an unread reply, and the next verb would take it for its own: such a connection is closed.
 
 use super::hosts::Hosts;
-use super::reads::{LaneNames, Reads};
+use super::reads::{ReaderLanes, Reads};
 use crate::fault::Fault;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use punctual_core::limits;
@@ -85,9 +85,9 @@ const SNAPSHOTS_HOLD: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE
 pub(super) struct Readers {
     pub primary: Hosts<Pool>,
     replica: Option<Replica>,
-    lanes: Arc<LaneNames>,
+    lanes: Arc<ReaderLanes>,
     /// How long a verb waits for a connection.
-    pub patience: Duration,
+    pub time_limit: Duration,
 }
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Readers {
             primary: pools(primary),
             replica: replica.map(|hosts| Replica { pools: pools(hosts), rests_until: Mutex::new(None) }),
             lanes: Arc::default(),
-            patience: limits::DATABASE_POOL_WAIT_MAX,
+            time_limit: limits::DATABASE_POOL_WAIT_MAX,
         }
     }
 
@@ -133,9 +133,9 @@ impl Readers {
 
     /// A connection for one verb.
     pub async fn connection_of(&self, pool: &Pool) -> Result<Reads, StoreError> {
-        match timeout(self.patience, pool.get_conn()).await {
+        match timeout(self.time_limit, pool.get_conn()).await {
             Ok(conn) => Ok(Reads::new(conn.map_err(Fault::from)?, self.lanes.clone())),
-            Err(_) => Err(late("no connection was free", self.patience).into()),
+            Err(_) => Err(late("no connection was free", self.time_limit).into()),
         }
     }
 

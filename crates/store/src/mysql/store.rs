@@ -1,17 +1,17 @@
 //! The store on MariaDB or MySQL: writers, readers and maintenance behind the `Store` port. It must not
 //! know any rule or table.
 
-use super::house::MySqlHouse;
+use super::maintenance::MySqlMaintenance;
+use super::membership::MySqlMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
 use super::readers::{Readers, list, read, read_at_once};
-use super::register::Register;
 use super::tables::MySqlConnect;
-use crate::draft::{Writers, WritersOptions};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
-use crate::register::{RegisterCall, RegisterReply, serve_register};
-use crate::served::{seed, serve_store};
+use crate::membership::{MembershipCall, MembershipReply, serve_membership};
+use crate::server_store::{seed, serve_store};
+use crate::unit_of_work::{Writers, WritersOptions};
 use punctual_core::ports::{Entries, LogLine, StoreError};
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
-    house: MySqlHouse,
-    register: Register,
+    maintenance: MySqlMaintenance,
+    membership: MySqlMembership,
 }
 
 /// A store cannot be opened.
@@ -60,21 +60,21 @@ impl MySqlStore {
                 replica.map(|target| target.reading()),
                 options.readers,
             ),
-            house: MySqlHouse::new(options)?,
-            register: Register::new(primary),
+            maintenance: MySqlMaintenance::new(options)?,
+            membership: MySqlMembership::new(primary),
         })
     }
 
     /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
     pub async fn cluster(&self) -> Result<String, StoreError> {
-        Ok(self.register.cluster().await?)
+        Ok(self.membership.cluster().await?)
     }
 
     /// Waits until everything that was sent is done, and closes all connections.
     pub async fn close(self) {
         self.writers.close().await;
         self.readers.close().await;
-        self.register.close().await;
+        self.membership.close().await;
     }
 
     /// The version of the tables.
@@ -83,21 +83,21 @@ impl MySqlStore {
     }
 
     fn removed_lines(&self) -> RemovedLines {
-        self.house.removed_lines()
+        self.maintenance.removed_lines()
     }
 
     async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
-        self.house.append_logs(lines).await
+        self.maintenance.append_logs(lines).await
     }
 
-    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, Fault> {
-        self.register.call(&call).await
+    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
+        self.membership.call(&call).await
     }
 
-    async fn register_entries(&self) -> Result<Entries, Fault> {
-        self.register.entries().await
+    async fn membership_entries(&self) -> Result<Entries, Fault> {
+        self.membership.entries().await
     }
 }
 
 serve_store!(MySqlStore);
-serve_register!(MySqlStore);
+serve_membership!(MySqlStore);

@@ -36,23 +36,23 @@ const DELETE_LANES: &str = concat!(
     list!(0 number int),
     " STRAIGHT_JOIN lanes FORCE INDEX (PRIMARY) ON lanes.id = given.number"
 );
-const DELETE_TALLIES_OF_LANES: &str = concat!(
+const DELETE_COUNTERS_OF_LANES: &str = concat!(
     "DELETE lane_tallies FROM ",
     list!(0 number int),
     " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number"
 );
 
-pub(crate) const TALLIES_LOOKED_AT: &str = "SELECT lane, SUM(waiting) = 0 AND SUM(queued) = 0 AND SUM(running) = 0, COUNT(*) \
+pub(crate) const COUNTERS_LOOKED_AT: &str = "SELECT lane, SUM(waiting) = 0 AND SUM(queued) = 0 AND SUM(running) = 0, COUNT(*) \
      FROM (SELECT * FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane > ? ORDER BY lane, shard LIMIT ?) AS page \
      GROUP BY lane ORDER BY lane";
-const LOCK_TALLIES: &str = concat!(
+const LOCK_COUNTERS: &str = concat!(
     "SELECT lane_tallies.lane, lane_tallies.shard, lane_tallies.waiting, lane_tallies.queued, lane_tallies.running FROM ",
     list!(0 number int),
     " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number",
     for_update_of!("lane_tallies"),
     " SKIP LOCKED"
 );
-const DELETE_TALLIES: &str = concat!(
+const DELETE_COUNTERS: &str = concat!(
     "DELETE lane_tallies FROM ",
     list!(0 lane int, 1 shard int),
     " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.lane \
@@ -78,7 +78,7 @@ const NOTE_WORKERS: &str = concat!(
 #[derive(Debug, Default)]
 pub(crate) struct UnusedCursors {
     lanes: AtomicI64,
-    tallies: AtomicI64,
+    counters: AtomicI64,
     workers: AtomicI64,
 }
 
@@ -91,12 +91,12 @@ impl UnusedCursors {
 
     /// Checks up to `count` rows of counters. Returns whether more are to be checked.
     pub async fn delete_counters(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
-        let page = next_page(connection, TALLIES_LOOKED_AT, &self.tallies, count).await?;
+        let page = next_page(connection, COUNTERS_LOOKED_AT, &self.counters, count).await?;
         if page.is_full && page.rows.len() > 1 {
             // The page may not hold all rows of its last lane: the next one starts with them.
-            self.tallies.fetch_sub(1, Ordering::Relaxed);
+            self.counters.fetch_sub(1, Ordering::Relaxed);
         }
-        delete_tallies(connection, marked(&page.rows)?).await?;
+        delete_lane_counters(connection, marked(&page.rows)?).await?;
         Ok(page.is_full)
     }
 
@@ -159,7 +159,7 @@ pub(crate) async fn delete_lanes(connection: &mut Connection, unused: Vec<i64>) 
             let unused = read_numbers(&connection.all(UNUSED_LANES, vec![list]).await?)?;
             gone += unused.len();
             for list in numbers(unused) {
-                connection.run(DELETE_TALLIES_OF_LANES, vec![list.clone()]).await?;
+                connection.run(DELETE_COUNTERS_OF_LANES, vec![list.clone()]).await?;
                 connection.run(DELETE_LANES, vec![list]).await?;
             }
         }
@@ -170,14 +170,14 @@ pub(crate) async fn delete_lanes(connection: &mut Connection, unused: Vec<i64>) 
 
 /// Deletes counter rows of these lanes that sum to zero, skipping locked ones: the remaining rows have the
 /// same sum.
-async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<(), Fault> {
+async fn delete_lane_counters(connection: &mut Connection, lanes: Vec<i64>) -> Result<(), Fault> {
     if lanes.is_empty() {
         return Ok(());
     }
     connection.begin().await?;
     let mut locked: BTreeMap<i64, (Vec<i64>, [i64; 3])> = BTreeMap::new();
     for list in numbers(lanes) {
-        for row in connection.all(LOCK_TALLIES, vec![list]).await? {
+        for row in connection.all(LOCK_COUNTERS, vec![list]).await? {
             let (shards, sum) = locked.entry(get(&row, 0)?).or_default();
             shards.push(get(&row, 1)?);
             for (sum, column) in sum.iter_mut().zip(2..) {
@@ -194,7 +194,7 @@ async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<
         row.int(*lane).int(*shard);
     });
     for list in lists {
-        connection.run(DELETE_TALLIES, vec![list]).await?;
+        connection.run(DELETE_COUNTERS, vec![list]).await?;
     }
     connection.commit().await?;
     Ok(())

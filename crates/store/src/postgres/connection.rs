@@ -56,8 +56,8 @@ async fn first_of(target: &Target) -> Result<Connected, Refusals> {
             None if tried.is_empty() => return Err(refusals),
             None => {}
         }
-        let patience = if untried.len() == 0 { Duration::MAX } else { limits::DATABASE_HOST_TIMEOUT };
-        match timeout(patience, tried.next()).await {
+        let time_limit = if untried.len() == 0 { Duration::MAX } else { limits::DATABASE_HOST_TIMEOUT };
+        match timeout(time_limit, tried.next()).await {
             Ok(Some((place, Ok(connected)))) => {
                 target.prefer(place);
                 return Ok(connected);

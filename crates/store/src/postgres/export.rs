@@ -6,10 +6,11 @@ use super::migrate::{self, MigrateError};
 use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
 use super::rows::{clean, get};
-use crate::fault::Fault;
-use crate::moving::{
-    Cell, Cells, Column, End, Forked, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+use crate::data_migration::{
+    Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
+    StoreRole, TABLES, fitting,
 };
+use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use punctual_core::limits::MOVING_PAGE_ROWS_MAX;
@@ -38,10 +39,10 @@ const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
 const PUT_NOTE: &str = "INSERT INTO moving (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
-const LANE_TALLIES: &str = "(SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
+const LANE_COUNTERS: &str = "(SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
      sum(running)::bigint AS running FROM lane_tallies GROUP BY lane \
      HAVING sum(waiting) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0) AS given";
-const JOB_TALLY: &str = "(SELECT 1::smallint AS id, coalesce(sum(active), 0)::bigint AS active, \
+const JOB_COUNTERS: &str = "(SELECT 1::smallint AS id, coalesce(sum(active), 0)::bigint AS active, \
      coalesce(sum(paused), 0)::bigint AS paused, coalesce(sum(completed), 0)::bigint AS completed, \
      coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled, \
      coalesce(sum(dead_letters), 0)::bigint AS dead_letters FROM job_tally) AS given";
@@ -61,39 +62,43 @@ pub(crate) struct PostgresSide {
     prepared: BTreeMap<String, Statement>,
 }
 
-pub(crate) async fn open(options: &PostgresOptions, end: End) -> Result<PostgresSide, MoveError> {
-    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+pub(crate) async fn open(
+    options: &PostgresOptions,
+    end: StoreRole,
+) -> Result<PostgresSide, DataMigrationError> {
+    let unusable =
+        |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let target = options.target().map_err(|error| unusable(&error))?;
-    let client = connect(&target).await.map_err(MoveError::at(end))?;
+    let client = connect(&target).await.map_err(DataMigrationError::at(end))?;
     prepare_tables(&client, end).await?;
     let take = async {
         client.batch_execute(PATIENCE).await?;
         Guard::take(&target, Duty::Moving).await
     };
-    let guard = take.await.map_err(MoveError::at(end))?.ok_or(MoveError::Taken { end })?;
+    let guard = take.await.map_err(DataMigrationError::at(end))?.ok_or(DataMigrationError::Taken { end })?;
     let partitions = Partitions::new(target, options.partition_width);
     Ok(PostgresSide { client, guard, partitions, prepared: BTreeMap::new() })
 }
 
 /// Creates the tables of an empty target.
-async fn prepare_tables(client: &Client, end: End) -> Result<(), MoveError> {
+async fn prepare_tables(client: &Client, end: StoreRole) -> Result<(), DataMigrationError> {
     let failed = |error: MigrateError| match error {
-        MigrateError::Store(source) => MoveError::Store { end, source },
-        other => MoveError::Unusable { end, reason: other.to_string() },
+        MigrateError::Store(source) => DataMigrationError::Store { end, source },
+        other => DataMigrationError::Unusable { end, reason: other.to_string() },
     };
-    let found = migrate::version(client).await.map_err(MoveError::at(end))?;
+    let found = migrate::version(client).await.map_err(DataMigrationError::at(end))?;
     let needed = migrate::VERSION;
     match (end, found) {
         (_, found) if found == needed => Ok(()),
-        (End::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
-        (_, 0) => Err(MoveError::NoTables { end }),
+        (StoreRole::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
+        (_, 0) => Err(DataMigrationError::NoTables { end }),
         (_, found) => {
             let advice = if found < needed {
                 "run `punctual migrate up`"
             } else {
                 "run the newer binary that wrote it"
             };
-            Err(MoveError::Version { end, found, needed, advice })
+            Err(DataMigrationError::Version { end, found, needed, advice })
         }
     }
 }
@@ -106,8 +111,8 @@ pub(crate) async fn is_unfinished(client: &Client) -> Result<bool, Fault> {
 /// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
-        "lane_tallies" => LANE_TALLIES,
-        "job_tally" => JOB_TALLY,
+        "lane_tallies" => LANE_COUNTERS,
+        "job_tally" => JOB_COUNTERS,
         "numbers" => NUMBERS,
         name => name,
     }
@@ -123,15 +128,15 @@ pub(super) fn columns(columns: &[Column]) -> String {
     columns.iter().map(|column| format!("\"{}\"", column.name)).collect::<Vec<_>>().join(", ")
 }
 
-const fn type_of(kind: Kind) -> &'static str {
+const fn type_of(kind: ColumnKind) -> &'static str {
     match kind {
-        Kind::Id => "uuid",
-        Kind::Bytes => "bytea",
-        Kind::Text | Kind::Document => "text",
-        Kind::Big => "bigint",
-        Kind::Int => "integer",
-        Kind::Small => "smallint",
-        Kind::Flag => "boolean",
+        ColumnKind::Id => "uuid",
+        ColumnKind::Bytes => "bytea",
+        ColumnKind::Text | ColumnKind::Document => "text",
+        ColumnKind::Big => "bigint",
+        ColumnKind::Int => "integer",
+        ColumnKind::Small => "smallint",
+        ColumnKind::Flag => "boolean",
     }
 }
 
@@ -155,13 +160,13 @@ pub(super) fn key_values<'a>(table: &Layout, after: Option<&'a [Cell]>) -> Resul
 
 fn single<'a>(column: &Column, cell: &'a Cell) -> Result<Parameter<'a>, Fault> {
     Ok(match column.kind {
-        Kind::Id => Box::new(uuid_in(cell)?),
-        Kind::Bytes => Box::new(bytes_in(cell)?),
-        Kind::Text | Kind::Document => Box::new(text_in(cell)?),
-        Kind::Big => Box::new(number_in::<i64>(cell, column)?),
-        Kind::Int => Box::new(number_in::<i32>(cell, column)?),
-        Kind::Small => Box::new(number_in::<i16>(cell, column)?),
-        Kind::Flag => Box::new(number_in::<i64>(cell, column)?.map(|number| number != 0)),
+        ColumnKind::Id => Box::new(uuid_in(cell)?),
+        ColumnKind::Bytes => Box::new(bytes_in(cell)?),
+        ColumnKind::Text | ColumnKind::Document => Box::new(text_in(cell)?),
+        ColumnKind::Big => Box::new(number_in::<i64>(cell, column)?),
+        ColumnKind::Int => Box::new(number_in::<i32>(cell, column)?),
+        ColumnKind::Small => Box::new(number_in::<i16>(cell, column)?),
+        ColumnKind::Flag => Box::new(number_in::<i64>(cell, column)?.map(|number| number != 0)),
     })
 }
 
@@ -176,13 +181,13 @@ fn array<'a>(column: &Column, place: usize, rows: &'a [Cells]) -> Result<Paramet
         rows.iter().map(cell).collect()
     }
     Ok(match column.kind {
-        Kind::Id => Box::new(each(rows, place, uuid_in)?),
-        Kind::Bytes => Box::new(each(rows, place, bytes_in)?),
-        Kind::Text | Kind::Document => Box::new(each(rows, place, text_in)?),
-        Kind::Big => Box::new(each(rows, place, |cell| number_in::<i64>(cell, column))?),
-        Kind::Int => Box::new(each(rows, place, |cell| number_in::<i32>(cell, column))?),
-        Kind::Small => Box::new(each(rows, place, |cell| number_in::<i16>(cell, column))?),
-        Kind::Flag => {
+        ColumnKind::Id => Box::new(each(rows, place, uuid_in)?),
+        ColumnKind::Bytes => Box::new(each(rows, place, bytes_in)?),
+        ColumnKind::Text | ColumnKind::Document => Box::new(each(rows, place, text_in)?),
+        ColumnKind::Big => Box::new(each(rows, place, |cell| number_in::<i64>(cell, column))?),
+        ColumnKind::Int => Box::new(each(rows, place, |cell| number_in::<i32>(cell, column))?),
+        ColumnKind::Small => Box::new(each(rows, place, |cell| number_in::<i16>(cell, column))?),
+        ColumnKind::Flag => {
             Box::new(each(rows, place, |cell| Ok(number_in::<i64>(cell, column)?.map(|number| number != 0)))?)
         }
     })
@@ -223,13 +228,15 @@ pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let bytes = |bytes: Option<Vec<u8>>| bytes.map_or(Cell::Null, Cell::Bytes);
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
         Ok(match column.kind {
-            Kind::Id => bytes(get::<Option<Uuid>>(row, place)?.map(|id| id.into_bytes().to_vec())),
-            Kind::Bytes => bytes(get(row, place)?),
-            Kind::Text | Kind::Document => get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text),
-            Kind::Big => number(get(row, place)?),
-            Kind::Int => number(get::<Option<i32>>(row, place)?.map(i64::from)),
-            Kind::Small => number(get::<Option<i16>>(row, place)?.map(i64::from)),
-            Kind::Flag => number(get::<Option<bool>>(row, place)?.map(i64::from)),
+            ColumnKind::Id => bytes(get::<Option<Uuid>>(row, place)?.map(|id| id.into_bytes().to_vec())),
+            ColumnKind::Bytes => bytes(get(row, place)?),
+            ColumnKind::Text | ColumnKind::Document => {
+                get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text)
+            }
+            ColumnKind::Big => number(get(row, place)?),
+            ColumnKind::Int => number(get::<Option<i32>>(row, place)?.map(i64::from)),
+            ColumnKind::Small => number(get::<Option<i16>>(row, place)?.map(i64::from)),
+            ColumnKind::Flag => number(get::<Option<bool>>(row, place)?.map(i64::from)),
         })
     };
     table.columns.iter().enumerate().map(cell).collect()
@@ -341,7 +348,7 @@ impl PostgresSide {
 }
 
 #[async_trait]
-impl Side for PostgresSide {
+impl MigrationSide for PostgresSide {
     async fn identity(&mut self) -> Result<String, Fault> {
         let row = self.client.query_one("SELECT cluster::text FROM punctual WHERE id = 1", &[]).await?;
         Ok(format!("postgres:{}", get::<String>(&row, 0)?))

@@ -29,7 +29,7 @@ impl Duty {
 
     /// How long to wait for another process. Retention runs again later. After an interrupted migration,
     /// the server may take a moment to notice the closed connection.
-    const fn patience(self) -> &'static str {
+    const fn lock_timeout(self) -> &'static str {
         match self {
             Duty::Retention => "1ms",
             Duty::Moving => "5s",
@@ -48,10 +48,10 @@ impl Guard {
         let client = connect(target).await?;
         // Under another application name than ordinary users of the database, because a migration looks for
         // users other than itself.
-        let (table, patience) = (duty.table(), duty.patience());
+        let (table, lock_timeout) = (duty.table(), duty.lock_timeout());
         let lock = format!(
             "SET application_name = 'punctual-guard'; BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; \
-             SET LOCAL lock_timeout = '{patience}'; LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"
+             SET LOCAL lock_timeout = '{lock_timeout}'; LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"
         );
         match client.batch_execute(&lock).await.map_err(Fault::from) {
             Ok(()) => Ok(Some(Guard { client })),

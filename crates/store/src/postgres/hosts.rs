@@ -25,7 +25,7 @@ pub(super) fn address(host: &Config) -> String {
 
 /// Splits several hosts: the driver would try them one after the other, and a host that does not answer
 /// would delay the next.
-pub(super) fn apart(config: &Config) -> Result<Vec<Config>, String> {
+pub(super) fn split_hosts(config: &Config) -> Result<Vec<Config>, String> {
     let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let count = names.len().max(addresses.len());
     if count == 0 {

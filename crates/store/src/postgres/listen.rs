@@ -27,7 +27,7 @@ const ANYTHING: &str = "*";
 
 pub(crate) struct PostgresWakes {
     target: Target,
-    telling: OwnWire,
+    notifier: OwnWire,
     /// The server process that sends our notifications: these can be ignored.
     teller: AtomicI32,
     listening: Mutex<Option<Listening>>,
@@ -44,14 +44,14 @@ impl PostgresWakes {
     pub fn new(target: &Target) -> Self {
         PostgresWakes {
             target: target.clone(),
-            telling: OwnWire::new(target.clone()),
+            notifier: OwnWire::new(target.clone()),
             teller: AtomicI32::new(0),
             listening: Mutex::new(None),
         }
     }
 
     async fn try_tell(&self, lanes: &BTreeSet<Lane>) -> Result<(), Fault> {
-        let mut used = self.telling.take().await?;
+        let mut used = self.notifier.take().await?;
         self.teller.store(used.wire.process, Ordering::Relaxed);
         used.wire.run_one(Call::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
         used.keep();

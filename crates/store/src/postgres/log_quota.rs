@@ -2,17 +2,17 @@
 //! the logs of the executions that ended first. One process at a time does so, on its own connection.
 
 use super::guard::{Duty, Guard};
-use super::house::{RAISE_MARK, count_rows};
+use super::maintenance::{RAISE_MARK, count_rows};
 use super::partitions::{Parent, Partition};
 use super::rows::{count, execution_id, get, integer, limit, time, uuid};
 use super::tables::Shared;
 use super::wire::{Call, OwnWire, Wire, column, value};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
 use crate::log_quota::{
-    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
+    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
-use crate::marks::Mark;
+use crate::stored_numbers::StoredNumber;
 
 const SIZES: &str = "SELECT name, starts, ends, coalesce(pg_total_relation_size(to_regclass(name)), 0)::bigint \
      FROM partitions WHERE parent = 'lines' ORDER BY starts";
@@ -64,7 +64,7 @@ impl Remover {
             let (oldest, bytes) = sizes.remove(0);
             let lines = count_rows(wire, &oldest).await?;
             self.shared.partitions.remove(wire.client(), &oldest).await?;
-            raise(wire, Mark::LogsRemoved, oldest.ends).await?;
+            raise(wire, StoredNumber::LogsRemoved, oldest.ends).await?;
             self.quota.note_removed(RemovedLines { lines, bytes });
         }
         let mut freed = 0;
@@ -78,7 +78,7 @@ impl Remover {
     /// Removes at least this many bytes of the logs of ended executions, in the order of their ends.
     /// Returns how many.
     async fn remove_ended(&self, wire: &mut Wire, guard: &Guard, owed: u64) -> Result<u64, Fault> {
-        let mark = wire.run_one(Call::new(MARK, [value(Mark::LogsRemovedPlace.id())])).await?;
+        let mark = wire.run_one(Call::new(MARK, [value(StoredNumber::LogsRemovedPlace.id())])).await?;
         let mut place: i64 = mark.first().map_or(Ok(0), |row| get(row, 0))?;
         let mut freed = 0;
         while freed < owed {
@@ -86,19 +86,19 @@ impl Remover {
             let ended = ended_after(wire, place).await?;
             let Some(last) = ended.last() else { break };
             place = last.place;
-            let with_lines: Vec<Ended> = ended.into_iter().filter(|ended| ended.has_lines).collect();
+            let with_lines: Vec<EndedExecution> = ended.into_iter().filter(|ended| ended.has_lines).collect();
             for step in with_lines.chunks(EXECUTIONS_PER_STEP) {
                 let removed = remove_lines(wire, step).await?;
                 self.quota.note_removed(removed);
                 freed += removed.bytes + removed.lines * LINE_OVERHEAD_BYTES;
                 let Some(last) = step.last() else { continue };
-                raise(wire, Mark::LogsRemoved, last.completed_at.as_micros()).await?;
+                raise(wire, StoredNumber::LogsRemoved, last.completed_at.as_micros()).await?;
                 if freed >= owed {
                     place = last.place;
                     break;
                 }
             }
-            raise(wire, Mark::LogsRemovedPlace, place).await?;
+            raise(wire, StoredNumber::LogsRemovedPlace, place).await?;
         }
         Ok(freed)
     }
@@ -114,10 +114,10 @@ async fn sizes(wire: &mut Wire) -> Result<Vec<(Partition, u64)>, Fault> {
     rows.iter().map(read).collect()
 }
 
-async fn ended_after(wire: &mut Wire, place: i64) -> Result<Vec<Ended>, Fault> {
+async fn ended_after(wire: &mut Wire, place: i64) -> Result<Vec<EndedExecution>, Fault> {
     let rows = wire.run_one(Call::new(ENDED, [value(place), value(limit(ENDED_PER_LOOK))])).await?;
     let read = |row: &tokio_postgres::Row| {
-        Ok(Ended {
+        Ok(EndedExecution {
             place: get(row, 0)?,
             execution: execution_id(row, 1)?,
             completed_at: time(row, 4)?,
@@ -127,7 +127,7 @@ async fn ended_after(wire: &mut Wire, place: i64) -> Result<Vec<Ended>, Fault> {
     rows.iter().map(read).collect()
 }
 
-async fn remove_lines(wire: &mut Wire, ended: &[Ended]) -> Result<RemovedLines, Fault> {
+async fn remove_lines(wire: &mut Wire, ended: &[EndedExecution]) -> Result<RemovedLines, Fault> {
     let ids = || ended.iter().map(|ended| ended.execution);
     let keys = [
         column(ids().map(|id| uuid(id.occurrence.job))),
@@ -139,7 +139,7 @@ async fn remove_lines(wire: &mut Wire, ended: &[Ended]) -> Result<RemovedLines, 
     Ok(RemovedLines { lines: count(row, 0, "a count")?, bytes: count(row, 1, "a sum")? })
 }
 
-async fn raise(wire: &mut Wire, mark: Mark, to: i64) -> Result<(), Fault> {
+async fn raise(wire: &mut Wire, mark: StoredNumber, to: i64) -> Result<(), Fault> {
     wire.run_one(Call::new(RAISE_MARK, [value(mark.id()), value(to)])).await?;
     Ok(())
 }

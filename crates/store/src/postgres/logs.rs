@@ -10,8 +10,8 @@ use super::partitions::Parent;
 use super::rows::{clean, code, execution_id, get, integer, uuid};
 use super::tables::Shared;
 use super::wire::{Call, Frame, OwnWire, Wire, column};
+use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::kept::{Kept, RemovedLines};
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,14 +36,14 @@ const INSERT_LINES: &str = "INSERT INTO lines (job, occurrence, attempt, number,
 pub(crate) struct Logs {
     shared: Shared,
     own: OwnWire,
-    known: Mutex<BTreeMap<ExecutionId, Numbered>>,
+    known: Mutex<BTreeMap<ExecutionId, ExecutionLogState>>,
     remover: Remover,
 }
 
 /// The log size of an execution, and the number of its last line.
 #[derive(Debug, Clone, Copy, Default)]
-struct Numbered {
-    kept: Kept,
+struct ExecutionLogState {
+    kept: ExecutionLogSize,
     last: i64,
 }
 
@@ -86,7 +86,7 @@ impl Logs {
 
     /// Appending waits for it, so lines are not written faster than old ones are removed. The lines are
     /// stored; if old ones cannot be removed now, the next append tries again.
-    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, Numbered>) {
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, ExecutionLogState>) {
         let Some(look) = self.remover.quota.appended(lines) else { return };
         let newest =
             lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
@@ -98,8 +98,8 @@ impl Logs {
     async fn try_append(
         &self,
         lines: &[LogLine],
-        mut known: BTreeMap<ExecutionId, Numbered>,
-    ) -> Result<BTreeMap<ExecutionId, Numbered>, Fault> {
+        mut known: BTreeMap<ExecutionId, ExecutionLogState>,
+    ) -> Result<BTreeMap<ExecutionId, ExecutionLogState>, Fault> {
         if known.len() > EXECUTIONS_REMEMBERED_MAX {
             known.clear();
         }
@@ -133,7 +133,7 @@ fn number_after(last: i64, line: &LogLine) -> i64 {
 async fn count_unknown(
     wire: &mut Wire,
     lines: &[LogLine],
-    known: &mut BTreeMap<ExecutionId, Numbered>,
+    known: &mut BTreeMap<ExecutionId, ExecutionLogState>,
 ) -> Result<(), Fault> {
     let unknown: BTreeSet<ExecutionId> =
         lines.iter().map(|line| line.execution).filter(|id| !known.contains_key(id)).collect();
@@ -147,8 +147,8 @@ async fn count_unknown(
     ];
     let counted = |value: i64| usize::try_from(value).unwrap_or(0);
     for row in wire.run_one(Call::new(COUNT_LINES, keys)).await? {
-        let kept = Kept { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
-        known.insert(execution_id(&row, 0)?, Numbered { kept, last: get(&row, 5)? });
+        let kept = ExecutionLogSize { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
+        known.insert(execution_id(&row, 0)?, ExecutionLogState { kept, last: get(&row, 5)? });
     }
     Ok(())
 }

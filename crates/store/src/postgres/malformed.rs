@@ -1,6 +1,6 @@
 //! Finds malformed rows, for `punctual check`: see [`crate::malformed_check`].
 
-use super::drift::patient;
+use super::counter_mismatch::patient;
 use super::export::{behind, columns, key_values, read, read_from};
 use super::migrate::MigrateError;
 use super::options::PostgresOptions;

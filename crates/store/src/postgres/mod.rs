@@ -1,28 +1,29 @@
 //! PostgreSQL, version 14 or later: the statements, the schema and the connections. The verbs are in
-//! `verbs/`, and the unit of work is in `draft/`; this module knows only how PostgreSQL stores the rows.
+//! `verbs/`, and the unit of work is in `unit_of_work/`; this module knows only how PostgreSQL stores the
+//! rows.
 
+mod baseline;
+mod claim_cursors;
 mod connection;
+pub mod counter_mismatch;
 mod databases;
-pub mod drift;
 mod errors;
 pub(crate) mod export;
-mod floor;
 mod guard;
-mod heads;
 mod hosts;
-mod house;
 mod inspect;
 mod listen;
 mod log_quota;
 mod logs;
+mod maintenance;
 pub mod malformed;
+mod membership;
 pub mod migrate;
 mod names;
 mod options;
 mod partitions;
 mod readers;
 mod reads;
-mod register;
 mod rows;
 mod standby;
 mod store;
@@ -33,7 +34,7 @@ mod tls;
 mod unused;
 mod wire;
 
+pub use baseline::PostgresBaseline;
 pub use databases::{create_database, drop_database};
-pub use floor::BarePostgres;
 pub use options::{OptionsError, PostgresOptions};
 pub use store::{OpenError, PostgresStore};

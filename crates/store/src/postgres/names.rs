@@ -1,9 +1,9 @@
-//! Names of lanes in the database, and which of them claims query: see [`KnownLanes`].
+//! Names of lanes in the database, and which of them claims query: see [`LaneCache`].
 
 use super::rows::{get, limit};
 use super::wire::{Call, Frame, Parameter, Wire, column, value};
-use crate::draft::{KnownLanes, LANES_ASKED_MAX, LanesToAsk, Reading};
 use crate::fault::Fault;
+use crate::unit_of_work::{LANES_ASKED_MAX, LaneCache, LanesToAsk, LanesToRead};
 use punctual_core::ports::Lane;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -31,7 +31,7 @@ const INSERT_LANES: &str = "INSERT INTO lanes (queue, job_type) \
 
 /// Looks up unknown lanes. Lanes that do not exist are left out.
 pub(crate) async fn look_up(
-    known: &KnownLanes,
+    known: &LaneCache,
     wire: &mut Wire,
     numbers: Vec<i64>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
@@ -42,7 +42,7 @@ pub(crate) async fn look_up(
 
 /// The numbers of these lanes; new ones are created in a separate transaction.
 pub(crate) async fn intern(
-    known: &KnownLanes,
+    known: &LaneCache,
     wire: &mut Wire,
     wanted: &BTreeSet<(String, String)>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
@@ -63,10 +63,10 @@ pub(crate) async fn intern(
 }
 
 /// The lanes that claims query; `None` if it is too early to read them again.
-pub(crate) async fn to_ask(known: &KnownLanes, wire: &mut Wire) -> Result<Option<LanesToAsk>, Fault> {
+pub(crate) async fn to_ask(known: &LaneCache, wire: &mut Wire) -> Result<Option<LanesToAsk>, Fault> {
     let began = Instant::now();
     let mut reading = known.to_read(began);
-    if let Reading::Above(number) = reading {
+    if let LanesToRead::Above(number) = reading {
         let bounds = [value(number), value(limit(LANES_ASKED_MAX + 1))];
         let lanes = read(&wire.run_one(Call::new(LANES_ABOVE, bounds)).await?)?;
         if let Some(to_ask) = known.read_above(number, lanes, began) {
@@ -74,7 +74,7 @@ pub(crate) async fn to_ask(known: &KnownLanes, wire: &mut Wire) -> Result<Option
         }
         reading = known.to_read(began);
     }
-    if reading != Reading::WithWork {
+    if reading != LanesToRead::WithWork {
         return Ok(None);
     }
     let began = Instant::now();

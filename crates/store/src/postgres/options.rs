@@ -1,6 +1,6 @@
 //! How a database is reached: what users write into a URL, and the settings of every connection.
 
-use super::hosts::{address, apart, host_name};
+use super::hosts::{address, host_name, split_hosts};
 use super::tls::{self, Verification};
 use punctual_core::limits;
 use std::fmt;
@@ -182,7 +182,7 @@ impl Target {
             .map_err(|error| OptionsError::Url { field, problem: url_problem(&error) })?;
         config.ssl_mode(words.ssl_mode);
         config.target_session_attrs(purpose.sessions(words.sessions.as_deref())?);
-        let mut hosts = apart(&config).map_err(|problem| OptionsError::Url { field, problem })?;
+        let mut hosts = split_hosts(&config).map_err(|problem| OptionsError::Url { field, problem })?;
         hosts.iter_mut().for_each(|host| configure(host, options));
         let tls = tls::connector(words.verification, words.root_certificate.as_deref())
             .map_err(|problem| OptionsError::RootCertificate { field, problem })?;

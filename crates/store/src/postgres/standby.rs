@@ -34,12 +34,12 @@ struct State {
     looked_at: Option<Instant>,
     is_near: bool,
     /// The earliest comes first.
-    marks: VecDeque<Mark>,
+    marks: VecDeque<WrittenMark>,
 }
 
 /// How far the primary had written at a time.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct WrittenMark {
     at: Instant,
     written: i64,
 }
@@ -77,7 +77,7 @@ impl Replica {
     async fn look(&self, primary: &Pool) -> Result<(), Fault> {
         // If the primary is unreachable, no mark is added, and the existing ones age.
         if let Ok(Some(written)) = number(primary, WRITTEN).await {
-            self.state().marks.push_back(Mark { at: Instant::now(), written });
+            self.state().marks.push_back(WrittenMark { at: Instant::now(), written });
         }
         let replayed = match number(&self.pool, REPLAYED).await {
             Ok(replayed) => replayed,
@@ -141,7 +141,7 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut state = State::default();
         let mut judged = |mark: Option<i64>, replayed, seconds| {
-            state.marks.extend(mark.map(|written| Mark { at: after(seconds), written }));
+            state.marks.extend(mark.map(|written| WrittenMark { at: after(seconds), written }));
             state.judge(replayed, after(seconds));
             state.is_near
         };

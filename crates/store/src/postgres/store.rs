@@ -1,19 +1,19 @@
 //! The store behind the port: writers that share transactions, connections for reads, and maintenance. It
 //! must not know any rule or table.
 
-use super::house::House;
 use super::listen::PostgresWakes;
 use super::logs::Logs;
+use super::maintenance::PostgresMaintenance;
+use super::membership::PostgresMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::readers::{Readers, list, read, read_at_once};
-use super::register::Register;
 use super::tables::Shared;
-use crate::draft::{Writers, WritersOptions};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
-use crate::register::{RegisterCall, RegisterReply, serve_register};
-use crate::served::{seed, serve_store};
+use crate::membership::{MembershipCall, MembershipReply, serve_membership};
+use crate::server_store::{seed, serve_store};
+use crate::unit_of_work::{Writers, WritersOptions};
 use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use std::sync::Arc;
 pub struct PostgresStore {
     writers: Writers,
     readers: Readers,
-    house: House,
+    maintenance: PostgresMaintenance,
     logs: Logs,
     wakes: Arc<PostgresWakes>,
-    register: Register,
+    membership: PostgresMembership,
 }
 
 /// A store cannot be opened.
@@ -59,16 +59,16 @@ impl PostgresStore {
         shared: Shared,
         replica: Option<&Target>,
     ) -> Result<Self, Fault> {
-        let house = House::new(shared.clone());
-        house.open().await?;
+        let maintenance = PostgresMaintenance::new(shared.clone());
+        maintenance.open().await?;
         let writers = WritersOptions { writers: options.writers, seed: seed() };
         Ok(PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
             writers: Writers::start(writers, Arc::new(shared.clone())),
-            house,
+            maintenance,
             logs: Logs::new(shared.clone(), options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
-            register: Register::new(shared.target.clone()),
+            membership: PostgresMembership::new(shared.target.clone()),
         })
     }
 
@@ -79,7 +79,7 @@ impl PostgresStore {
 
     /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
     pub async fn cluster(&self) -> Result<String, StoreError> {
-        Ok(self.register.cluster().await?)
+        Ok(self.membership.cluster().await?)
     }
 
     /// Waits until everything that was sent is written.
@@ -100,14 +100,14 @@ impl PostgresStore {
         self.logs.append(&lines).await
     }
 
-    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, Fault> {
-        self.register.call(&call).await
+    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
+        self.membership.call(&call).await
     }
 
-    async fn register_entries(&self) -> Result<Entries, Fault> {
-        self.register.entries().await
+    async fn membership_entries(&self) -> Result<Entries, Fault> {
+        self.membership.entries().await
     }
 }
 
 serve_store!(PostgresStore);
-serve_register!(PostgresStore);
+serve_membership!(PostgresStore);

@@ -1,28 +1,28 @@
 //! Loads and writes the rows of a unit of work on one connection.
 
-pub(crate) mod changed;
-pub(crate) mod found;
-pub(crate) mod wanted;
+pub(crate) mod loaded;
+pub(crate) mod read_set;
+pub(crate) mod write_set;
 
-use super::heads::{Heads, Look};
+use super::claim_cursors::{ClaimCursors, ClaimScan};
 use super::names::{intern, look_up, to_ask};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{Parent, Partitions};
 use super::rows::get;
 use super::wire::{Call, Frame, Wire, column, value};
-use crate::draft::{Changes, Connect, Found, KnownLanes, Named, Tables, Wants};
 use crate::fault::Fault;
+use crate::unit_of_work::{Connect, LaneCache, LoadedRows, NamedLanes, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
-use changed::Writing;
-pub(super) use found::read_queue;
-use found::{Gathering, lanes_of};
+pub(super) use loaded::read_queue;
+use loaded::{Gathering, lanes_of};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::QueueRow;
+use read_set::{QUEUES, ReadRound};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-use wanted::{QUEUES, Round};
+use write_set::Writing;
 
 const INSERT_WORKERS: &str = "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
      DO UPDATE SET unused_since = NULL WHERE workers.unused_since IS NOT NULL";
@@ -35,16 +35,16 @@ const LOCK_QUEUES: &str = "LOCK TABLE queues IN SHARE ROW EXCLUSIVE MODE";
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub target: Target,
-    pub lanes: Arc<KnownLanes>,
+    pub lanes: Arc<LaneCache>,
     pub partitions: Arc<Partitions>,
-    pub heads: Arc<Heads>,
+    pub cursors: Arc<ClaimCursors>,
 }
 
 impl Shared {
     pub fn new(options: &PostgresOptions) -> Result<Self, OptionsError> {
         let target = options.target()?;
         let partitions = Arc::new(Partitions::new(target.clone(), options.partition_width));
-        Ok(Shared { target, lanes: Arc::default(), partitions, heads: Arc::default() })
+        Ok(Shared { target, lanes: Arc::default(), partitions, cursors: Arc::default() })
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct PostgresTables {
     shared: Shared,
     /// `None` after it broke, until it is needed again.
     wire: Option<Wire>,
-    stage: Stage,
+    stage: TransactionState,
     /// The settings of queues as this transaction read them.
     queues: Option<BTreeMap<String, QueueRow>>,
     /// The queues whose rows were locked at that time.
@@ -72,7 +72,7 @@ const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
 
 /// The state of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum TransactionState {
     Idle,
     /// It will begin together with its first statement.
     Begun,
@@ -82,15 +82,21 @@ enum Stage {
 impl PostgresTables {
     pub async fn connect(shared: Shared) -> Result<Self, Fault> {
         let wire = Some(Wire::connect(&shared.target).await?);
-        Ok(PostgresTables { shared, wire, stage: Stage::Idle, queues: None, held_queues: BTreeSet::new() })
+        Ok(PostgresTables {
+            shared,
+            wire,
+            stage: TransactionState::Idle,
+            queues: None,
+            held_queues: BTreeSet::new(),
+        })
     }
 
     /// The connection, without an open transaction of an earlier caller.
     async fn idle_wire(&mut self) -> Result<&mut Wire, Fault> {
-        if self.stage == Stage::Open {
+        if self.stage == TransactionState::Open {
             self.abandon().await;
         }
-        self.stage = Stage::Idle;
+        self.stage = TransactionState::Idle;
         if self.wire.as_ref().is_none_or(Wire::is_closed) {
             self.wire = Some(Wire::connect(&self.shared.target).await?);
         }
@@ -103,13 +109,13 @@ impl PostgresTables {
     }
 
     /// Runs a round inside the transaction, which begins with its first statement.
-    async fn gather(&mut self, round: Round<'_>, gathering: &mut Gathering) -> Result<(), Fault> {
+    async fn gather(&mut self, round: ReadRound<'_>, gathering: &mut Gathering) -> Result<(), Fault> {
         if round.calls.is_empty() {
             return Ok(());
         }
-        let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
-        self.stage = Stage::Open;
-        let Round { parts, calls } = round;
+        let frame = if self.stage == TransactionState::Begun { Frame::Begin } else { Frame::None };
+        self.stage = TransactionState::Open;
+        let ReadRound { parts, calls } = round;
         let answers = self.wire()?.run(frame, calls).await?;
         let named = self.name_lanes(&lanes_of(&parts, &answers)?, gathering).await?;
         for (part, rows) in parts.iter().zip(&answers) {
@@ -121,32 +127,36 @@ impl PostgresTables {
     /// Scans lanes from the start if fewer rows were found than requested, and records what was found.
     async fn look_again(
         &mut self,
-        wants: &Wants,
-        look: Look,
+        read_set: &ReadSet,
+        scan: ClaimScan,
         gathering: &mut Gathering,
     ) -> Result<(), Fault> {
-        let heads = Arc::clone(&self.shared.heads);
-        let lanes = |index: &usize| wants.claims[*index].lanes.as_slice();
-        let mut again = gathering.short_claims(&wants.claims);
-        again.retain(|index| heads.leaves_out(look, lanes(index)));
+        let cursors = Arc::clone(&self.shared.cursors);
+        let lanes = |index: &usize| read_set.claims[*index].lanes.as_slice();
+        let mut again = gathering.short_claims(&read_set.claims);
+        again.retain(|index| cursors.leaves_out(scan, lanes(index)));
         if !again.is_empty() {
-            self.gather(Round::claims(wants, &again, &heads), gathering).await?;
+            self.gather(ReadRound::claims(read_set, &again, &cursors), gathering).await?;
         }
-        heads.found(gathering.claimed_places());
-        for index in gathering.short_claims(&wants.claims) {
-            heads.emptied(lanes(&index));
+        cursors.found(gathering.claimed_places());
+        for index in gathering.short_claims(&read_set.claims) {
+            cursors.emptied(lanes(&index));
         }
         Ok(())
     }
 
     /// Reads further in lanes whose first rows are malformed.
-    async fn look_past_malformed(&mut self, wants: &Wants, gathering: &mut Gathering) -> Result<(), Fault> {
-        let heads = Arc::clone(&self.shared.heads);
-        let mut wider = wants.claims.clone();
+    async fn look_past_malformed(
+        &mut self,
+        read_set: &ReadSet,
+        gathering: &mut Gathering,
+    ) -> Result<(), Fault> {
+        let cursors = Arc::clone(&self.shared.cursors);
+        let mut wider = read_set.claims.clone();
         for _ in 0..ROUNDS_PAST_MALFORMED_MAX {
             let mut again = Vec::new();
             for (index, wanted) in wider.iter_mut().enumerate() {
-                if gathering.found_claims(index) < wants.claims[index].count
+                if gathering.found_claims(index) < read_set.claims[index].count
                     && let Some(more) = gathering.wider(index, wanted)
                 {
                     *wanted = more;
@@ -156,8 +166,8 @@ impl PostgresTables {
             if again.is_empty() {
                 return Ok(());
             }
-            let wants = Wants { claims: wider.clone(), ..Wants::default() };
-            self.gather(Round::claims(&wants, &again, &heads), gathering).await?;
+            let read_set = ReadSet { claims: wider.clone(), ..ReadSet::default() };
+            self.gather(ReadRound::claims(&read_set, &again, &cursors), gathering).await?;
         }
         Ok(())
     }
@@ -167,7 +177,7 @@ impl PostgresTables {
         &mut self,
         numbers: &BTreeSet<i64>,
         gathering: &mut Gathering,
-    ) -> Result<Named, Fault> {
+    ) -> Result<NamedLanes, Fault> {
         let lanes = Arc::clone(&self.shared.lanes);
         let (mut named, unknown) = lanes.known(numbers);
         if !unknown.is_empty() {
@@ -179,19 +189,19 @@ impl PostgresTables {
     }
 
     /// Whether the settings that this transaction has read are still valid, now that they are locked.
-    async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
-        if changes.queues_deleted.is_empty()
-            && changes.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
+    async fn check_queues(&mut self, write_set: &WriteSet) -> Result<(), Fault> {
+        if write_set.queues_deleted.is_empty()
+            && write_set.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
         {
             return Ok(());
         }
-        let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
-        self.stage = Stage::Open;
+        let frame = if self.stage == TransactionState::Begun { Frame::Begin } else { Frame::None };
+        self.stage = TransactionState::Open;
         let calls = vec![Call::new(LOCK_QUEUES, []), Call::new(QUEUES, [])];
         let rows = self.wire()?.run(frame, calls).await?.pop().unwrap_or_default();
         let now = rows.iter().map(read_queue).collect::<Result<Vec<_>, _>>()?;
         let now: BTreeMap<_, _> = now.into_iter().map(|row| (row.queue.clone(), row)).collect();
-        let named = changes.queues_put.iter().map(|row| &row.queue).chain(&changes.queues_deleted);
+        let named = write_set.queues_put.iter().map(|row| &row.queue).chain(&write_set.queues_deleted);
         match &self.queues {
             Some(read) if named.clone().any(|queue| read.get(queue) != now.get(queue)) => {
                 Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
@@ -203,30 +213,30 @@ impl PostgresTables {
 
 #[async_trait]
 impl Tables for PostgresTables {
-    async fn intern(&mut self, wants: &Wants) -> Result<Found, Fault> {
+    async fn intern(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
         let lanes = Arc::clone(&self.shared.lanes);
         let wire = self.idle_wire().await?;
-        let mut found = Found::default();
-        if !wants.lanes.is_empty() {
-            found.lanes = intern(&lanes, wire, &wants.lanes).await?;
+        let mut found = LoadedRows::default();
+        if !read_set.lanes.is_empty() {
+            found.lanes = intern(&lanes, wire, &read_set.lanes).await?;
         }
-        let (named, unknown) = lanes.known(&wants.lane_numbers);
+        let (named, unknown) = lanes.known(&read_set.lane_numbers);
         found.lanes.extend(named);
         if !unknown.is_empty() {
             found.lanes.extend(look_up(&lanes, wire, unknown).await?);
         }
-        if wants.lanes_to_ask {
+        if read_set.lanes_to_ask {
             found.lanes_to_ask = to_ask(&lanes, wire).await?;
         }
-        if !wants.workers.is_empty() {
-            let names = || column(wants.workers.iter().map(String::as_str));
+        if !read_set.workers.is_empty() {
+            let names = || column(read_set.workers.iter().map(String::as_str));
             wire.run_one(Call::new(INSERT_WORKERS, [names()])).await?;
             for row in wire.run_one(Call::new(WORKERS, [names()])).await? {
                 found.workers.push((get(&row, 0)?, get(&row, 1)?));
             }
         }
-        if wants.new_sessions > 0 {
-            let count = value(super::rows::limit(wants.new_sessions));
+        if read_set.new_sessions > 0 {
+            let count = value(super::rows::limit(read_set.new_sessions));
             for row in wire.run_one(Call::new(SESSION_NUMBERS, [count])).await? {
                 found.new_sessions.push(SessionId(get(&row, 0)?));
             }
@@ -236,75 +246,78 @@ impl Tables for PostgresTables {
 
     async fn begin(&mut self) -> Result<(), Fault> {
         self.idle_wire().await?;
-        self.stage = Stage::Begun;
+        self.stage = TransactionState::Begun;
         self.queues = None;
         self.held_queues.clear();
         Ok(())
     }
 
-    async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
-        let mut gathering = Gathering::new(wants.claims.len());
-        let heads = Arc::clone(&self.shared.heads);
+    async fn fetch(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
+        let mut gathering = Gathering::new(read_set.claims.len());
+        let cursors = Arc::clone(&self.shared.cursors);
         let began = Instant::now();
-        let look = heads.next_look(began);
-        self.gather(Round::of(wants, &heads, look), &mut gathering).await?;
-        if !wants.claims.is_empty() {
-            if look == Look::Whole {
-                heads.looked_whole(began, Instant::now());
+        let scan = cursors.next_scan(began);
+        self.gather(ReadRound::of(read_set, &cursors, scan), &mut gathering).await?;
+        if !read_set.claims.is_empty() {
+            if scan == ClaimScan::Whole {
+                cursors.scanned_whole(began, Instant::now());
             }
-            self.look_again(wants, look, &mut gathering).await?;
-            self.look_past_malformed(wants, &mut gathering).await?;
+            self.look_again(read_set, scan, &mut gathering).await?;
+            self.look_past_malformed(read_set, &mut gathering).await?;
         }
         // The claimable executions are known only now, and the claims need their jobs' data.
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
-        let unknown: Vec<JobId> = jobs.difference(&wants.facts).copied().collect();
+        let unknown: Vec<JobId> = jobs.difference(&read_set.facts).copied().collect();
         if !unknown.is_empty() {
-            self.gather(Round::facts(unknown), &mut gathering).await?;
+            self.gather(ReadRound::facts(unknown), &mut gathering).await?;
         }
         let found = gathering.finish();
-        if wants.queues {
+        if read_set.queues {
             self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
             let is_there = |queue: &&String| found.queues.iter().any(|row| row.queue == **queue);
-            self.held_queues = wants.limited_queues.iter().filter(is_there).cloned().collect();
+            self.held_queues = read_set.limited_queues.iter().filter(is_there).cloned().collect();
         }
         Ok(found)
     }
 
-    async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+    async fn commit(&mut self, write_set: &WriteSet) -> Result<(), Fault> {
         self.shared
             .partitions
-            .ensure(Parent::History, changes.history.iter().map(|row| row.finished.completed_at.as_micros()))
+            .ensure(
+                Parent::History,
+                write_set.history.iter().map(|row| row.finished.completed_at.as_micros()),
+            )
             .await?;
-        self.check_queues(changes).await?;
+        self.check_queues(write_set).await?;
         let shard = self.wire()?.shard;
-        let calls = Writing::of(changes, shard)?;
+        let calls = Writing::of(write_set, shard)?;
         let frame = match self.stage {
-            Stage::Open => Frame::Commit,
+            TransactionState::Open => Frame::Commit,
             _ if calls.is_empty() => Frame::None,
             _ => Frame::BeginAndCommit,
         };
-        self.stage = Stage::Open;
+        self.stage = TransactionState::Open;
         let written = self.wire()?.run(frame, calls).await;
         if matches!(&written, Err(fault) if fault.is_conflict()) {
             // A partition may have been dropped.
             self.shared.partitions.forget();
         }
         written?;
-        self.stage = Stage::Idle;
-        let queued = changes.live_inserted.iter().chain(&changes.live_updated);
+        self.stage = TransactionState::Idle;
+        let queued = write_set.live_inserted.iter().chain(&write_set.live_updated);
         let queued = queued.filter(|row| row.live.state == LiveState::Queued);
-        self.shared.heads.queued(queued.map(|row| (row.lane, row.live.rank)));
+        self.shared.cursors.queued(queued.map(|row| (row.lane, row.live.rank)));
         Ok(())
     }
 
     async fn abandon(&mut self) {
-        if self.stage == Stage::Open
+        if self.stage == TransactionState::Open
             && let Some(wire) = &self.wire
             && (wire.is_closed() || wire.roll_back().await.is_err())
         {
             self.wire = None;
         }
-        self.stage = Stage::Idle;
+        self.stage = TransactionState::Idle;
         self.queues = None;
         self.held_queues.clear();
     }

@@ -4,8 +4,8 @@
 
 use super::rows::{get, limit};
 use super::wire::{Call, Frame, Wire, column, value};
-use crate::draft::KnownLanes;
 use crate::fault::Fault;
+use crate::unit_of_work::LaneCache;
 use punctual_core::ports::Horizon;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,14 +23,14 @@ const DELETE_LANES: &str = "DELETE FROM lanes WHERE id = ANY($1) \
      AND (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id LIMIT 1) AS one) = 0 \
      AND (SELECT coalesce(sum(waiting), 0) = 0 AND coalesce(sum(queued), 0) = 0 AND coalesce(sum(running), 0) = 0 \
           FROM lane_tallies WHERE lane_tallies.lane = lanes.id) RETURNING id";
-const DELETE_TALLIES_OF_LANES: &str = "DELETE FROM lane_tallies WHERE lane = ANY($1)";
+const DELETE_COUNTERS_OF_LANES: &str = "DELETE FROM lane_tallies WHERE lane = ANY($1)";
 
-pub(crate) const TALLIES_LOOKED_AT: &str = "SELECT lane, sum(waiting) = 0 AND sum(queued) = 0 AND sum(running) = 0, count(*) \
+pub(crate) const COUNTERS_LOOKED_AT: &str = "SELECT lane, sum(waiting) = 0 AND sum(queued) = 0 AND sum(running) = 0, count(*) \
      FROM (SELECT * FROM lane_tallies WHERE lane > $1 ORDER BY lane, shard LIMIT $2) AS page \
      GROUP BY lane ORDER BY lane";
-const LOCK_TALLIES: &str = "SELECT lane, shard, waiting, queued, running FROM lane_tallies \
+const LOCK_COUNTERS: &str = "SELECT lane, shard, waiting, queued, running FROM lane_tallies \
      WHERE lane = ANY($1) ORDER BY lane, shard FOR UPDATE SKIP LOCKED";
-const DELETE_TALLIES: &str = "DELETE FROM lane_tallies USING unnest($1::bigint[], $2::smallint[]) AS old(lane, shard) \
+const DELETE_COUNTERS: &str = "DELETE FROM lane_tallies USING unnest($1::bigint[], $2::smallint[]) AS old(lane, shard) \
      WHERE lane_tallies.lane = old.lane AND lane_tallies.shard = old.shard";
 
 const WORKERS_LOOKED_AT: &str = "SELECT id, 1::bigint FROM workers WHERE id > $1 ORDER BY id LIMIT $2";
@@ -46,7 +46,7 @@ const NOTE_USED_WORKERS: &str = "UPDATE workers SET unused_since = NULL WHERE id
 #[derive(Debug, Default)]
 pub(crate) struct UnusedCursors {
     lanes: AtomicI64,
-    tallies: AtomicI64,
+    counters: AtomicI64,
     workers: AtomicI64,
 }
 
@@ -55,7 +55,7 @@ impl UnusedCursors {
     pub async fn delete_lanes(
         &self,
         wire: &mut Wire,
-        known: &KnownLanes,
+        known: &LaneCache,
         count: usize,
     ) -> Result<bool, Fault> {
         let page = next_page(wire, LANES_LOOKED_AT, &self.lanes, count).await?;
@@ -64,12 +64,12 @@ impl UnusedCursors {
 
     /// Checks up to `count` rows of counters. Returns whether more are to be checked.
     pub async fn delete_counters(&self, wire: &mut Wire, count: usize) -> Result<bool, Fault> {
-        let page = next_page(wire, TALLIES_LOOKED_AT, &self.tallies, count).await?;
+        let page = next_page(wire, COUNTERS_LOOKED_AT, &self.counters, count).await?;
         if page.is_full && page.rows.len() > 1 {
             // The page may not hold all rows of its last lane: the next one starts with them.
-            self.tallies.fetch_sub(1, Ordering::Relaxed);
+            self.counters.fetch_sub(1, Ordering::Relaxed);
         }
-        delete_tallies(wire, marked(&page.rows)?).await?;
+        delete_lane_counters(wire, marked(&page.rows)?).await?;
         Ok(page.is_full)
     }
 
@@ -97,7 +97,7 @@ impl UnusedCursors {
 /// Deletes the given lanes that nothing refers to. Returns their number.
 pub(crate) async fn delete_lanes(
     wire: &mut Wire,
-    known: &KnownLanes,
+    known: &LaneCache,
     unused: Vec<i64>,
 ) -> Result<usize, Fault> {
     if unused.is_empty() {
@@ -107,19 +107,19 @@ pub(crate) async fn delete_lanes(
     let locked = locked.iter().map(|row| get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
     let gone = wire.run_one(Call::new(DELETE_LANES, [value(locked)])).await?;
     let gone = gone.iter().map(|row| get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
-    let tallies = Call::new(DELETE_TALLIES_OF_LANES, [value(gone.as_slice())]);
-    wire.run(Frame::Commit, vec![tallies]).await?;
+    let counters = Call::new(DELETE_COUNTERS_OF_LANES, [value(gone.as_slice())]);
+    wire.run(Frame::Commit, vec![counters]).await?;
     known.forget(&gone);
     Ok(gone.len())
 }
 
 /// Deletes counter rows of these lanes that sum to zero, skipping locked ones: the remaining rows have the
 /// same sum.
-async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<(), Fault> {
+async fn delete_lane_counters(wire: &mut Wire, lanes: Vec<i64>) -> Result<(), Fault> {
     if lanes.is_empty() {
         return Ok(());
     }
-    let rows = wire.run(Frame::Begin, vec![Call::new(LOCK_TALLIES, [value(lanes)])]).await?.remove(0);
+    let rows = wire.run(Frame::Begin, vec![Call::new(LOCK_COUNTERS, [value(lanes)])]).await?.remove(0);
     let mut locked: BTreeMap<i64, (Vec<i16>, [i64; 3])> = BTreeMap::new();
     for row in &rows {
         let (shards, sum) = locked.entry(get(row, 0)?).or_default();
@@ -134,7 +134,7 @@ async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<(), Fault> {
         .flat_map(|(lane, (shards, _))| shards.into_iter().map(move |shard| (lane, shard)))
         .collect();
     let (lanes, shards) = (column(keys.iter().map(|key| key.0)), column(keys.iter().map(|key| key.1)));
-    wire.run(Frame::Commit, vec![Call::new(DELETE_TALLIES, [lanes, shards])]).await?;
+    wire.run(Frame::Commit, vec![Call::new(DELETE_COUNTERS, [lanes, shards])]).await?;
     Ok(())
 }
 

@@ -8,9 +8,9 @@
 
 use super::names::Lanes;
 use super::rows::{all, one};
+use crate::counters::LaneCounts;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::tally::LaneCounts;
 use punctual_core::ports::Lane;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@
 //! each with its own snapshot.
 
 use super::connection::open_for_reading;
-use super::damage::{Scope, Until, as_problem, structure};
+use super::damage::{CheckScope, Until, as_problem, structure};
 use super::open::OpenFile;
 use super::scan::{Key, TableScan, tables};
 use crate::fault::Fault;
@@ -114,24 +114,24 @@ pub(crate) fn check_once(files: &[OpenFile], pace: Pace) -> Vec<String> {
 }
 
 /// The store is being closed.
-struct Stopped;
+struct StoreClosing;
 
 /// Why a file was not covered.
-enum Broken {
-    Off(Stopped),
+enum NotCovered {
+    Off(StoreClosing),
     /// It could not be checked, which is no sign of damage.
     Failed(Fault),
 }
 
-impl From<Fault> for Broken {
+impl From<Fault> for NotCovered {
     fn from(fault: Fault) -> Self {
-        Broken::Failed(fault)
+        NotCovered::Failed(fault)
     }
 }
 
-impl From<Stopped> for Broken {
-    fn from(stopped: Stopped) -> Self {
-        Broken::Off(stopped)
+impl From<StoreClosing> for NotCovered {
+    fn from(stopped: StoreClosing) -> Self {
+        NotCovered::Off(stopped)
     }
 }
 
@@ -146,14 +146,14 @@ struct Checker {
 
 impl Checker {
     /// Checks all files once.
-    fn check(&mut self, files: &[OpenFile]) -> Result<(), Stopped> {
+    fn check(&mut self, files: &[OpenFile]) -> Result<(), StoreClosing> {
         self.found.clear();
         let mut is_covered = true;
         for file in files {
             match self.check_file(file) {
                 Ok(()) => {}
-                Err(Broken::Off(stopped)) => return Err(stopped),
-                Err(Broken::Failed(fault)) => {
+                Err(NotCovered::Off(stopped)) => return Err(stopped),
+                Err(NotCovered::Failed(fault)) => {
                     is_covered = false;
                     let path = file.path().display();
                     tracing::warn!(%path, error = %fault, "the file could not be checked; the next check tries again");
@@ -166,13 +166,13 @@ impl Checker {
         Ok(())
     }
 
-    fn check_file(&mut self, file: &OpenFile) -> Result<(), Broken> {
+    fn check_file(&mut self, file: &OpenFile) -> Result<(), NotCovered> {
         if let Err(gone) = file.is_still_there() {
             self.note(file.path(), gone.to_string());
             return Ok(());
         }
         match self.check_open(file.path()) {
-            Err(Broken::Failed(fault)) => {
+            Err(NotCovered::Failed(fault)) => {
                 let problem = as_problem(fault)?;
                 self.note(file.path(), problem);
                 Ok(())
@@ -181,16 +181,16 @@ impl Checker {
         }
     }
 
-    fn check_open(&mut self, path: &Path) -> Result<(), Broken> {
+    fn check_open(&mut self, path: &Path) -> Result<(), NotCovered> {
         let mut conn = open_for_reading(path)?;
-        if !self.check_structure(&mut conn, path, Scope::File)? {
+        if !self.check_structure(&mut conn, path, CheckScope::File)? {
             for table in tables(&conn)? {
-                self.check_structure(&mut conn, path, Scope::Table(&table))?;
+                self.check_structure(&mut conn, path, CheckScope::Table(&table))?;
             }
         }
         for table in tables(&conn)? {
             let read = self.read_table(&conn, path, &table);
-            if let Err(Broken::Failed(fault)) = read {
+            if let Err(NotCovered::Failed(fault)) = read {
                 let problem = as_problem(fault)?;
                 self.note(path, format!("table {table}: {problem}"));
             } else {
@@ -205,8 +205,8 @@ impl Checker {
         &mut self,
         conn: &mut Connection,
         path: &Path,
-        scope: Scope<'_>,
-    ) -> Result<bool, Broken> {
+        scope: CheckScope<'_>,
+    ) -> Result<bool, NotCovered> {
         let started = Instant::now();
         let until = Until { deadline: started + self.pace.structure_max, stopping: self.stopping.clone() };
         let found = structure(conn, scope, until)?;
@@ -218,7 +218,7 @@ impl Checker {
         Ok(is_done)
     }
 
-    fn read_table(&mut self, conn: &Connection, path: &Path, table: &str) -> Result<(), Broken> {
+    fn read_table(&mut self, conn: &Connection, path: &Path, table: &str) -> Result<(), NotCovered> {
         let scan = TableScan::of(conn, table)?;
         let mut last: Option<Key> = None;
         loop {
@@ -255,14 +255,14 @@ impl Checker {
     }
 
     /// Rests in proportion to the work since `started`.
-    fn rest(&self, started: Instant) -> Result<(), Stopped> {
+    fn rest(&self, started: Instant) -> Result<(), StoreClosing> {
         self.wait(started.elapsed().saturating_mul(self.pace.rest_factor))
     }
 
-    fn wait(&self, duration: Duration) -> Result<(), Stopped> {
+    fn wait(&self, duration: Duration) -> Result<(), StoreClosing> {
         match self.stopped.recv_timeout(duration) {
             Err(RecvTimeoutError::Timeout) if !self.stopping.load(Ordering::Relaxed) => Ok(()),
-            _ => Err(Stopped),
+            _ => Err(StoreClosing),
         }
     }
 }

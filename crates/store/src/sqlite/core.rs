@@ -4,16 +4,16 @@
 
 use super::active::ActiveLanes;
 use super::connection::{self, Durability};
+use super::counters::CounterCache;
 use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
 use super::open::is_unfinished;
 use super::reads::Reads;
-use super::tally::Written;
 use super::tx::Tx;
 use super::unused::UnusedCursors;
 use super::write::{Call, Reply, Upkeep};
-use super::{house, migrate, register};
+use super::{maintenance, membership, migrate};
+use crate::counters::{Counters, Counts};
 use crate::fault::Fault;
-use crate::tally::{Counts, Tally};
 use crate::unfinished::UNFINISHED;
 use crate::verbs;
 use crate::write::{Write, WriteReply};
@@ -43,10 +43,10 @@ pub(crate) struct Memory {
     pub queues: QueueTable,
     pub history: HistoryNumbers,
     pub shares: Shares,
-    pub written: Written,
+    pub written: CounterCache,
     pub unused: UnusedCursors,
     /// Written before the transaction commits.
-    pub tally: Tally,
+    pub counters: Counters,
 }
 
 impl Memory {
@@ -62,7 +62,7 @@ impl Memory {
 
     /// The lanes in use.
     pub fn active(&mut self, conn: &Connection) -> Result<&mut ActiveLanes, Fault> {
-        self.active.load_once(conn, &mut self.lanes, self.tally.lanes())?;
+        self.active.load_once(conn, &mut self.lanes, self.counters.lanes())?;
         Ok(&mut self.active)
     }
 
@@ -73,7 +73,7 @@ impl Memory {
 
     /// Writes the counters that have changed.
     pub fn write_counts(&mut self, conn: &Connection) -> Result<(), Fault> {
-        let counts = self.tally.take();
+        let counts = self.counters.take();
         self.add_counts(conn, counts)
     }
 
@@ -108,7 +108,7 @@ impl SqliteCore {
         migrate::migrate(&mut conn, migrate::MAIN)?;
         Ok(SqliteCore {
             #[cfg(test)]
-            is_sound: super::integrity::tally_problems(&conn)?.is_empty()
+            is_sound: super::integrity::counter_problems(&conn)?.is_empty()
                 && super::malformed::malformed_rows(&conn)?.is_empty(),
             conn,
             memory: Memory::default(),
@@ -148,8 +148,8 @@ impl SqliteCore {
 
     /// The problems of the stored counters; empty if there are none. A part of [`Self::integrity_check`]
     /// that is cheap enough to run often.
-    pub fn tally_check(&self) -> Result<Vec<String>, StoreError> {
-        Ok(super::integrity::tally_problems(&self.conn)?)
+    pub fn counter_check(&self) -> Result<Vec<String>, StoreError> {
+        Ok(super::integrity::counter_problems(&self.conn)?)
     }
 
     /// Rows written since the database was opened.
@@ -165,7 +165,7 @@ impl SqliteCore {
             tracing::error!(%error, "a transaction could not be rolled back");
         }
         self.memory.forget();
-        self.memory.tally.forget();
+        self.memory.counters.forget();
     }
 
     /// The connection, configured and migrated.
@@ -188,7 +188,7 @@ impl SqliteCore {
         let mut tx = Tx::new(&self.conn, &mut self.memory);
         let mut replies = Vec::with_capacity(calls.len());
         for call in calls {
-            if *call == Call::Upkeep(Upkeep::MendCounts) {
+            if *call == Call::Upkeep(Upkeep::RepairCounters) {
                 // The check compares rows with the written counters.
                 tx.memory.write_counts(tx.conn)?;
             }
@@ -197,7 +197,7 @@ impl SqliteCore {
         tx.memory.write_counts(tx.conn)?;
         #[cfg(test)]
         if self.is_sound {
-            assert_eq!(super::integrity::tally_problems(tx.conn)?, Vec::<String>::new());
+            assert_eq!(super::integrity::counter_problems(tx.conn)?, Vec::<String>::new());
         }
         run(tx.conn, "COMMIT")?;
         Ok(replies)
@@ -208,9 +208,11 @@ impl SqliteCore {
 fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, Fault> {
     Ok(match call {
         Call::Write(write) => apply_write(tx, write)?.map(Reply::Write),
-        Call::Upkeep(upkeep) => within_savepoint(tx, |tx| house::perform(tx, upkeep))?.map(Reply::Upkeep),
-        Call::Register(call) => {
-            within_savepoint(tx, |tx| register::perform(tx.conn, call))?.map(Reply::Register)
+        Call::Upkeep(upkeep) => {
+            within_savepoint(tx, |tx| maintenance::perform(tx, upkeep))?.map(Reply::Upkeep)
+        }
+        Call::Membership(call) => {
+            within_savepoint(tx, |tx| membership::perform(tx.conn, call))?.map(Reply::Membership)
         }
     })
 }
@@ -239,7 +241,7 @@ fn within_savepoint<T>(
     match act(tx) {
         Ok(reply) => {
             run(tx.conn, "RELEASE one")?;
-            tx.memory.tally.keep();
+            tx.memory.counters.keep();
             Ok(Ok(reply))
         }
         Err(fault) if fault.is_outage() => Err(fault),
@@ -247,7 +249,7 @@ fn within_savepoint<T>(
             run(tx.conn, "ROLLBACK TO one")?;
             run(tx.conn, "RELEASE one")?;
             tx.memory.forget();
-            tx.memory.tally.undo();
+            tx.memory.counters.undo();
             tracing::warn!(%fault, "a write failed and was undone");
             Ok(Err(fault.into()))
         }

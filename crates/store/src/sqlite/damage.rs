@@ -38,7 +38,7 @@ impl Until {
 
 /// How much of a file SQLite checks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Scope<'a> {
+pub(crate) enum CheckScope<'a> {
     /// Pages and cells of the whole file, but not whether rows and indexes agree.
     Pages,
     /// The whole file.
@@ -50,7 +50,7 @@ pub(crate) enum Scope<'a> {
 /// The problems that SQLite finds, if it finishes in time.
 pub(crate) fn structure(
     conn: &mut Connection,
-    scope: Scope<'_>,
+    scope: CheckScope<'_>,
     until: Until,
 ) -> Result<Option<Vec<String>>, Fault> {
     conn.progress_handler(OPERATIONS_PER_LOOK, Some(move || until.is_over()))?;
@@ -65,12 +65,12 @@ pub(crate) fn structure(
     }
 }
 
-fn read_structure(conn: &Connection, scope: Scope<'_>) -> Result<Vec<String>, Fault> {
+fn read_structure(conn: &Connection, scope: CheckScope<'_>) -> Result<Vec<String>, Fault> {
     let most = limits::DAMAGE_LISTED_MAX;
     let sql = match scope {
-        Scope::Pages => format!("PRAGMA quick_check({most})"),
-        Scope::File => format!("PRAGMA integrity_check({most})"),
-        Scope::Table(table) => format!("PRAGMA integrity_check('{}')", table.replace('\'', "''")),
+        CheckScope::Pages => format!("PRAGMA quick_check({most})"),
+        CheckScope::File => format!("PRAGMA integrity_check({most})"),
+        CheckScope::Table(table) => format!("PRAGMA integrity_check('{}')", table.replace('\'', "''")),
     };
     let mut lines = all(&mut conn.prepare(&sql)?, [], |row| Ok(row.get::<_, String>(0)?))?;
     lines.retain(|line| line != "ok");
@@ -115,7 +115,7 @@ fn look(conn: &mut Connection, steps: &[&str]) -> Result<Vec<String>, Fault> {
     }
     let deadline = Instant::now() + limits::START_CHECK_MAX;
     let until = Until { deadline, stopping: Arc::default() };
-    let problems = structure(conn, Scope::Pages, until.clone())?.unwrap_or_default();
+    let problems = structure(conn, CheckScope::Pages, until.clone())?.unwrap_or_default();
     if !problems.is_empty() {
         return Ok(problems);
     }

@@ -5,8 +5,10 @@ use super::lock::DirectoryLock;
 use super::malformed::{columns, marks, read_from};
 use super::migrate;
 use super::open::{LOGS_FILE, MAIN_FILE, OpenError, is_unfinished};
+use crate::data_migration::{
+    Cell, Cells, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
+};
 use crate::fault::Fault;
-use crate::moving::{Cell, Cells, End, Forked, Layout, MoveError, Notes, Portion, Side, TABLES};
 use async_trait::async_trait;
 use punctual_core::limits::{MOVING_PAGE_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
 use punctual_core::time::Timestamp;
@@ -33,24 +35,26 @@ pub(crate) struct SqliteSide {
     _lock: DirectoryLock,
 }
 
-pub(crate) fn open(directory: &Path, end: End) -> Result<SqliteSide, MoveError> {
-    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+pub(crate) fn open(directory: &Path, end: StoreRole) -> Result<SqliteSide, DataMigrationError> {
+    let unusable =
+        |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let main = directory.join(MAIN_FILE);
     match end {
-        End::Source | End::Copy if !main.is_file() => {
-            return Err(MoveError::NoStore(directory.display().to_string()));
+        StoreRole::Source | StoreRole::Copy if !main.is_file() => {
+            return Err(DataMigrationError::NoStore(directory.display().to_string()));
         }
-        End::Source | End::Copy => {}
-        End::Target => {
+        StoreRole::Source | StoreRole::Copy => {}
+        StoreRole::Target => {
             let create = DirBuilder::new().recursive(true).mode(0o700).create(directory);
             create.map_err(|error| unusable(&format!("{}: {error}", directory.display())))?;
         }
     }
     let path = directory.canonicalize().map_err(|error| unusable(&error))?;
     let lock = DirectoryLock::take(directory).map_err(|error| match error {
-        OpenError::InUse { .. } => {
-            MoveError::InUse { end, by: format!("a process has the directory {} open", directory.display()) }
-        }
+        OpenError::InUse { .. } => DataMigrationError::InUse {
+            end,
+            by: format!("a process has the directory {} open", directory.display()),
+        },
         other => unusable(&other),
     })?;
     let main = open_file(&main, migrate::MAIN, end)?;
@@ -59,19 +63,19 @@ pub(crate) fn open(directory: &Path, end: End) -> Result<SqliteSide, MoveError> 
 }
 
 /// Opens a file, and creates its tables if it is new.
-fn open_file(path: &Path, steps: &[&str], end: End) -> Result<Connection, MoveError> {
-    let mut conn = open_for_writing(path, Durability::PowerLoss).map_err(MoveError::at(end))?;
-    let (found, needed) = (migrate::version(&conn).map_err(MoveError::at(end))?, steps.len());
+fn open_file(path: &Path, steps: &[&str], end: StoreRole) -> Result<Connection, DataMigrationError> {
+    let mut conn = open_for_writing(path, Durability::PowerLoss).map_err(DataMigrationError::at(end))?;
+    let (found, needed) = (migrate::version(&conn).map_err(DataMigrationError::at(end))?, steps.len());
     if found == 0 {
         let migrated = migrate::migrate(&mut conn, steps);
-        migrated.map_err(|error| MoveError::Unusable { end, reason: error.to_string() })?;
+        migrated.map_err(|error| DataMigrationError::Unusable { end, reason: error.to_string() })?;
     } else if found != needed {
         let advice = if found < needed {
             "bring it up with `punctual check --repair`, after a `punctual backup`"
         } else {
             "run the newer binary that wrote it"
         };
-        return Err(MoveError::Version { end, found, needed, advice });
+        return Err(DataMigrationError::Version { end, found, needed, advice });
     }
     Ok(conn)
 }
@@ -165,7 +169,7 @@ fn set_numbers(transaction: &Transaction<'_>, rows: &[Cells]) -> Result<(), Faul
 }
 
 #[async_trait]
-impl Side for SqliteSide {
+impl MigrationSide for SqliteSide {
     async fn identity(&mut self) -> Result<String, Fault> {
         Ok(self.identity.clone())
     }

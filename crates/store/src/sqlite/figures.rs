@@ -2,8 +2,8 @@
 //! depends on them.
 
 use super::open::{LOGS_FILE, MAIN_FILE};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use crate::kept::RemovedLines;
 use crate::malformed::rows_passed_over;
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
 use punctual_core::ports::StoreFigures;

@@ -41,7 +41,7 @@ pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
     refuse_incomplete(dir)?;
     refuse_emptied(dir)?;
     let main = dir.join(MAIN_FILE);
-    let seen = Seen::of(dir)?;
+    let seen = OpenSigns::of(dir)?;
     if seen.in_use {
         return Ok(StoreState::InUse);
     }
@@ -52,7 +52,7 @@ pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
         |source: Fault| OpenError::Database { path: main.clone(), source: StoreError::from(source) };
     let inspection = read(dir).map_err(database);
     // A process that has opened it meanwhile may have changed it during the read.
-    let again = Seen::of(dir)?;
+    let again = OpenSigns::of(dir)?;
     if again != seen {
         return Ok(StoreState::InUse);
     }
@@ -61,18 +61,18 @@ pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
 
 /// What shows from outside whether a process has a store open.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct OpenSigns {
     in_use: bool,
     log_bytes: u64,
     changed_at: Option<SystemTime>,
 }
 
-impl Seen {
+impl OpenSigns {
     fn of(dir: &Path) -> Result<Self, OpenError> {
         let log_bytes =
             fs::metadata(dir.join(format!("{MAIN_FILE}-wal"))).map_or(0, |metadata| metadata.len());
         let changed_at = fs::metadata(dir.join(MAIN_FILE)).and_then(|metadata| metadata.modified()).ok();
-        Ok(Seen { in_use: is_in_use(dir)?, log_bytes, changed_at })
+        Ok(OpenSigns { in_use: is_in_use(dir)?, log_bytes, changed_at })
     }
 }
 

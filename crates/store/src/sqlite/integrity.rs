@@ -128,7 +128,7 @@ const RULES: &[(&str, &str)] = &[
 ];
 
 /// Rules between counts and what they count, as [`RULES`].
-const TALLY_RULES: &[(&str, &str)] = &[
+const COUNTER_RULES: &[(&str, &str)] = &[
     (
         "a lane whose counts are not those of its rows",
         "SELECT count(*) FROM (SELECT lane, sum(state = 0) AS waiting, sum(state = 1) AS queued, \
@@ -180,13 +180,13 @@ pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
         problems = malformed;
     }
     problems.extend(broken(conn, RULES)?);
-    problems.extend(tally_problems(conn)?);
+    problems.extend(counter_problems(conn)?);
     Ok(problems)
 }
 
 /// What is wrong with counts; empty when all is well.
-pub(crate) fn tally_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
-    broken(conn, TALLY_RULES)
+pub(crate) fn counter_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
+    broken(conn, COUNTER_RULES)
 }
 
 fn broken(conn: &Connection, rules: &[(&str, &str)]) -> Result<Vec<String>, Fault> {

@@ -6,8 +6,8 @@ use super::migrate;
 use super::reads::{Item, page};
 use super::rows::{bound, count, counter, decode, job_id, limit, one, time};
 use crate::codes::Code;
+use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::kept::{Kept, RemovedLines};
 use crate::lists::Room;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -36,7 +36,7 @@ const NOTE_REMOVED: &str =
 #[derive(Debug)]
 pub struct LogCore {
     conn: Connection,
-    kept: BTreeMap<ExecutionId, Kept>,
+    kept: BTreeMap<ExecutionId, ExecutionLogSize>,
     /// The size limit of the database in bytes; `None` for no limit.
     bytes_max: Option<u64>,
     removed: RemovedLines,
@@ -231,11 +231,11 @@ fn insert_line(conn: &Connection, line: &LogLine) -> Result<(), Fault> {
     Ok(())
 }
 
-fn count_lines(conn: &Connection, execution: ExecutionId) -> Result<Kept, Fault> {
+fn count_lines(conn: &Connection, execution: ExecutionId) -> Result<ExecutionLogSize, Fault> {
     let occurrence = execution.occurrence;
     let key = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt];
     let kept = one(&mut *conn.prepare_cached(COUNT_LINES)?, key, |row| {
-        Ok(Kept { lines: row.get::<_, u32>(0)? as usize, bytes: row.get::<_, u32>(1)? as usize })
+        Ok(ExecutionLogSize { lines: row.get::<_, u32>(0)? as usize, bytes: row.get::<_, u32>(1)? as usize })
     })?;
     Ok(kept.unwrap_or_default())
 }

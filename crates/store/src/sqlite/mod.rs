@@ -6,31 +6,31 @@
 mod active;
 mod background;
 mod backup;
+mod baseline;
 mod checkpoint;
 mod closed;
 mod connection;
 mod core;
+mod counter_mismatch;
+mod counters;
 mod damage;
-mod drift;
 pub(crate) mod export;
 mod figures;
-mod floor;
-mod house;
 mod inspect;
 mod integrity;
 mod lock;
 mod logs;
+mod maintenance;
 mod malformed;
+mod membership;
 mod migrate;
 mod names;
 mod open;
 mod past;
 mod reads;
-mod register;
 mod rows;
 mod scan;
 mod store;
-mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
@@ -39,12 +39,12 @@ mod unused;
 mod write;
 
 pub use self::core::SqliteCore;
-pub use crate::bare::{Floor, FloorOptions};
-pub use crate::register::{RegisterCall, RegisterReply};
+pub use crate::baseline::{BaselineOptions, BaselineRates};
+pub use crate::membership::{MembershipCall, MembershipReply};
 pub use crate::write::{Write, WriteReply};
 pub use backup::{BackupError, BackupProgress, backup};
+pub use baseline::{BaselineError, measure_baseline};
 pub use closed::{FileCheck, check_files};
-pub use floor::{FloorError, measure_floor};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions, refuse_incomplete};
@@ -55,10 +55,10 @@ pub use write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 
 /// Row writes of a no-op job from submit to success: insert the job, insert its live row, claim it, delete
 /// it, append to history. Writes that a transaction shares, such as a session's poll sequence number and
-/// the counters of `tally.rs`, are not included.
+/// the counters of `counters.rs`, are not included.
 pub const ROW_WRITES_PER_JOB: u64 = 5;
 /// The same for a job that the commit of its submit leases to a slot reservation.
 pub const ROW_WRITES_PER_OFFERED_JOB: u64 = 4;
 /// The maximum of counter writes that a transaction adds, no matter how many jobs of one lane it contains:
 /// one for the lane, one for jobs by status.
-pub const TALLY_WRITES_PER_TRANSACTION: u64 = 2;
+pub const COUNTER_WRITES_PER_TRANSACTION: u64 = 2;

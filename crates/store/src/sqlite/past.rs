@@ -4,17 +4,17 @@ use super::core::{Memory, SqliteCore};
 use super::names::{Lanes, last_history_number};
 use super::open::MAIN_FILE;
 use super::rows::{INSERT_HISTORY, INSERT_JOB, insert_history, write_job};
-use crate::bare::past::PastBatch;
-use crate::bare::{Past, Progress};
+use crate::baseline::past::PastBatch;
+use crate::baseline::{Past, RowProgress};
+use crate::counters::Counts;
 use crate::fault::Fault;
-use crate::tally::Counts;
 use punctual_core::ports::StoreError;
 use rusqlite::Connection;
 use std::path::Path;
 
 /// Writes the rows of past executions into the store of this directory, which is created if it does not
 /// exist.
-pub fn keep_past(dir: &Path, past: Past, progress: &Progress) -> Result<(), StoreError> {
+pub fn keep_past(dir: &Path, past: Past, progress: &RowProgress) -> Result<(), StoreError> {
     let conn = SqliteCore::open(&dir.join(MAIN_FILE))?.into_connection();
     let (lane, _) = Lanes::default().intern(&conn, "default", "noop")?;
     let worker = worker(&conn)?;
@@ -61,7 +61,7 @@ mod tests {
         let past =
             Past { executions: 2_503, until, span: Duration::from_secs(29 * 86_400), payload_bytes: 50 };
         let written = Arc::new(AtomicU64::new(0));
-        let progress: Progress = {
+        let progress: RowProgress = {
             let written = written.clone();
             Arc::new(move |rows| {
                 written.fetch_add(rows, Ordering::Relaxed);

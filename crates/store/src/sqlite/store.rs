@@ -15,9 +15,9 @@ use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, data
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
-use crate::drift::Drift;
+use crate::counter_mismatch::CounterMismatch;
 use crate::failures;
-use crate::register::{RegisterCall, RegisterReply, serve_register};
+use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
@@ -157,9 +157,9 @@ impl SqliteStore {
     }
 
     /// Makes counts those of their rows again; what was changed.
-    pub async fn mend_counts(&self) -> Result<Vec<Drift>, StoreError> {
-        match self.call(Call::Upkeep(Upkeep::MendCounts)).await? {
-            Reply::Upkeep(UpkeepReply::CountsMended(mended)) => Ok(mended),
+    pub async fn repair_counters(&self) -> Result<Vec<CounterMismatch>, StoreError> {
+        match self.call(Call::Upkeep(Upkeep::RepairCounters)).await? {
+            Reply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => Ok(repaired),
             other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
         }
     }
@@ -171,15 +171,15 @@ impl SqliteStore {
         answered.await.map_err(|_| gone())?
     }
 
-    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, StoreError> {
-        match self.call(Call::Register(call)).await? {
-            Reply::Register(reply) => Ok(reply),
+    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, StoreError> {
+        match self.call(Call::Membership(call)).await? {
+            Reply::Membership(reply) => Ok(reply),
             other => Err(StoreError::Broken(format!("the register was answered with {other:?}"))),
         }
     }
 
-    async fn register_entries(&self) -> Result<Entries, StoreError> {
-        self.read(|reads| reads.register()).await
+    async fn membership_entries(&self) -> Result<Entries, StoreError> {
+        self.read(|reads| reads.membership()).await
     }
 
     async fn read<T: Send + 'static>(
@@ -190,7 +190,7 @@ impl SqliteStore {
     }
 }
 
-serve_register!(SqliteStore);
+serve_membership!(SqliteStore);
 
 impl Reader {
     fn open(main: &Path, logs: &Path) -> Result<Self, OpenError> {
@@ -306,7 +306,7 @@ macro_rules! written {
     };
 }
 
-/// As `written`, for housekeeping.
+/// As `written`, for maintenance.
 macro_rules! kept {
     ($store:expr, $upkeep:expr, $reply:pat => $value:expr) => {
         match $store.call(Call::Upkeep($upkeep)).await? {

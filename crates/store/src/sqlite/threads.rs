@@ -2,7 +2,7 @@
 //! takes one request at a time. A request must not kill them: a panic becomes the reply and does not affect
 //! the next caller.
 
-use crate::failures::{self, Failure};
+use crate::failures::{self, FailureKind};
 use punctual_core::ports::StoreError;
 use std::any::Any;
 use std::io;
@@ -116,7 +116,7 @@ impl<R> Drop for Pool<R> {
 
 /// The error for callers whose request panicked: a bug that a retry does not fix.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StoreError {
-    failures::count(Failure::Panic);
+    failures::count(FailureKind::Panic);
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     StoreError::Broken(format!("panicked: {}", text.unwrap_or("without a message")))

@@ -1,8 +1,8 @@
 //! The calls of the main database's writer: the writing verbs, and the maintenance and membership calls
 //! that share their transactions.
 
-use crate::drift::Drift;
-use crate::register::{RegisterCall, RegisterReply};
+use crate::counter_mismatch::CounterMismatch;
+use crate::membership::{MembershipCall, MembershipReply};
 use crate::write::{Write, WriteReply};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
@@ -14,7 +14,7 @@ use punctual_core::time::Timestamp;
 pub enum Call {
     Write(Write),
     Upkeep(Upkeep),
-    Register(RegisterCall),
+    Membership(MembershipCall),
 }
 
 /// Maintenance, which each database does differently.
@@ -54,7 +54,7 @@ pub enum Upkeep {
         token: Token,
     },
     /// Repairs counters that differ from their rows.
-    MendCounts,
+    RepairCounters,
 }
 
 impl Call {
@@ -63,7 +63,7 @@ impl Call {
         match self {
             Call::Write(write) => write.weight(),
             Call::Upkeep(upkeep) => upkeep.weight(),
-            Call::Register(call) => call.weight(),
+            Call::Membership(call) => call.weight(),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Upkeep {
             | Upkeep::KeepCondition { .. }
             | Upkeep::PutToken { .. }
             | Upkeep::AddToken { .. }
-            | Upkeep::MendCounts => 1,
+            | Upkeep::RepairCounters => 1,
         };
         rows.max(1)
     }
@@ -98,9 +98,9 @@ impl From<Upkeep> for Call {
     }
 }
 
-impl From<RegisterCall> for Call {
-    fn from(call: RegisterCall) -> Self {
-        Call::Register(call)
+impl From<MembershipCall> for Call {
+    fn from(call: MembershipCall) -> Self {
+        Call::Membership(call)
     }
 }
 
@@ -109,7 +109,7 @@ impl From<RegisterCall> for Call {
 pub enum Reply {
     Write(WriteReply),
     Upkeep(UpkeepReply),
-    Register(RegisterReply),
+    Membership(MembershipReply),
 }
 
 /// The reply to an [`Upkeep`], in the matching variant.
@@ -127,7 +127,7 @@ pub enum UpkeepReply {
     /// The stored token: the new one, or an existing one with the same id.
     TokenAdded(Token),
     /// The changes.
-    CountsMended(Vec<Drift>),
+    CountersRepaired(Vec<CounterMismatch>),
 }
 
 /// Jobs that are completely deleted.

@@ -2,7 +2,7 @@
 //! is leased to the worker whose slot reservation came with the call.
 
 use super::each::each;
-use super::keys::{self, Admission};
+use super::keys::{self, KeyAdmission};
 use super::notes::checkpoint_of;
 use super::{dependents, lines, queues};
 use crate::fault::Fault;
@@ -36,10 +36,10 @@ fn submit_one<R: Rows>(
 ) -> Result<SubmitOutcome, Fault> {
     let admission = keys::admit(rows, job)?;
     match admission {
-        Admission::AlreadyThere => return Ok(SubmitOutcome::AlreadyThere),
-        Admission::Existing(job) => return Ok(SubmitOutcome::Existing(job)),
-        Admission::KeyTaken(job) => return Ok(SubmitOutcome::KeyTaken(job)),
-        Admission::Plain | Admission::Keyed => {}
+        KeyAdmission::AlreadyThere => return Ok(SubmitOutcome::AlreadyThere),
+        KeyAdmission::Existing(job) => return Ok(SubmitOutcome::Existing(job)),
+        KeyAdmission::KeyTaken(job) => return Ok(SubmitOutcome::KeyTaken(job)),
+        KeyAdmission::Plain | KeyAdmission::Keyed => {}
     }
     let parents = match dependents::parents_of(rows, &job.spec.settings.depends_on)? {
         Ok(parents) => parents,
@@ -56,7 +56,7 @@ fn submit_one<R: Rows>(
     if !job.spec.settings.tags.is_empty() {
         rows.put_tags(job.id, &job.spec.settings.tags)?;
     }
-    if admission == Admission::Keyed {
+    if admission == KeyAdmission::Keyed {
         keys::hold(rows, job)?;
     }
     queues::weigh(rows, &job.spec.queue)?;
@@ -65,11 +65,11 @@ fn submit_one<R: Rows>(
         Beginning::Due(live) => begin_at_once(rows, offers, now, job, live, (lane_id, &lane), *offer)?,
         Beginning::Later(state) => {
             rows.put_schedule(&state, lane_id)?;
-            rows.tally().job(None, Some(JobStatus::Active));
+            rows.counters().job(None, Some(JobStatus::Active));
             Begun { due: schedule_due(&state, &lane).into_iter().collect(), ..Begun::default() }
         }
         Beginning::Over => {
-            rows.tally().job(None, Some(JobStatus::Completed));
+            rows.counters().job(None, Some(JobStatus::Completed));
             Begun::default()
         }
     };
@@ -100,7 +100,7 @@ fn begin_at_once<R: Rows>(
     let live = offers.place(rows, live, lane, offer, job.version, now)?;
     let row = LiveRow { live, lane: lane_id, is_sole: true };
     rows.insert_live(&row)?;
-    rows.tally().job(None, Some(JobStatus::Active));
+    rows.counters().job(None, Some(JobStatus::Active));
     begun_with(rows, &row.live, lane, offer, |_| Ok(JobFacts::from(job)))
 }
 

@@ -37,7 +37,8 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
     }
     let lanes = rows.lanes_matching(&claim.queues, &claim.job_types)?;
     let lanes = without_paused(rows, lanes)?;
-    let mut taken = Taken { limit: claim.limit.min(limits::POLL_CAPACITY_MAX), ..Taken::default() };
+    let mut taken =
+        ClaimResult { limit: claim.limit.min(limits::POLL_CAPACITY_MAX), ..ClaimResult::default() };
     // Expired and malformed executions do not use up the claim's limit.
     let mut expired = 0;
     for _ in 0..ROUNDS_MAX {
@@ -64,7 +65,7 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
 
 /// The result of a claim so far.
 #[derive(Default)]
-struct Taken {
+struct ClaimResult {
     limit: usize,
     assignments: Vec<Assignment>,
     begun: Begun,
@@ -72,7 +73,7 @@ struct Taken {
     malformed: BTreeSet<OccurrenceId>,
 }
 
-impl Taken {
+impl ClaimResult {
     fn left(&self) -> usize {
         self.limit - self.assignments.len()
     }
@@ -95,7 +96,7 @@ fn lease<R: Rows>(
     now: Timestamp,
     claim: &Claim,
     keys: &[OccurrenceId],
-    taken: &mut Taken,
+    taken: &mut ClaimResult,
 ) -> Result<usize, Fault> {
     let mut gaps = Gaps::default();
     let mut expired = 0;
@@ -121,11 +122,11 @@ fn lease<R: Rows>(
         };
         let Some(found) = gaps.pass(found)? else { continue };
         match found {
-            Found::Claimed { row, claimed, assignment } => {
+            ClaimDecision::Claimed { row, claimed, assignment } => {
                 rows.update_live(&row, &claimed)?;
                 taken.assignments.push(assignment);
             }
-            Found::Expired { row, settled } => {
+            ClaimDecision::Expired { row, settled } => {
                 if let Some(recorded) = gaps.pass(record(rows, &row, settled, now))? {
                     taken.begun.add(recorded.begun);
                 }
@@ -137,23 +138,28 @@ fn lease<R: Rows>(
 }
 
 /// What to do with an execution that was found for a claim.
-enum Found {
+enum ClaimDecision {
     Claimed { row: LiveRow, claimed: Live, assignment: Assignment },
     Expired { row: LiveRow, settled: Settled },
 }
 
 /// Reads everything that a lease needs, and writes nothing: an execution that cannot be read is skipped.
-fn find<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim, key: OccurrenceId) -> Result<Found, Fault> {
+fn find<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    claim: &Claim,
+    key: OccurrenceId,
+) -> Result<ClaimDecision, Fault> {
     let found = rows.claimable(key)?;
     let (row, facts) = found.ok_or_else(|| Fault::Missing(format!("job of {key}")))?;
     if row.live.is_expired(now) && !planted(Defect::ClaimExpired) {
         let terms = rows.terms_of(key.job)?;
         let settled = row.live.expired(terms.as_ref().map(JobTerms::terms), now)?;
-        return Ok(Found::Expired { row, settled });
+        return Ok(ClaimDecision::Expired { row, settled });
     }
     let claimed = row.live.claimed(claim.session, facts.version, now)?;
     let checkpoint = checkpoint_of(rows, &claimed)?;
     let lane = rows.lane(row.lane)?;
     let assignment = assignment(&claimed, &lane, facts, checkpoint);
-    Ok(Found::Claimed { row, claimed, assignment })
+    Ok(ClaimDecision::Claimed { row, claimed, assignment })
 }

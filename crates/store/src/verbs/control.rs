@@ -33,7 +33,7 @@ fn control_one<R: Rows>(rows: &mut R, now: Timestamp, control: &Control) -> Resu
     if let ControlOutcome::Done(_) = outcome {
         match (&control.verb, dead) {
             (Verb::Retry, Some(dead)) => {
-                rows.unbury(dead.occurrence)?;
+                rows.delete_dead_letter(dead.occurrence)?;
             }
             (Verb::Delete, _) => forget(rows, control.job)?,
             _ => {}
@@ -55,14 +55,14 @@ fn redrive_one<R: Rows>(rows: &mut R, now: Timestamp, id: OccurrenceId) -> Resul
     let Some((standing, lane)) = standing(rows, id.job)? else { return Ok(ControlOutcome::NotThere) };
     let outcome = carry_out(rows, &standing, lane, standing.redriven(&dead, now), now)?;
     if let ControlOutcome::Done(_) = outcome {
-        rows.unbury(id)?;
+        rows.delete_dead_letter(id)?;
     }
     Ok(outcome)
 }
 
 pub(super) fn discard<R: Rows>(rows: &mut R, dead: &[OccurrenceId]) -> Result<Vec<bool>, Fault> {
     each(rows, dead, |rows, id| {
-        let was_there = rows.unbury(*id)?;
+        let was_there = rows.delete_dead_letter(*id)?;
         if was_there {
             rows.forget_notes(*id)?;
         }
@@ -206,7 +206,7 @@ fn write<R: Rows>(
         controlled.begun.add(lines::take_place_again(rows, job, &lane, now)?);
     }
     let status = rows.status_of(id)?;
-    rows.tally().job(Some(standing.status()), status);
+    rows.counters().job(Some(standing.status()), status);
     controlled.begun.add(follow(rows, id, ties, false, now)?);
     Ok(controlled)
 }

@@ -121,7 +121,7 @@ pub(super) fn skip<R: Rows>(
     begun.ended.push((settled.finished.id, settled.finished.status));
     settle::write(rows, &row, settled, now)?;
     let after = rows.status_of(child)?;
-    rows.tally().job(before, after);
+    rows.counters().job(before, after);
     if row.live.ties.followed {
         begun.add(open_next_in_line(rows, child, now)?);
     }

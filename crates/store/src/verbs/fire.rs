@@ -58,10 +58,10 @@ fn fire_one<R: Rows>(
     let is_over = plan.next.is_none();
     if is_over && open == 0 && plan.fired.is_empty() {
         // A paused job does not fire, so the job was active.
-        rows.tally().job(Some(JobStatus::Active), Some(JobStatus::Completed));
+        rows.counters().job(Some(JobStatus::Active), Some(JobStatus::Completed));
     }
     let is_sole = is_over && open == 0 && plan.fired.len() == 1;
-    let place = Place { lane_id, lane: &lane, is_sole };
+    let place = OccurrenceLane { lane_id, lane: &lane, is_sole };
     let mut begun = open_occurrences(rows, offers, plan.fired, fire.offer, now, place)?;
     begun.add(replaced);
     begun.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
@@ -112,7 +112,7 @@ fn replace<R: Rows>(
 
 /// The lane of a new occurrence, and whether nothing else is left of its job.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct OccurrenceLane<'a> {
     lane_id: i64,
     lane: &'a Lane,
     is_sole: bool,
@@ -126,7 +126,7 @@ fn open_occurrences<R: Rows>(
     fired: Vec<Live>,
     offer: Option<Offer>,
     now: Timestamp,
-    Place { lane_id, lane, is_sole }: Place<'_>,
+    OccurrenceLane { lane_id, lane, is_sole }: OccurrenceLane<'_>,
 ) -> Result<Begun, Fault> {
     let mut all_begun = Begun::default();
     let mut offer = offer;

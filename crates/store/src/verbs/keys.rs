@@ -9,7 +9,7 @@ use punctual_core::job::Job;
 
 /// Whether a new job may be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum KeyAdmission {
     /// The job has no keys.
     Plain,
     /// The job may have its keys.
@@ -19,25 +19,25 @@ pub(super) enum Admission {
     KeyTaken(JobId),
 }
 
-pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<Admission, Fault> {
+pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<KeyAdmission, Fault> {
     let settings = &job.spec.settings;
     let is_keyed = settings.idempotency_key.is_some() || settings.unique_key.is_some();
     if !is_keyed && settings.depends_on.is_empty() {
-        return Ok(Admission::Plain);
+        return Ok(KeyAdmission::Plain);
     }
     // A repeated submit of the same job must not be taken for another job with the same key. It must not be
     // rejected because a job that it depends on was deleted since.
     if rows.is_job_there(job.id)? {
-        return Ok(Admission::AlreadyThere);
+        return Ok(KeyAdmission::AlreadyThere);
     }
     if let Some(key) = key_of(job, KeyKind::Idempotency)
         && let Some(holder) = rows.key_holder(&key)?
     {
-        return Ok(Admission::Existing(holder));
+        return Ok(KeyAdmission::Existing(holder));
     }
     Ok(match rival(rows, job)? {
-        Some(rival) => Admission::KeyTaken(rival),
-        None => Admission::Keyed,
+        Some(rival) => KeyAdmission::KeyTaken(rival),
+        None => KeyAdmission::Keyed,
     })
 }
 

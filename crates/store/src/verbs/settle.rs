@@ -3,9 +3,9 @@
 
 use super::begin::{begun, schedule_due};
 use super::{dependents, lines};
+use crate::counters;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
-use crate::tally;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -50,14 +50,14 @@ pub(super) fn record<R: Rows>(
     let (id, status) = (settled.finished.id, settled.finished.status);
     let freed = lines::freed(rows, row)?;
     match write(rows, row, settled, now)? {
-        Written::Retried(next) => {
+        SettledState::Retried(next) => {
             let lane = rows.lane(row.lane)?;
             let begun = Begun { freed, ..begun(&next, &lane) };
             return Ok(Recorded { status, is_retried: true, begun });
         }
-        Written::Closed(Left::Something) => {}
-        Written::Closed(Left::Nothing { before, after }) => {
-            rows.tally().job(tally::status(before, true), tally::status(after, false));
+        SettledState::Closed(JobAfterEnd::Something) => {}
+        SettledState::Closed(JobAfterEnd::Nothing { before, after }) => {
+            rows.counters().job(counters::status(before, true), counters::status(after, false));
         }
     }
     let mut begun = Begun { freed, ..Begun::default() };
@@ -72,13 +72,13 @@ pub(super) fn record<R: Rows>(
 }
 
 /// The new state of a live row whose attempt has ended.
-pub(super) enum Written {
+pub(super) enum SettledState {
     Retried(Live),
-    Closed(Left),
+    Closed(JobAfterEnd),
 }
 
 /// Whether a job is unfinished after one of its occurrences has ended.
-pub(super) enum Left {
+pub(super) enum JobAfterEnd {
     Something,
     Nothing { before: JobMark, after: JobMark },
 }
@@ -89,7 +89,7 @@ pub(super) fn write<R: Rows>(
     row: &LiveRow,
     settled: Settled,
     now: Timestamp,
-) -> Result<Written, Fault> {
+) -> Result<SettledState, Fault> {
     let worker = match settled.finished.session {
         Some(session) => rows.worker_of(session)?,
         None => None,
@@ -98,37 +98,37 @@ pub(super) fn write<R: Rows>(
     match settled.next {
         Next::Retry(next) => {
             rows.update_live(row, &next)?;
-            Ok(Written::Retried(next))
+            Ok(SettledState::Retried(next))
         }
         Next::Closed { dead_letter, job_mark } => {
             let left = close(rows, row, job_mark)?;
             if dead_letter {
-                rows.bury(&settled.finished, row.live.ties.noted, now)?;
+                rows.insert_dead_letter(&settled.finished, row.live.ties.noted, now)?;
             } else if row.live.ties.noted {
                 rows.forget_notes(row.live.id)?;
             }
-            Ok(Written::Closed(left))
+            Ok(SettledState::Closed(left))
         }
     }
 }
 
 /// Deletes the live row. If nothing is left of a one-shot job that did not succeed, sets its stored status.
-fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<Left, Fault> {
+fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<JobAfterEnd, Fault> {
     let job = row.live.id.job;
     rows.delete_live(row)?;
     // The common case: nothing is left, and no lookup is needed to know that.
     if row.is_sole && mark.is_none() {
-        return Ok(Left::Nothing { before: JobMark::Active, after: JobMark::Active });
+        return Ok(JobAfterEnd::Nothing { before: JobMark::Active, after: JobMark::Active });
     }
     if rows.is_unfinished(job)? {
-        return Ok(Left::Something);
+        return Ok(JobAfterEnd::Something);
     }
     // The status of a job with a malformed row is unknown, so its counters stay as they are.
-    let Some(before) = rows.mark_of(job)? else { return Ok(Left::Something) };
+    let Some(before) = rows.mark_of(job)? else { return Ok(JobAfterEnd::Something) };
     if let Some(mark) = mark {
         rows.set_mark(job, mark)?;
     }
-    Ok(Left::Nothing { before, after: mark.unwrap_or(before) })
+    Ok(JobAfterEnd::Nothing { before, after: mark.unwrap_or(before) })
 }
 
 /// Handles the end of an occurrence with these flags: the next waiting occurrence may start, a replay that

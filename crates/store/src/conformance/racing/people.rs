@@ -281,8 +281,8 @@ pub(super) async fn a_submit_against_the_deletion_of_its_lane(nodes: Nodes) {
         .await;
 }
 
-pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
-    let house = nodes.houses[0].clone();
+pub(super) async fn maintenance_against_all_the_rest(nodes: Nodes) {
+    let harness = nodes.harnesses[0].clone();
     nodes
         .rounds(|round| async move {
             // It finishes and may be retired before it is triggered.
@@ -319,14 +319,14 @@ pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
     let mut after = None;
     loop {
         let step = Retirement { finished_before: at(10_000), after, limit: 100 };
-        after = house.store.retire(at(20_000), step).await.unwrap().next;
+        after = harness.store.retire(at(20_000), step).await.unwrap().next;
         if after.is_none() {
             break;
         }
     }
-    while house.store.purge(at(30_000), 100).await.unwrap() {}
-    assert_eq!(house.store.job_counts().await.unwrap(), JobCounts::default());
-    assert_eq!(house.store.finished_after(0, 100).await.unwrap().items.len(), 0);
+    while harness.store.purge(at(30_000), 100).await.unwrap() {}
+    assert_eq!(harness.store.job_counts().await.unwrap(), JobCounts::default());
+    assert_eq!(harness.store.finished_after(0, 100).await.unwrap().items.len(), 0);
 }
 
 /// Runs maintenance with minimal retention times.

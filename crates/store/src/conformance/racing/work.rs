@@ -146,7 +146,7 @@ pub(super) async fn a_claim_against_a_resync_with_the_same_turn(nodes: Nodes) {
         .rounds(|round| async move {
             let worker = round.worker(0).await;
             let again = Hand {
-                house: round.there().clone(),
+                harness: round.there().clone(),
                 queue: round.queue(),
                 claims: round.nodes.claims.clone(),
                 ..worker

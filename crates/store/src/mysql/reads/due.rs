@@ -65,14 +65,14 @@ impl Reads {
     }
 }
 
-type Found = (Timestamp, i64, DueKind);
+type DueEntry = (Timestamp, i64, DueKind);
 
-fn read_schedule(row: &Row) -> Result<Found, Fault> {
+fn read_schedule(row: &Row) -> Result<DueEntry, Fault> {
     let what = DueKind::Schedule { job: job_id(row, 2)?, version: version(row, 3, "schedules.version")? };
     Ok((time(row, 0)?, get(row, 1)?, what))
 }
 
-fn read_live(row: &Row) -> Result<Found, Fault> {
+fn read_live(row: &Row) -> Result<DueEntry, Fault> {
     let what =
         DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: version(row, 4, "live.attempt")? };
     Ok((time(row, 0)?, get(row, 1)?, what))

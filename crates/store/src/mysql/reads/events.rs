@@ -90,7 +90,7 @@ impl Reads {
         let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
         let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
         let (mut room, mut looked_at) = (Room::of(wanted), 0);
-        let mut gaps = Gaps::default();
+        let mut gaps = HistoryGaps::default();
         while looked_at < wanted {
             let at_once = rows_at_once(wanted).min(wanted - looked_at);
             let bounds = (SETTLE_TIME_S, counter(page.looked_to), limit(at_once));
@@ -128,7 +128,7 @@ impl Reads {
     }
 
     /// Whether a missing number before this position may still appear: not if deletion has passed it.
-    async fn may_be_filled(&mut self, gaps: &mut Gaps, place: u64) -> Result<bool, Fault> {
+    async fn may_be_filled(&mut self, gaps: &mut HistoryGaps, place: u64) -> Result<bool, Fault> {
         let deleted = match gaps.deleted {
             Some(deleted) => deleted,
             None => self.history_bounds().await?.deleted(),
@@ -200,7 +200,7 @@ impl Reads {
     ) -> Result<Page<OpenExecution, RunningPlace>, Fault> {
         let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
         self.begin_snapshot().await?;
-        let Running { rows, read } = self.running_after(after, wanted).await?;
+        let RunningPage { rows, read } = self.running_after(after, wanted).await?;
         let next = rows.last().filter(|_| read == wanted).and_then(place_of);
         let items = self.named(rows).await?;
         self.end_snapshot().await?;
@@ -211,7 +211,7 @@ impl Reads {
         &mut self,
         after: Option<RunningPlace>,
         wanted: usize,
-    ) -> Result<Running, Fault> {
+    ) -> Result<RunningPage, Fault> {
         let rows = match after {
             None => self.all(RUNNING_FIRST, (limit(wanted),)).await?,
             Some(RunningPlace { session: SessionId(session), occurrence: OccurrenceId { job, number } }) => {
@@ -220,7 +220,7 @@ impl Reads {
             }
         };
         let read = rows.len();
-        Ok(Running { rows: readable(rows.iter().map(|row| read_live(row, 0)))?, read })
+        Ok(RunningPage { rows: readable(rows.iter().map(|row| read_live(row, 0)))?, read })
     }
 
     /// Adds the names that rows refer to by number.
@@ -247,14 +247,14 @@ impl Reads {
 }
 
 /// Running executions, and how many rows were read: some may be malformed.
-pub(super) struct Running {
+pub(super) struct RunningPage {
     pub rows: Vec<LiveRow>,
     pub read: usize,
 }
 
 /// What is known about missing numbers.
 #[derive(Debug, Default)]
-struct Gaps {
+struct HistoryGaps {
     /// The last position of a deleted row, looked up at the first gap.
     deleted: Option<u64>,
 }

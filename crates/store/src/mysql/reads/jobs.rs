@@ -5,7 +5,7 @@ use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::lists::{Candidate, Wanted, bytes_of_view, jobs_looked_at};
+use crate::lists::{Candidate, JobFilter, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
 use crate::mysql::rows::{bits, decode, get, job_id, limit, small};
 use mysql_async::{Row, Value};
@@ -63,7 +63,7 @@ impl Reads {
     async fn page_of_jobs(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {
         let looked_at_max = jobs_looked_at(query);
         let candidates = self.candidates(query, looked_at_max).await?;
-        let wanted = Wanted::of(query);
+        let wanted = JobFilter::of(query);
         let mut page = Filling::of(query.limit);
         for some in candidates.chunks(VIEWS_AT_ONCE) {
             let meant = self.meant(query, &wanted, some).await?;
@@ -90,7 +90,7 @@ impl Reads {
     async fn meant(
         &mut self,
         query: &JobQuery,
-        wanted: &Wanted<'_>,
+        wanted: &JobFilter<'_>,
         candidates: &[Candidate],
     ) -> Result<Vec<JobId>, Fault> {
         let mut meant = Vec::with_capacity(candidates.len());

@@ -12,9 +12,9 @@ pub(crate) const LANE: &str = "SELECT queue, job_type FROM lanes WHERE id = ?";
 /// Lanes that the readers of one process have looked up. Numbers are never reused, so a cached name stays
 /// valid.
 #[derive(Debug, Default)]
-pub(crate) struct LaneNames(Mutex<BTreeMap<i64, Lane>>);
+pub(crate) struct ReaderLanes(Mutex<BTreeMap<i64, Lane>>);
 
-impl LaneNames {
+impl ReaderLanes {
     pub fn get(&self, number: i64) -> Option<Lane> {
         self.known().get(&number).cloned()
     }

@@ -2,12 +2,12 @@
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::mysql::lists::{documents, numbers};
 use crate::mysql::rows::{get, limit};
 use crate::mysql::tables::{LIMITERS, STARTED, read_limiter_row};
-use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::ports::Page;
 use std::collections::{BTreeMap, BTreeSet};

@@ -43,7 +43,7 @@ pub(crate) const NAMES_OF_JOBS: &str = concat!(
 );
 
 /// A row that was read: the cursor after it, and what to show if it matches.
-struct Looked {
+struct ListedRow {
     walk: ExecutionWalk,
     meant: Option<Meant>,
 }
@@ -51,24 +51,24 @@ struct Looked {
 struct Meant {
     job: JobId,
     lane: Lane,
-    shown: Shown,
+    shown: ListedItem,
 }
 
 /// A finished execution is read completely only when there is room for it: results and errors are large.
-enum Shown {
+enum ListedItem {
     Live(ExecutionView),
     Finished(EndedAt),
 }
 
 /// The name of a job, and how often its executions are retried.
-struct Named {
+struct NamedJob {
     name: Option<String>,
     max_retries: u32,
 }
 
 /// The rows that a list has read, and their number: some may be malformed.
-struct Walked {
-    looked_at: Vec<Looked>,
+struct ListedRows {
+    looked_at: Vec<ListedRow>,
     rows: usize,
 }
 
@@ -89,7 +89,7 @@ impl Reads {
         query: &ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
         let looked_at_max = executions_looked_at(query);
-        let Walked { mut looked_at, rows } = match query.walk {
+        let ListedRows { mut looked_at, rows } = match query.walk {
             ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query).await?,
             ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
                 self.look_at_open(before, looked_at_max, query).await?
@@ -103,7 +103,7 @@ impl Reads {
         for some in looked_at.chunks_mut(VIEWS_AT_ONCE) {
             let names = self.names_of(some).await?;
             let mut finished = self.finished_of(some).await?;
-            for Looked { walk, meant } in some {
+            for ListedRow { walk, meant } in some {
                 let listed = meant.take().and_then(|meant| listed(meant, &names, &mut finished));
                 let has_room = match listed {
                     Some(listed) => {
@@ -125,7 +125,7 @@ impl Reads {
         after: Option<RunningPlace>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Walked, Fault> {
+    ) -> Result<ListedRows, Fault> {
         let Running { rows, read } = self.running_after(after, most).await?;
         let places: BTreeMap<OccurrenceId, RunningPlace> =
             rows.iter().filter_map(|row| Some((row.live.id, place_of(row)?))).collect();
@@ -135,11 +135,11 @@ impl Reads {
             let lane = Lane::new(&open.queue, &open.job_type);
             let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
             let job = open.live.id.job;
-            let shown = Shown::Live(ExecutionView::Live { live: open.live, worker: open.worker });
+            let shown = ListedItem::Live(ExecutionView::Live { live: open.live, worker: open.worker });
             let walk = ExecutionWalk::Running { after: place };
-            looked_at.push(Looked { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
+            looked_at.push(ListedRow { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
         }
-        Ok(Walked { looked_at, rows: read })
+        Ok(ListedRows { looked_at, rows: read })
     }
 
     async fn look_at_open(
@@ -147,7 +147,7 @@ impl Reads {
         before: Option<OccurrenceId>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Walked, Fault> {
+    ) -> Result<ListedRows, Fault> {
         let (job, number) = match before {
             Some(occurrence) => (key(occurrence.job), i64::from(occurrence.number)),
             None => (Value::Bytes(AFTER_ALL.to_vec()), 0),
@@ -165,10 +165,10 @@ impl Reads {
             };
             let Some(lane) = pass_over(self.lane(lane).await)? else { continue };
             let is_meant = is_in_state && is_execution_meant(query, &lane, None);
-            let shown = Shown::Live(ExecutionView::Live { live, worker: None });
-            looked_at.push(Looked { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
+            let shown = ListedItem::Live(ExecutionView::Live { live, worker: None });
+            looked_at.push(ListedRow { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
         }
-        Ok(Walked { looked_at, rows: rows.len() })
+        Ok(ListedRows { looked_at, rows: rows.len() })
     }
 
     async fn look_at_finished(
@@ -177,16 +177,16 @@ impl Reads {
         before: Option<u64>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Walked, Fault> {
+    ) -> Result<ListedRows, Fault> {
         let rows = self.all(FINISHED_BEFORE, (before.map_or(i64::MAX, counter), limit(most))).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in &rows {
             let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
             let meant = pass_over(self.meant_of_finished(row, place, status, query).await)?.flatten();
-            looked_at.push(Looked { walk, meant });
+            looked_at.push(ListedRow { walk, meant });
         }
-        Ok(Walked { looked_at, rows: rows.len() })
+        Ok(ListedRows { looked_at, rows: rows.len() })
     }
 
     async fn meant_of_finished(
@@ -207,12 +207,12 @@ impl Reads {
         if !is_execution_meant(query, &lane, get::<Option<String>>(row, 2)?.as_deref()) {
             return Ok(None);
         }
-        let shown = Shown::Finished(EndedAt { place, completed_at: time(row, 6)? });
+        let shown = ListedItem::Finished(EndedAt { place, completed_at: time(row, 6)? });
         Ok(Some(Meant { job: job_id(row, 5)?, lane, shown }))
     }
 
     /// The names of these rows' jobs; deleted ones are left out.
-    async fn names_of(&mut self, looked_at: &[Looked]) -> Result<BTreeMap<JobId, Named>, Fault> {
+    async fn names_of(&mut self, looked_at: &[ListedRow]) -> Result<BTreeMap<JobId, NamedJob>, Fault> {
         let mut jobs: Vec<JobId> = meant_of(looked_at).map(|meant| meant.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
@@ -221,10 +221,10 @@ impl Reads {
             return Ok(names);
         }
         for row in &self.all(NAMES_OF_JOBS, (json_of_jobs(jobs),)).await? {
-            let read = || -> Result<Option<Named>, Fault> {
+            let read = || -> Result<Option<NamedJob>, Fault> {
                 let mark = decode::<JobMark>(row, 5, "jobs.mark")?;
                 let max_retries = read_settings(row, 2)?.max_retries;
-                Ok((mark != JobMark::Deleted).then_some(Named { name: get(row, 1)?, max_retries }))
+                Ok((mark != JobMark::Deleted).then_some(NamedJob { name: get(row, 1)?, max_retries }))
             };
             if let Some(name) = pass_over(read())?.flatten() {
                 names.insert(job_id(row, 0)?, name);
@@ -233,30 +233,30 @@ impl Reads {
         Ok(names)
     }
 
-    async fn finished_of(&mut self, looked_at: &[Looked]) -> Result<BTreeMap<u64, Finished>, Fault> {
+    async fn finished_of(&mut self, looked_at: &[ListedRow]) -> Result<BTreeMap<u64, Finished>, Fault> {
         let places = meant_of(looked_at).filter_map(|meant| match meant.shown {
-            Shown::Finished(ended) => Some(ended),
-            Shown::Live(_) => None,
+            ListedItem::Finished(ended) => Some(ended),
+            ListedItem::Live(_) => None,
         });
         let places: Vec<EndedAt> = places.collect();
         self.finished_at(&places).await
     }
 }
 
-fn meant_of(looked_at: &[Looked]) -> impl Iterator<Item = &Meant> {
+fn meant_of(looked_at: &[ListedRow]) -> impl Iterator<Item = &Meant> {
     looked_at.iter().filter_map(|looked| looked.meant.as_ref())
 }
 
 /// Adds the names of the job; `None` if it is deleted.
 fn listed(
     meant: Meant,
-    names: &BTreeMap<JobId, Named>,
+    names: &BTreeMap<JobId, NamedJob>,
     finished: &mut BTreeMap<u64, Finished>,
 ) -> Option<ListedExecution> {
-    let Named { name, max_retries } = names.get(&meant.job)?;
+    let NamedJob { name, max_retries } = names.get(&meant.job)?;
     let view = match meant.shown {
-        Shown::Live(view) => view,
-        Shown::Finished(ended) => ExecutionView::Finished(finished.remove(&ended.place)?),
+        ListedItem::Live(view) => view,
+        ListedItem::Finished(ended) => ExecutionView::Finished(finished.remove(&ended.place)?),
     };
     Some(ListedExecution {
         view,

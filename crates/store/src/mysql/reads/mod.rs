@@ -19,7 +19,7 @@ mod overview;
 mod page;
 mod views;
 
-pub(crate) use lanes::LaneNames;
+pub(crate) use lanes::ReaderLanes;
 pub(crate) use overview::{TOKEN, read_token};
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ use super::lists::numbers;
 use super::names::LANES_BY_NUMBER;
 use super::rows::get;
 use crate::fault::Fault;
-use crate::marks::Mark;
+use crate::stored_numbers::StoredNumber;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row};
@@ -64,7 +64,7 @@ const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTA
 pub(crate) struct Reads {
     /// Always there, except while it is being given back.
     conn: Option<Conn>,
-    lanes: Arc<LaneNames>,
+    lanes: Arc<ReaderLanes>,
 }
 
 impl Drop for Reads {
@@ -78,7 +78,7 @@ impl Drop for Reads {
 }
 
 impl Reads {
-    pub fn new(conn: Conn, lanes: Arc<LaneNames>) -> Self {
+    pub fn new(conn: Conn, lanes: Arc<ReaderLanes>) -> Self {
         Reads { conn: Some(conn), lanes }
     }
 
@@ -106,16 +106,16 @@ impl Reads {
 
     /// The same, with the time at which retention last found the clock steady.
     pub async fn noted_clock(&mut self) -> Result<NotedClock, Fault> {
-        let noted = self.mark(Mark::SteadyClock).await?;
+        let noted = self.stored_number(StoredNumber::SteadyClock).await?;
         Ok(NotedClock { now: self.clock().await?, noted })
     }
 
     /// Log lines written before this time may have been removed.
     pub async fn logs_removed_until(&mut self) -> Result<Option<Timestamp>, Fault> {
-        self.mark(Mark::LogsRemoved).await
+        self.stored_number(StoredNumber::LogsRemoved).await
     }
 
-    async fn mark(&mut self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+    async fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
         let row = self.one("SELECT at FROM probe WHERE id = ?", (mark.id(),)).await?;
         row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
     }

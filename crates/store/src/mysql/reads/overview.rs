@@ -4,12 +4,12 @@
 use super::Reads;
 use super::keys::key;
 use crate::codes::{held_queues, read_condition, read_names};
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::{pass_over, readable, rows_passed_over};
 use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
 use crate::mysql::tables::read_queue;
-use crate::tally::shown;
 use mysql_async::Row;
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
@@ -28,9 +28,9 @@ const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, wo
 const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
 /// Each writing connection counts in its own rows.
-pub(crate) const LANE_TALLIES: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
+pub(crate) const LANE_COUNTERS: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
      CAST(SUM(running) AS SIGNED) FROM lane_tallies GROUP BY lane ORDER BY lane";
-pub(crate) const JOB_TALLY: &str = "SELECT CAST(COALESCE(SUM(active), 0) AS SIGNED), \
+pub(crate) const JOB_COUNTERS: &str = "SELECT CAST(COALESCE(SUM(active), 0) AS SIGNED), \
      CAST(COALESCE(SUM(paused), 0) AS SIGNED), CAST(COALESCE(SUM(completed), 0) AS SIGNED), \
      CAST(COALESCE(SUM(failed), 0) AS SIGNED), CAST(COALESCE(SUM(cancelled), 0) AS SIGNED), \
      CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) FROM job_tally";
@@ -99,13 +99,16 @@ impl Reads {
     pub async fn depths(&mut self) -> Result<Vec<Depth>, Fault> {
         // The heads of the queues must match the counters.
         self.begin_snapshot().await?;
-        let tallies = self.lane_tallies().await?;
-        let queued: Vec<i64> =
-            tallies.iter().filter(|tally| tally.queued > 0).map(|tally| tally.lane).collect();
+        let lane_counters = self.lane_counters().await?;
+        let queued: Vec<i64> = lane_counters
+            .iter()
+            .filter(|counters| counters.queued > 0)
+            .map(|counters| counters.lane)
+            .collect();
         let oldest = self.oldest_of_heads(&queued).await?;
-        self.learn_lanes(tallies.iter().map(|tally| tally.lane)).await?;
-        let mut depths = Vec::with_capacity(tallies.len());
-        for LaneTally { lane: number, waiting, queued, running } in tallies {
+        self.learn_lanes(lane_counters.iter().map(|counters| counters.lane)).await?;
+        let mut depths = Vec::with_capacity(lane_counters.len());
+        for LaneCounters { lane: number, waiting, queued, running } in lane_counters {
             let Some(lane) = pass_over(self.lane(number).await)? else { continue };
             let oldest_queued = oldest.get(&number).copied();
             depths.push(Depth { lane, waiting, queued, running, oldest_queued });
@@ -115,20 +118,20 @@ impl Reads {
     }
 
     /// All lanes with live executions.
-    async fn lane_tallies(&mut self) -> Result<Vec<LaneTally>, Fault> {
-        let mut tallies = Vec::new();
-        for row in &self.all(LANE_TALLIES, ()).await? {
-            let tally = LaneTally {
+    async fn lane_counters(&mut self) -> Result<Vec<LaneCounters>, Fault> {
+        let mut lane_counters = Vec::new();
+        for row in &self.all(LANE_COUNTERS, ()).await? {
+            let counters = LaneCounters {
                 lane: get(row, 0)?,
                 waiting: shown(get(row, 1)?),
                 queued: shown(get(row, 2)?),
                 running: shown(get(row, 3)?),
             };
-            if tally.waiting + tally.queued + tally.running > 0 {
-                tallies.push(tally);
+            if counters.waiting + counters.queued + counters.running > 0 {
+                lane_counters.push(counters);
             }
         }
-        Ok(tallies)
+        Ok(lane_counters)
     }
 
     async fn oldest_of_heads(&mut self, lanes: &[i64]) -> Result<BTreeMap<i64, Timestamp>, Fault> {
@@ -145,7 +148,7 @@ impl Reads {
 
     /// Jobs by status.
     pub async fn job_counts(&mut self) -> Result<JobCounts, Fault> {
-        let row = self.one(JOB_TALLY, ()).await?.ok_or_else(|| Fault::Missing("job_tally".to_owned()))?;
+        let row = self.one(JOB_COUNTERS, ()).await?.ok_or_else(|| Fault::Missing("job_tally".to_owned()))?;
         let counted = |column| -> Result<u64, Fault> { Ok(shown(get(&row, column)?)) };
         Ok(JobCounts {
             active: counted(0)?,
@@ -176,7 +179,7 @@ impl Reads {
 }
 
 /// The counters of one lane.
-struct LaneTally {
+struct LaneCounters {
     lane: i64,
     waiting: u64,
     queued: u64,

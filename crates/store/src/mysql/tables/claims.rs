@@ -5,11 +5,11 @@
 //! Lanes and limits are written into the text of these statements as numbers: a `UNION ALL` over a variable
 //! number of lanes cannot be prepared ahead.
 
-use super::wanted::{Fetching, Part};
-use crate::draft::WantedClaims;
+use super::read_set::{Fetching, RowKind};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::mysql::rows::{get, limit, live_columns, occurrence_id};
+use crate::unit_of_work::RequestedClaims;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::placing::Place;
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ impl Fetching<'_> {
     }
 
     /// Reads further if the first rows of a lane are malformed.
-    pub(super) async fn claim(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
+    pub(super) async fn claim(&mut self, index: usize, wanted: &RequestedClaims) -> Result<(), Fault> {
         self.claim_lowest(index, wanted).await?;
         let mut wider = wanted.clone();
         for _ in 0..ROUNDS_PAST_MALFORMED_MAX {
@@ -109,8 +109,8 @@ impl Fetching<'_> {
         Ok(())
     }
 
-    async fn claim_lowest(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
-        let part = Part::Claims(index);
+    async fn claim_lowest(&mut self, index: usize, wanted: &RequestedClaims) -> Result<(), Fault> {
+        let part = RowKind::Claims(index);
         if let [lane] = wanted.lanes[..] {
             let bounds = vec![lane.into(), limit(wanted.count).into()];
             let rows = self.connection.all(CLAIM, bounds).await?;
@@ -127,7 +127,7 @@ impl Fetching<'_> {
     }
 
     /// How the lowest ranks are distributed over the lanes.
-    async fn shares(&mut self, wanted: &WantedClaims) -> Result<BTreeMap<i64, usize>, Fault> {
+    async fn shares(&mut self, wanted: &RequestedClaims) -> Result<BTreeMap<i64, usize>, Fault> {
         // By rank and raw key: a key that cannot be read counts, and is skipped later.
         let mut places: Vec<(i64, Vec<u8>, i64, i64)> = Vec::new();
         for some in self.with_work(&wanted.lanes).await?.chunks(LANES_AT_ONCE) {

@@ -1,27 +1,27 @@
 //! Loads and writes the rows of a unit of work on one connection.
 
-mod changed;
 mod claims;
-mod found;
-mod wanted;
+mod loaded;
+mod read_set;
+mod write_set;
 
-pub(crate) use changed::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing};
-pub(crate) use found::{read_checkpoint, read_limiter_row, read_queue};
+pub(crate) use loaded::{read_checkpoint, read_limiter_row, read_queue};
+pub(crate) use write_set::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing};
 
 use super::connection::Connection;
 use super::galera::Relied;
 use super::names::{intern, intern_workers, look_up, session_numbers, to_ask};
 use super::options::{MySqlOptions, OptionsError, Target};
-use crate::draft::{Changes, Connect, Found, KnownLanes, Tables, Wants};
 use crate::fault::Fault;
+use crate::unit_of_work::{Connect, LaneCache, LoadedRows, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
 pub(crate) use claims::LANES_WITH_WORK;
 use mysql_async::Row;
 use punctual_core::ports::QueueRow;
+use read_set::{Fetching, QUEUES};
+pub(crate) use read_set::{LIMITERS, STARTED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wanted::{Fetching, QUEUES};
-pub(crate) use wanted::{LIMITERS, STARTED};
 
 /// Shards of counters. More than a cluster has writers, so that few of them share one.
 const SHARDS: usize = 64;
@@ -39,7 +39,7 @@ const NODES_MAX: i64 = 500;
 #[derive(Debug)]
 pub(crate) struct MySqlConnect {
     target: Target,
-    lanes: Arc<KnownLanes>,
+    lanes: Arc<LaneCache>,
     /// The first shard of this process; different in every process.
     first_shard: usize,
 }
@@ -76,7 +76,7 @@ impl Connect for MySqlConnect {
 pub(crate) struct MySqlTables {
     target: Target,
     connection: Connection,
-    lanes: Arc<KnownLanes>,
+    lanes: Arc<LaneCache>,
     /// Determines its shard of the counters.
     writer: usize,
     /// The settings of queues as this transaction read them.
@@ -100,15 +100,15 @@ impl MySqlTables {
     }
 
     /// Whether the settings that this transaction has read are still valid, now that they are locked.
-    async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
-        if changes.queues_deleted.is_empty()
-            && changes.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
+    async fn check_queues(&mut self, write_set: &WriteSet) -> Result<(), Fault> {
+        if write_set.queues_deleted.is_empty()
+            && write_set.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
         {
             return Ok(());
         }
         self.connection.run(TAKE_QUEUES, vec![]).await?;
         let now = queues_by_name(&self.connection.all(QUEUES, vec![]).await?)?;
-        let mut named = changes.queues_put.iter().map(|row| &row.queue).chain(&changes.queues_deleted);
+        let mut named = write_set.queues_put.iter().map(|row| &row.queue).chain(&write_set.queues_deleted);
         match &self.queues {
             Some(read) if named.any(|queue| read.get(queue) != now.get(queue)) => {
                 Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
@@ -128,25 +128,25 @@ fn queues_by_name(rows: &[Row]) -> Result<BTreeMap<String, QueueRow>, Fault> {
 
 #[async_trait]
 impl Tables for MySqlTables {
-    async fn intern(&mut self, wants: &Wants) -> Result<Found, Fault> {
+    async fn intern(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
         self.at_rest().await?;
-        let mut found = Found::default();
-        if !wants.lanes.is_empty() {
-            found.lanes = intern(&self.lanes, &mut self.connection, &wants.lanes).await?;
+        let mut found = LoadedRows::default();
+        if !read_set.lanes.is_empty() {
+            found.lanes = intern(&self.lanes, &mut self.connection, &read_set.lanes).await?;
         }
-        let (named, unknown) = self.lanes.known(&wants.lane_numbers);
+        let (named, unknown) = self.lanes.known(&read_set.lane_numbers);
         found.lanes.extend(named);
         if !unknown.is_empty() {
             found.lanes.extend(look_up(&self.lanes, &mut self.connection, unknown).await?);
         }
-        if wants.lanes_to_ask {
+        if read_set.lanes_to_ask {
             found.lanes_to_ask = to_ask(&self.lanes, &mut self.connection).await?;
         }
-        if !wants.workers.is_empty() {
-            found.workers = intern_workers(&mut self.connection, &wants.workers).await?;
+        if !read_set.workers.is_empty() {
+            found.workers = intern_workers(&mut self.connection, &read_set.workers).await?;
         }
-        if wants.new_sessions > 0 {
-            found.new_sessions = session_numbers(&mut self.connection, wants.new_sessions).await?;
+        if read_set.new_sessions > 0 {
+            found.new_sessions = session_numbers(&mut self.connection, read_set.new_sessions).await?;
         }
         // A read alone has opened a transaction, too.
         self.connection.commit().await?;
@@ -158,30 +158,30 @@ impl Tables for MySqlTables {
         self.connection.begin().await
     }
 
-    async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
-        let found = Fetching::run(&mut self.connection, &self.lanes, wants).await?;
+    async fn fetch(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
+        let found = Fetching::run(&mut self.connection, &self.lanes, read_set).await?;
         if self.connection.node().is_some() {
-            self.relied.note(wants, &found);
+            self.relied.note(read_set, &found);
         }
-        if wants.queues {
+        if read_set.queues {
             self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
             let is_there = |queue: &&String| found.queues.iter().any(|row| row.queue == **queue);
-            self.held_queues = wants.limited_queues.iter().filter(is_there).cloned().collect();
+            self.held_queues = read_set.limited_queues.iter().filter(is_there).cloned().collect();
         }
         Ok(found)
     }
 
-    async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+    async fn commit(&mut self, write_set: &WriteSet) -> Result<(), Fault> {
         let node = self.connection.node();
-        if node.is_some() && *changes == Changes::default() {
+        if node.is_some() && *write_set == WriteSet::default() {
             // The transaction has only read, so the rows written to mark its locks are not needed.
             self.connection.roll_back().await;
             return Ok(());
         }
-        self.check_queues(changes).await?;
+        self.check_queues(write_set).await?;
         let relied = std::mem::take(&mut self.relied);
-        let touches = if node.is_some() { relied.touches(changes) } else { vec![] };
-        for statement in touches.into_iter().chain(Writing::of(changes, shard_of(self.writer, node))?) {
+        let touches = if node.is_some() { relied.touches(write_set) } else { vec![] };
+        for statement in touches.into_iter().chain(Writing::of(write_set, shard_of(self.writer, node))?) {
             self.connection.run(&statement.sql, statement.values).await?;
         }
         self.connection.commit().await
@@ -195,7 +195,7 @@ impl Tables for MySqlTables {
 #[cfg(test)]
 pub(crate) mod statements {
     //! Exports for the tests of query plans.
-    pub(crate) use super::changed::statements::*;
     pub(crate) use super::claims::{CLAIM, LANES_OF_QUEUE, end_of_lane, head_of_lane, lock_in_lane};
-    pub(crate) use super::wanted::*;
+    pub(crate) use super::read_set::*;
+    pub(crate) use super::write_set::statements::*;
 }

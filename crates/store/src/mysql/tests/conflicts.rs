@@ -2,13 +2,13 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
-use crate::draft::{Changes, Tables, WantedClaims, Wants};
-use crate::moving::{End, Side};
+use crate::data_migration::{MigrationSide, StoreRole};
 use crate::mysql::export;
 use crate::mysql::migrate::prepare;
 use crate::mysql::tables::MySqlConnect;
 use crate::mysql::{MySqlOptions, MySqlStore};
 use crate::rows::{JobKey, KeyKind};
+use crate::unit_of_work::{ReadSet, RequestedClaims, Tables, WriteSet};
 use mysql_async::prelude::Queryable;
 use punctual_core::job::JobMark;
 use punctual_core::ports::{QueueRow, Store};
@@ -21,21 +21,22 @@ async fn a_row_that_another_has_inserted_is_a_conflict() {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "default").await;
         let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: "k".to_owned() };
-        let changes = |number| Changes {
+        let write_set = |number| WriteSet {
             jobs_inserted: vec![job(number, lane)],
             keys_held: vec![(key.clone(), id(number))],
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        let wants = Wants { jobs: [id(1), id(2)].into(), keys: [key.clone()].into(), ..Wants::default() };
+        let read_set =
+            ReadSet { jobs: [id(1), id(2)].into(), keys: [key.clone()].into(), ..ReadSet::default() };
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
-            assert_eq!(tables.fetch(&wants).await.unwrap().keys, [], "both see it free");
+            assert_eq!(tables.fetch(&read_set).await.unwrap().keys, [], "both see it free");
         }
-        one.commit(&changes(1)).await.unwrap();
-        let fault = other.commit(&changes(2)).await.unwrap_err();
+        one.commit(&write_set(1)).await.unwrap();
+        let fault = other.commit(&write_set(2)).await.unwrap_err();
         assert!(fault.is_conflict(), "{fault}");
         other.abandon().await;
-        let found = fetch(&mut other, &wants).await;
+        let found = fetch(&mut other, &read_set).await;
         assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "all of it was undone");
     })
     .await;
@@ -47,13 +48,13 @@ async fn transactions_that_wait_for_each_other_are_told_so() {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "default").await;
         let jobs_inserted = vec![job(1, lane), job(2, lane)];
-        write(&mut one, &Changes { jobs_inserted, ..Changes::default() }).await;
-        let wants = |number| Wants { jobs: [id(number)].into(), ..Wants::default() };
+        write(&mut one, &WriteSet { jobs_inserted, ..WriteSet::default() }).await;
+        let read_set = |number| ReadSet { jobs: [id(number)].into(), ..ReadSet::default() };
         for (tables, number) in [(&mut one, 1), (&mut other, 2)] {
             tables.begin().await.unwrap();
-            tables.fetch(&wants(number)).await.unwrap();
+            tables.fetch(&read_set(number)).await.unwrap();
         }
-        let crossing = (wants(2), wants(1));
+        let crossing = (read_set(2), read_set(1));
         let (first, second) = tokio::join!(one.fetch(&crossing.0), async {
             let found = other.fetch(&crossing.1).await;
             other.abandon().await;
@@ -73,9 +74,11 @@ async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
         let lane = lane(&mut one, "default").await;
         let jobs_inserted = (1..=4).map(|number| job(number, lane)).collect();
         let live_inserted = (1..=4).map(|number| queued(number, lane)).collect();
-        write(&mut one, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
-        let claims =
-            |count| Wants { claims: vec![WantedClaims { lanes: vec![lane], count }], ..Wants::default() };
+        write(&mut one, &WriteSet { jobs_inserted, live_inserted, ..WriteSet::default() }).await;
+        let claims = |count| ReadSet {
+            claims: vec![RequestedClaims { lanes: vec![lane], count }],
+            ..ReadSet::default()
+        };
         one.begin().await.unwrap();
         other.begin().await.unwrap();
         let ids = |numbers: [u32; 2]| numbers.map(|number| id(number).occurrence(1)).to_vec();
@@ -97,17 +100,17 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
             settings: QueueSettings::holding(max_depth),
             ..QueueRow::unset("mail")
         };
-        let wants = Wants { queues: true, ..Wants::default() };
+        let read_set = ReadSet { queues: true, ..ReadSet::default() };
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
-            tables.fetch(&wants).await.unwrap();
+            tables.fetch(&read_set).await.unwrap();
         }
-        let put = |row| Changes { queues_put: vec![row], ..Changes::default() };
+        let put = |row| WriteSet { queues_put: vec![row], ..WriteSet::default() };
         one.commit(&put(row(Some(at(1)), None))).await.unwrap();
         let fault = other.commit(&put(row(None, Some(5)))).await.unwrap_err();
         assert!(fault.is_conflict(), "{fault}");
         other.abandon().await;
-        assert_eq!(fetch(&mut other, &wants).await.queues, [row(Some(at(1)), None)]);
+        assert_eq!(fetch(&mut other, &read_set).await.queues, [row(Some(at(1)), None)]);
     })
     .await;
 }
@@ -120,17 +123,17 @@ async fn a_row_that_stays_locked_is_a_conflict_and_the_connection_goes_on() {
         let mut other = tables(&options).await;
         let lane = lane(&mut one, "default").await;
         let jobs_inserted = vec![job(1, lane), job(2, lane)];
-        write(&mut one, &Changes { jobs_inserted, ..Changes::default() }).await;
-        let wants = |number| Wants { jobs: [id(number)].into(), ..Wants::default() };
+        write(&mut one, &WriteSet { jobs_inserted, ..WriteSet::default() }).await;
+        let read_set = |number| ReadSet { jobs: [id(number)].into(), ..ReadSet::default() };
         one.begin().await.unwrap();
-        one.fetch(&wants(2)).await.unwrap();
+        one.fetch(&read_set(2)).await.unwrap();
         other.begin().await.unwrap();
-        other.fetch(&wants(1)).await.unwrap();
-        let fault = other.fetch(&wants(2)).await.unwrap_err();
+        other.fetch(&read_set(1)).await.unwrap();
+        let fault = other.fetch(&read_set(2)).await.unwrap_err();
         assert!(fault.is_conflict() || fault.is_outage(), "{fault}");
         other.abandon().await;
-        one.commit(&Changes { marks: vec![(id(2), JobMark::Failed)], ..Changes::default() }).await.unwrap();
-        let found = fetch(&mut other, &Wants { jobs: [id(1), id(2)].into(), ..Wants::default() }).await;
+        one.commit(&WriteSet { marks: vec![(id(2), JobMark::Failed)], ..WriteSet::default() }).await.unwrap();
+        let found = fetch(&mut other, &ReadSet { jobs: [id(1), id(2)].into(), ..ReadSet::default() }).await;
         assert_eq!((found.jobs.len(), found.jobs[1].job.mark), (2, JobMark::Failed));
     })
     .await;
@@ -146,9 +149,11 @@ async fn many_lanes_are_claimed_from_in_the_order_of_rank() {
         }
         let jobs_inserted = (1..=140).map(|number| job(number, lanes[number as usize % 70])).collect();
         let live_inserted = (1..=140).map(|number| queued(number, lanes[number as usize % 70])).collect();
-        write(&mut one, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
-        let claims =
-            |count| Wants { claims: vec![WantedClaims { lanes: lanes.clone(), count }], ..Wants::default() };
+        write(&mut one, &WriteSet { jobs_inserted, live_inserted, ..WriteSet::default() }).await;
+        let claims = |count| ReadSet {
+            claims: vec![RequestedClaims { lanes: lanes.clone(), count }],
+            ..ReadSet::default()
+        };
         let ids = |numbers: std::ops::RangeInclusive<u32>| {
             numbers.map(|number| id(number).occurrence(1)).collect::<Vec<_>>()
         };
@@ -168,14 +173,14 @@ async fn many_lanes_are_claimed_from_in_the_order_of_rank() {
 async fn a_lost_connection_is_an_outage_and_is_made_anew() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
-        let wants = Wants { queues: true, ..Wants::default() };
+        let read_set = ReadSet { queues: true, ..ReadSet::default() };
         tables.begin().await.unwrap();
-        tables.fetch(&wants).await.unwrap();
+        tables.fetch(&read_set).await.unwrap();
         end_others(&options).await;
-        let fault = tables.fetch(&wants).await.unwrap_err();
+        let fault = tables.fetch(&read_set).await.unwrap_err();
         assert!(fault.is_outage(), "{fault}");
         tables.abandon().await;
-        assert_eq!(fetch(&mut tables, &wants).await.queues, []);
+        assert_eq!(fetch(&mut tables, &read_set).await.queues, []);
     })
     .await;
 }
@@ -199,7 +204,7 @@ async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() 
 async fn a_move_sees_who_is_there_whatever_they_are_saying() {
     TestDatabase::with(async |options| {
         prepare(&options).await.unwrap();
-        let mut side = export::open(&options, End::Source).await.unwrap();
+        let mut side = export::open(&options, StoreRole::Source).await.unwrap();
         assert_eq!(side.users().await.unwrap(), None);
         let mut other = client(&options).await;
         let id = other.id();

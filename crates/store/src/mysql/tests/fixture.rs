@@ -1,11 +1,11 @@
 //! Rows to write and to read back.
 
 use super::database::client;
-use crate::draft::{Changes, Found, Tables, Wants};
 use crate::mysql::MySqlOptions;
 use crate::mysql::migrate::prepare;
 use crate::mysql::tables::{MySqlConnect, MySqlTables};
 use crate::rows::{JobRow, LiveRow};
+use crate::unit_of_work::{LoadedRows, ReadSet, Tables, WriteSet};
 use mysql_async::prelude::{FromRow, Queryable};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobSpec, Priority};
@@ -89,21 +89,21 @@ pub(super) async fn run(options: &MySqlOptions, sql: &str) {
 /// The number of a lane for the jobs of [`job`].
 pub(super) async fn lane(tables: &mut MySqlTables, queue: &str) -> i64 {
     let name = (queue.to_owned(), "report".to_owned());
-    let wants = Wants { lanes: [name].into(), ..Wants::default() };
-    let found = tables.intern(&wants).await.unwrap();
+    let read_set = ReadSet { lanes: [name].into(), ..ReadSet::default() };
+    let found = tables.intern(&read_set).await.unwrap();
     found.lanes.into_iter().find(|(_, lane)| lane.queue() == queue).unwrap().0
 }
 
 /// Writes in a separate transaction.
-pub(super) async fn write(tables: &mut MySqlTables, changes: &Changes) {
+pub(super) async fn write(tables: &mut MySqlTables, write_set: &WriteSet) {
     tables.begin().await.unwrap();
-    tables.commit(changes).await.unwrap();
+    tables.commit(write_set).await.unwrap();
 }
 
 /// Loads in a transaction that changes nothing.
-pub(super) async fn fetch(tables: &mut MySqlTables, wants: &Wants) -> Found {
+pub(super) async fn fetch(tables: &mut MySqlTables, read_set: &ReadSet) -> LoadedRows {
     tables.begin().await.unwrap();
-    let found = tables.fetch(wants).await.unwrap();
-    tables.commit(&Changes::default()).await.unwrap();
+    let found = tables.fetch(read_set).await.unwrap();
+    tables.commit(&WriteSet::default()).await.unwrap();
     found
 }

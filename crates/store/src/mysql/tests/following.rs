@@ -14,17 +14,17 @@ async fn append(conn: &mut Conn, seconds: u32) {
     conn.exec_drop(sql, (seconds,)).await.unwrap();
 }
 
-struct House {
+struct FollowedStore {
     store: MySqlStore,
     /// Connections of two writers.
     one: Conn,
     other: Conn,
 }
 
-impl House {
+impl FollowedStore {
     async fn open(options: &MySqlOptions) -> Self {
         let store = MySqlStore::open(options).await.unwrap();
-        House { store, one: client(options).await, other: client(options).await }
+        FollowedStore { store, one: client(options).await, other: client(options).await }
     }
 
     /// How far a follower gets, and the reported end of history.
@@ -45,15 +45,15 @@ impl House {
 #[tokio::test]
 async fn what_is_behind_an_open_transaction_waits_for_it() {
     TestDatabase::with(async |options| {
-        let mut house = House::open(&options).await;
-        append(&mut house.one, 0).await;
-        house.one.query_drop("START TRANSACTION").await.unwrap();
-        append(&mut house.one, 0).await;
-        append(&mut house.other, 0).await;
-        house.check(1).await;
-        house.one.query_drop("COMMIT").await.unwrap();
-        house.check(3).await;
-        house.close().await;
+        let mut followed = FollowedStore::open(&options).await;
+        append(&mut followed.one, 0).await;
+        followed.one.query_drop("START TRANSACTION").await.unwrap();
+        append(&mut followed.one, 0).await;
+        append(&mut followed.other, 0).await;
+        followed.check(1).await;
+        followed.one.query_drop("COMMIT").await.unwrap();
+        followed.check(3).await;
+        followed.close().await;
     })
     .await;
 }
@@ -61,21 +61,21 @@ async fn what_is_behind_an_open_transaction_waits_for_it() {
 #[tokio::test]
 async fn a_number_that_was_given_up_is_passed_once_what_follows_it_has_settled() {
     TestDatabase::with(async |options| {
-        let mut house = House::open(&options).await;
-        house.one.query_drop("START TRANSACTION").await.unwrap();
-        append(&mut house.one, 0).await;
-        house.one.query_drop("ROLLBACK").await.unwrap();
-        append(&mut house.other, 0).await;
-        house.check(0).await;
-        house
+        let mut followed = FollowedStore::open(&options).await;
+        followed.one.query_drop("START TRANSACTION").await.unwrap();
+        append(&mut followed.one, 0).await;
+        followed.one.query_drop("ROLLBACK").await.unwrap();
+        append(&mut followed.other, 0).await;
+        followed.check(0).await;
+        followed
             .other
             .query_drop("UPDATE history SET appended_at = appended_at - INTERVAL 3 SECOND")
             .await
             .unwrap();
-        house.check(2).await;
-        append(&mut house.other, 0).await;
-        house.check(3).await;
-        house.close().await;
+        followed.check(2).await;
+        append(&mut followed.other, 0).await;
+        followed.check(3).await;
+        followed.close().await;
     })
     .await;
 }
@@ -83,15 +83,15 @@ async fn a_number_that_was_given_up_is_passed_once_what_follows_it_has_settled()
 #[tokio::test]
 async fn what_was_deleted_is_not_waited_for() {
     TestDatabase::with(async |options| {
-        let mut house = House::open(&options).await;
+        let mut followed = FollowedStore::open(&options).await;
         for _ in 0..4 {
-            append(&mut house.one, 0).await;
+            append(&mut followed.one, 0).await;
         }
-        house.one.query_drop("DELETE FROM history WHERE place IN (2, 3)").await.unwrap();
-        house.check(1).await;
-        house.one.query_drop("UPDATE history_bounds SET given = 3").await.unwrap();
-        house.check(4).await;
-        house.close().await;
+        followed.one.query_drop("DELETE FROM history WHERE place IN (2, 3)").await.unwrap();
+        followed.check(1).await;
+        followed.one.query_drop("UPDATE history_bounds SET given = 3").await.unwrap();
+        followed.check(4).await;
+        followed.close().await;
     })
     .await;
 }
@@ -99,19 +99,19 @@ async fn what_was_deleted_is_not_waited_for() {
 #[tokio::test]
 async fn every_step_of_a_cluster_is_told_when_it_has_settled() {
     TestDatabase::with(async |options| {
-        let mut house = House::open(&options).await;
-        house
+        let mut followed = FollowedStore::open(&options).await;
+        followed
             .one
             .query_drop("SET SESSION auto_increment_increment = 3, auto_increment_offset = 2")
             .await
             .unwrap();
         for seconds in [9, 8, 7] {
-            append(&mut house.one, seconds).await;
+            append(&mut followed.one, seconds).await;
         }
-        house.check(8).await;
-        append(&mut house.one, 0).await;
-        house.check(8).await;
-        house.close().await;
+        followed.check(8).await;
+        append(&mut followed.one, 0).await;
+        followed.check(8).await;
+        followed.close().await;
     })
     .await;
 }

@@ -1,11 +1,11 @@
 //! Three nodes of a Galera cluster, each with its own store: what locks isolate on one server is isolated
 //! between nodes.
 
-mod apart;
+mod cross_node_conflicts;
+mod exclusive_work;
 mod hosts;
+mod membership;
 mod races;
-mod register;
-mod turns;
 
 use crate::mysql::{MySqlOptions, create_database, drop_database};
 use futures_util::FutureExt;

@@ -2,11 +2,11 @@
 
 use super::database::TestDatabase;
 use super::fixture::{at, finished, id, query, run, tables, write};
-use crate::draft::{Changes, EndedRow};
 use crate::mysql::MySqlOptions;
 use crate::mysql::connection::Connection;
-use crate::mysql::house::MySqlHouse;
+use crate::mysql::maintenance::MySqlMaintenance;
 use crate::mysql::migrate::prepare;
+use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream};
 use punctual_core::time::Timestamp;
@@ -28,9 +28,9 @@ fn horizon(time: Timestamp) -> Horizon {
     Horizon { history: time, requests: at(0) }
 }
 
-fn ended(number: u32, completed_at: Timestamp) -> Changes {
+fn ended(number: u32, completed_at: Timestamp) -> WriteSet {
     let history = vec![EndedRow { finished: finished(number, completed_at), worker: None }];
-    Changes { history, ..Changes::default() }
+    WriteSet { history, ..WriteSet::default() }
 }
 
 async fn now(options: &MySqlOptions) -> Timestamp {
@@ -95,18 +95,18 @@ async fn old_partitions_are_dropped_and_places_are_never_given_twice() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         let mut tables = tables(&options).await;
-        let house = MySqlHouse::new(&options).unwrap();
+        let maintenance = MySqlMaintenance::new(&options).unwrap();
         let now = now(&options).await;
         for number in 1..=3 {
             write(&mut tables, &ended(number, now)).await;
-            house.append_logs(vec![line(number, now)]).await.unwrap();
+            maintenance.append_logs(vec![line(number, now)]).await.unwrap();
         }
         let last = query::<i64>(&options, "SELECT MAX(place) FROM history").await[0];
         let days = names(&options, "history").await.len();
-        let kept = house.retain(horizon(now), 10).await.unwrap();
+        let kept = maintenance.retain(horizon(now), 10).await.unwrap();
         assert_eq!((kept.history, kept.logs), (0, 0), "what shares a partition with newer rows stays");
         let later = now.plus(Duration::from_secs(24 * 3_600));
-        let gone = house.retain(horizon(later), 10).await.unwrap();
+        let gone = maintenance.retain(horizon(later), 10).await.unwrap();
         assert_eq!((gone.history, gone.logs, gone.more), (3, 3, false));
         assert!(names(&options, "history").await.len() < days);
         assert_eq!(query::<i64>(&options, "SELECT retained FROM history_bounds").await, [last]);
@@ -126,7 +126,7 @@ async fn a_table_that_is_in_use_keeps_its_partitions_for_now() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         let mut tables = tables(&options).await;
-        let house = MySqlHouse::new(&options).unwrap();
+        let maintenance = MySqlMaintenance::new(&options).unwrap();
         let now = now(&options).await;
         write(&mut tables, &ended(1, now)).await;
         let mut reader = super::database::client(&options).await;
@@ -136,10 +136,10 @@ async fn a_table_that_is_in_use_keeps_its_partitions_for_now() {
         reader.query_drop("BEGIN").await.unwrap();
         let _: Vec<i64> = reader.query("SELECT place FROM history").await.unwrap();
         let later = now.plus(Duration::from_secs(24 * 3_600));
-        let kept = house.retain(horizon(later), 10).await.unwrap();
+        let kept = maintenance.retain(horizon(later), 10).await.unwrap();
         assert_eq!(kept.history, 0);
         reader.query_drop("COMMIT").await.unwrap();
-        assert_eq!(house.retain(horizon(later), 10).await.unwrap().history, 1);
+        assert_eq!(maintenance.retain(horizon(later), 10).await.unwrap().history, 1);
     })
     .await;
 }
@@ -148,7 +148,8 @@ async fn a_table_that_is_in_use_keeps_its_partitions_for_now() {
 async fn lines_are_numbered_by_their_time_and_never_twice() {
     TestDatabase::with(async |options| {
         prepare(&options).await.unwrap();
-        let (one, other) = (MySqlHouse::new(&options).unwrap(), MySqlHouse::new(&options).unwrap());
+        let (one, other) =
+            (MySqlMaintenance::new(&options).unwrap(), MySqlMaintenance::new(&options).unwrap());
         one.append_logs(vec![line(1, at(5)), line(1, at(5)), line(1, at(4))]).await.unwrap();
         // Another node takes over in the same microsecond, and then the first one continues.
         other.append_logs(vec![line(1, at(5))]).await.unwrap();

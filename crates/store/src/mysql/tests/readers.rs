@@ -41,13 +41,13 @@ async fn a_server_that_is_not_there_is_unavailable() {
 async fn who_finds_all_connections_taken_is_told_after_a_while() {
     TestDatabase::with(async |options| {
         let mut readers = readers_of(&options, 2);
-        readers.patience = Duration::from_millis(50);
+        readers.time_limit = Duration::from_millis(50);
         let first = readers.connection_of(readers.primary.current().1).await.unwrap();
         let second = readers.connection_of(readers.primary.current().1).await.unwrap();
         let error = clock(&readers).await.unwrap_err();
         assert!(matches!(&error, StoreError::Unavailable(why) if why.contains("within 0.05 s")), "{error}");
         first.give_back();
-        readers.patience = Duration::from_secs(10);
+        readers.time_limit = Duration::from_secs(10);
         assert!(clock(&readers).await.is_ok());
         second.give_back();
         readers.close().await;

@@ -5,11 +5,11 @@ use super::database::{TestDatabase, client};
 use super::fixture::query;
 use crate::mysql::MySqlOptions;
 use crate::mysql::galera::{TOUCH_LIVE, TOUCH_QUEUES, TOUCH_SESSIONS};
-use crate::mysql::house::{
+use crate::mysql::logs::COUNT_LINES;
+use crate::mysql::maintenance::{
     DELETE_PACES, HISTORY_OF_JOBS, JOBS_AFTER, LINES_OF_JOBS, LOCK_JOBS, OLD_HISTORY, OLD_PACES, OLD_SKIPPED,
     OVER, PURGEABLE, RETAIN_REQUESTS, SKIPPED_OF_JOBS,
 };
-use crate::mysql::logs::COUNT_LINES;
 use crate::mysql::migrate::prepare;
 use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER};
 use crate::mysql::tables::LANES_WITH_WORK;

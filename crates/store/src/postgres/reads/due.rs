@@ -20,7 +20,7 @@ pub(crate) const DUE_LIVE: &str = "SELECT due.look_at, due.lane, due.job, due.oc
      (SELECT look_at, lane, job, occurrence, attempt FROM live WHERE live.segment = wanted.segment \
      AND look_at IS NOT NULL AND look_at <= $2 ORDER BY look_at LIMIT $3) AS due";
 
-type Found = (Timestamp, i64, DueKind);
+type DueEntry = (Timestamp, i64, DueKind);
 
 impl<C: GenericClient> Reads<'_, C> {
     /// What becomes due in these segments up to `until`, earliest first, at most `count` of each kind and
@@ -43,7 +43,7 @@ impl<C: GenericClient> Reads<'_, C> {
         )
         .await?;
         let schedules = schedules.iter().map(read_schedule);
-        let mut found: Vec<Found> = readable(schedules.chain(lives.iter().map(read_live)))?;
+        let mut found: Vec<DueEntry> = readable(schedules.chain(lives.iter().map(read_live)))?;
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let lanes = self.named_lanes(found.iter().map(|(_, lane, _)| *lane)).await?;
         let due =
@@ -52,12 +52,12 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 }
 
-fn read_schedule(row: &Row) -> Result<Found, Fault> {
+fn read_schedule(row: &Row) -> Result<DueEntry, Fault> {
     let what = DueKind::Schedule { job: job_id(row, 2)?, version: version(row, 3, "schedules.version")? };
     Ok((time(row, 0)?, get(row, 1)?, what))
 }
 
-fn read_live(row: &Row) -> Result<Found, Fault> {
+fn read_live(row: &Row) -> Result<DueEntry, Fault> {
     let what =
         DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: version(row, 4, "live.attempt")? };
     Ok((time(row, 0)?, get(row, 1)?, what))

@@ -159,9 +159,9 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(first.place_of(lowest.copied().unwrap_or(first.next)))
     }
 
-    async fn snapshot(&self) -> Result<Snapshot, Fault> {
+    async fn snapshot(&self) -> Result<TransactionSnapshot, Fault> {
         let row = self.one(SNAPSHOT, &[]).await?.ok_or_else(|| Fault::Missing("punctual".to_owned()))?;
-        Snapshot::read(get(&row, 0)?, get(&row, 1)?)
+        TransactionSnapshot::read(get(&row, 0)?, get(&row, 1)?)
     }
 
     async fn open_of(&self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, Fault> {
@@ -176,7 +176,7 @@ impl<C: GenericClient> Reads<'_, C> {
         after: Option<RunningPlace>,
         wanted: usize,
     ) -> Result<Page<OpenExecution, RunningPlace>, Fault> {
-        let Running { items, rows } = self.running_after(after, wanted).await?;
+        let RunningPage { items, rows } = self.running_after(after, wanted).await?;
         let next = items.last().filter(|_| rows == wanted).and_then(place_of);
         Ok(Page { items, next })
     }
@@ -185,12 +185,12 @@ impl<C: GenericClient> Reads<'_, C> {
         &self,
         after: Option<RunningPlace>,
         most: usize,
-    ) -> Result<Running, Fault> {
+    ) -> Result<RunningPage, Fault> {
         let (session, job, number) = after.map_or((0, Uuid::nil(), 0), |place| {
             (place.session.0, uuid(place.occurrence.job), i64::from(place.occurrence.number))
         });
         let rows = self.all(RUNNING, &[&session, &job, &number, &limit(most)]).await?;
-        Ok(Running { items: self.named(&rows).await?, rows: rows.len() })
+        Ok(RunningPage { items: self.named(&rows).await?, rows: rows.len() })
     }
 
     /// Reads live rows and their workers, and adds the names of their lanes.
@@ -210,7 +210,7 @@ impl<C: GenericClient> Reads<'_, C> {
 }
 
 /// Running executions, and how many rows were read: some may be malformed.
-pub(super) struct Running {
+pub(super) struct RunningPage {
     pub items: Vec<OpenExecution>,
     pub rows: usize,
 }
@@ -231,7 +231,7 @@ pub(super) fn looked_at(first: Option<&Row>, column: usize) -> Result<usize, Fau
 
 /// Transactions as one statement saw them.
 #[derive(Debug, PartialEq, Eq)]
-struct Snapshot {
+struct TransactionSnapshot {
     /// Open transactions with numbers below `next`.
     running: BTreeSet<i64>,
     /// All from here on were not assigned, or had not ended.
@@ -239,7 +239,7 @@ struct Snapshot {
     place_base: i64,
 }
 
-impl Snapshot {
+impl TransactionSnapshot {
     /// Reads `lowest:next:one,two,…`.
     fn read(text: &str, place_base: i64) -> Result<Self, Fault> {
         let damaged = || Fault::damaged("pg_current_snapshot", text);
@@ -247,7 +247,11 @@ impl Snapshot {
         let mut parts = text.split(':').skip(1);
         let (Some(next), Some(running)) = (parts.next(), parts.next()) else { return Err(damaged()) };
         let running = running.split(',').filter(|number| !number.is_empty()).map(number);
-        Ok(Snapshot { next: number(next)?, running: running.collect::<Result<_, _>>()?, place_base })
+        Ok(TransactionSnapshot {
+            next: number(next)?,
+            running: running.collect::<Result<_, _>>()?,
+            place_base,
+        })
     }
 
     fn is_running(&self, number: i64) -> bool {
@@ -271,13 +275,16 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_read_as_the_database_writes_it() {
-        let snapshot = Snapshot::read("745:752:745,748", 3).unwrap();
-        assert_eq!(snapshot, Snapshot { running: BTreeSet::from([745, 748]), next: 752, place_base: 3 });
+        let snapshot = TransactionSnapshot::read("745:752:745,748", 3).unwrap();
+        assert_eq!(
+            snapshot,
+            TransactionSnapshot { running: BTreeSet::from([745, 748]), next: 752, place_base: 3 }
+        );
         assert!(snapshot.is_running(745) && snapshot.is_running(752) && !snapshot.is_running(746));
         assert_eq!(snapshot.place_of(745), 748 << 20);
-        assert!(Snapshot::read("752:752:", 0).unwrap().running.is_empty());
+        assert!(TransactionSnapshot::read("752:752:", 0).unwrap().running.is_empty());
         for damaged in ["", "1", "1:2", "1:x:", "1:2:y"] {
-            assert!(Snapshot::read(damaged, 0).is_err(), "{damaged}");
+            assert!(TransactionSnapshot::read(damaged, 0).is_err(), "{damaged}");
         }
     }
 

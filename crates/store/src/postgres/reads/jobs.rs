@@ -2,11 +2,11 @@
 //! filter by and the views one after the other.
 
 use super::Reads;
+use crate::counters::status;
 use crate::fault::Fault;
-use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
+use crate::lists::{Candidate, JobFilter, Room, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
 use crate::postgres::rows::{bits, code, decode, get, job_id, limit, small, uuid};
-use crate::tally::status;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
@@ -102,7 +102,7 @@ impl<C: GenericClient> Reads<'_, C> {
     /// The candidates that match the query, in their order.
     async fn meant(&self, query: &JobQuery, candidates: &[Candidate]) -> Result<VecDeque<JobId>, Fault> {
         let lanes = self.named_lanes(candidates.iter().map(|candidate| candidate.lane)).await?;
-        let wanted = Wanted::of(query);
+        let wanted = JobFilter::of(query);
         let (mut meant, mut by_tags) = (Vec::new(), Vec::new());
         for candidate in candidates {
             if let Some(lane) = pass_over(lanes.lane(candidate.lane))?

@@ -18,9 +18,9 @@ const LANES_REMEMBERED_MAX: usize = 10_000;
 pub(crate) struct Lanes(RwLock<BTreeMap<i64, Lane>>);
 
 impl Lanes {
-    fn known(&self, numbers: impl Iterator<Item = i64>) -> Named {
+    fn known(&self, numbers: impl Iterator<Item = i64>) -> LanesOfRows {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Named(numbers.filter_map(|number| Some((number, known.get(&number)?.clone()))).collect())
+        LanesOfRows(numbers.filter_map(|number| Some((number, known.get(&number)?.clone()))).collect())
     }
 
     fn learn(&self, lanes: impl Iterator<Item = (i64, Lane)>) {
@@ -36,9 +36,9 @@ impl Lanes {
 
 /// The lanes that some rows refer to.
 #[derive(Debug, Default)]
-pub(super) struct Named(BTreeMap<i64, Lane>);
+pub(super) struct LanesOfRows(BTreeMap<i64, Lane>);
 
-impl Named {
+impl LanesOfRows {
     pub fn lane(&self, number: i64) -> Result<&Lane, Fault> {
         self.0.get(&number).ok_or_else(|| Fault::Missing(format!("lane {number}")))
     }
@@ -49,7 +49,7 @@ impl<C: GenericClient> Reads<'_, C> {
     pub(super) async fn named_lanes(
         &self,
         numbers: impl Iterator<Item = i64> + Clone,
-    ) -> Result<Named, Fault> {
+    ) -> Result<LanesOfRows, Fault> {
         let mut named = self.lanes.known(numbers.clone());
         let mut unknown: Vec<i64> = numbers.filter(|number| !named.0.contains_key(number)).collect();
         if unknown.is_empty() {

@@ -2,12 +2,12 @@
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::malformed::readable;
 use crate::postgres::rows::{get, limit};
-use crate::postgres::tables::found::read_limiter_row;
-use crate::postgres::tables::wanted::{LIMITERS, STARTED};
-use crate::tally::shown;
+use crate::postgres::tables::loaded::read_limiter_row;
+use crate::postgres::tables::read_set::{LIMITERS, STARTED};
 use deadpool_postgres::GenericClient;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::ports::{Page, StoreError};

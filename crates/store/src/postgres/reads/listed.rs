@@ -57,13 +57,13 @@ pub(crate) const NAMES_OF_JOBS: &str = concat!(
 );
 
 /// A row that was read: the cursor after it, and what to show if it matches.
-struct Looked {
+struct ListedRow {
     walk: ExecutionWalk,
-    shown: Option<Shown>,
+    shown: Option<ListedItem>,
 }
 
-struct Shown {
-    what: What,
+struct ListedItem {
+    what: ListedContent,
     job: JobId,
     lane: Lane,
     /// The bytes of its error and result.
@@ -71,7 +71,7 @@ struct Shown {
 }
 
 /// A finished execution is read completely only when there is room for it.
-enum What {
+enum ListedContent {
     Live(ExecutionView),
     Finished { completed_at: i64, place: u64 },
 }
@@ -90,8 +90,8 @@ struct Details {
 }
 
 /// The rows that a list has read, and their number: some may be malformed.
-struct Walked {
-    looked_at: Vec<Looked>,
+struct ListedRows {
+    looked_at: Vec<ListedRow>,
     rows: usize,
 }
 
@@ -109,7 +109,7 @@ impl<C: GenericClient> Reads<'_, C> {
         query: &ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
         let looked_at_max = executions_looked_at(query);
-        let Walked { mut looked_at, rows } = match query.walk {
+        let ListedRows { mut looked_at, rows } = match query.walk {
             ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query).await?,
             ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
                 self.look_at_open(before, looked_at_max, query).await?
@@ -122,12 +122,12 @@ impl<C: GenericClient> Reads<'_, C> {
         let (mut items, mut last) = (Vec::new(), None);
         let mut room = Room::of(query.limit);
         while !looked_at.is_empty() {
-            let portion: Vec<Looked> = looked_at.drain(..fitting(&looked_at, room.clone())).collect();
+            let portion: Vec<ListedRow> = looked_at.drain(..fitting(&looked_at, room.clone())).collect();
             if portion.is_empty() {
                 return Ok(Page { items, next: last });
             }
             let mut details = self.details(&portion).await?;
-            for Looked { walk, shown } in portion {
+            for ListedRow { walk, shown } in portion {
                 if let Some(listed) = shown.and_then(|shown| details.listed(shown)) {
                     room.take(bytes_of_listed(&listed));
                     items.push(listed);
@@ -143,7 +143,7 @@ impl<C: GenericClient> Reads<'_, C> {
         after: Option<RunningPlace>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Walked, Fault> {
+    ) -> Result<ListedRows, Fault> {
         let mut looked_at = Vec::new();
         let Running { items, rows } = self.running_after(after, most).await?;
         for open in items {
@@ -151,11 +151,14 @@ impl<C: GenericClient> Reads<'_, C> {
             let lane = Lane::new(open.queue, open.job_type);
             let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
             let (job, worker) = (open.live.id.job, open.worker);
-            let what = What::Live(ExecutionView::Live { live: open.live, worker });
+            let what = ListedContent::Live(ExecutionView::Live { live: open.live, worker });
             let walk = ExecutionWalk::Running { after: Some(place) };
-            looked_at.push(Looked { walk, shown: is_meant.then_some(Shown { what, job, lane, bytes: 0 }) });
+            looked_at.push(ListedRow {
+                walk,
+                shown: is_meant.then_some(ListedItem { what, job, lane, bytes: 0 }),
+            });
         }
-        Ok(Walked { looked_at, rows })
+        Ok(ListedRows { looked_at, rows })
     }
 
     async fn look_at_open(
@@ -163,7 +166,7 @@ impl<C: GenericClient> Reads<'_, C> {
         before: Option<OccurrenceId>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Walked, Fault> {
+    ) -> Result<ListedRows, Fault> {
         let (job, number) = before.map_or((Uuid::max(), 0), |id| (uuid(id.job), i64::from(id.number)));
         let found = self.all(OPEN_BEFORE, &[&job, &number, &limit(most)]).await?;
         let rows: Vec<LiveRow> = readable(found.iter().map(|row| read_live(row, 0)))?;
@@ -180,10 +183,13 @@ impl<C: GenericClient> Reads<'_, C> {
             let (job, lane) = (live.id.job, pass_over(lanes.lane(lane))?.cloned());
             let Some(lane) = lane else { continue };
             let is_meant = is_in_state && is_execution_meant(query, &lane, None);
-            let what = What::Live(ExecutionView::Live { live, worker: None });
-            looked_at.push(Looked { walk, shown: is_meant.then_some(Shown { what, job, lane, bytes: 0 }) });
+            let what = ListedContent::Live(ExecutionView::Live { live, worker: None });
+            looked_at.push(ListedRow {
+                walk,
+                shown: is_meant.then_some(ListedItem { what, job, lane, bytes: 0 }),
+            });
         }
-        Ok(Walked { looked_at, rows: found.len() })
+        Ok(ListedRows { looked_at, rows: found.len() })
     }
 
     async fn look_at_finished(
@@ -192,7 +198,7 @@ impl<C: GenericClient> Reads<'_, C> {
         before: Option<u64>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Walked, Fault> {
+    ) -> Result<ListedRows, Fault> {
         let before = before.map_or(i64::MAX, counter);
         let rows = self.all(FINISHED_BEFORE, &[&before, &limit(most)]).await?;
         let numbers = rows.iter().map(|row| get(row, 6)).collect::<Result<Vec<Option<i64>>, _>>()?;
@@ -200,7 +206,7 @@ impl<C: GenericClient> Reads<'_, C> {
         let mut looked_at = Vec::with_capacity(rows.len());
         for (row, lane) in rows.iter().zip(numbers) {
             let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
-            let read = || -> Result<Option<Shown>, Fault> {
+            let read = || -> Result<Option<ListedItem>, Fault> {
                 let ended: Status = decode(row, 2, "history.status")?;
                 // A job without a row is gone; a job marked as deleted is treated the same.
                 let mark: Option<JobMark> = decode_or_none(row, 7, "jobs.mark")?;
@@ -208,19 +214,20 @@ impl<C: GenericClient> Reads<'_, C> {
                 let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
                 let lane = lanes.lane(lane)?.clone();
                 let bytes = usize::try_from(get::<i32>(row, 3)?).unwrap_or(0);
-                let what = What::Finished { completed_at: get(row, 1)?, place };
+                let what = ListedContent::Finished { completed_at: get(row, 1)?, place };
                 let is_meant = is_execution_meant(query, &lane, get(row, 5)?);
-                Ok(is_meant.then_some(Shown { what, job: job_id(row, 4)?, lane, bytes }))
+                Ok(is_meant.then_some(ListedItem { what, job: job_id(row, 4)?, lane, bytes }))
             };
             let shown = pass_over(read())?.flatten();
-            looked_at.push(Looked { walk: ExecutionWalk::Finished { status, before: Some(place) }, shown });
+            looked_at
+                .push(ListedRow { walk: ExecutionWalk::Finished { status, before: Some(place) }, shown });
         }
-        Ok(Walked { looked_at, rows: rows.len() })
+        Ok(ListedRows { looked_at, rows: rows.len() })
     }
 
     /// Reads the details of a portion.
-    async fn details(&self, portion: &[Looked]) -> Result<Details, Fault> {
-        let shown: Vec<&Shown> = portion.iter().filter_map(|looked| looked.shown.as_ref()).collect();
+    async fn details(&self, portion: &[ListedRow]) -> Result<Details, Fault> {
+        let shown: Vec<&ListedItem> = portion.iter().filter_map(|looked| looked.shown.as_ref()).collect();
         if shown.is_empty() {
             return Ok(Details { names: BTreeMap::new(), finished: BTreeMap::new() });
         }
@@ -228,7 +235,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(Details { names, finished })
     }
 
-    async fn names_of(&self, shown: &[&Shown]) -> Result<BTreeMap<JobId, JobName>, Fault> {
+    async fn names_of(&self, shown: &[&ListedItem]) -> Result<BTreeMap<JobId, JobName>, Fault> {
         let jobs: Vec<Uuid> = shown.iter().map(|shown| uuid(shown.job)).collect();
         let mut names = BTreeMap::new();
         for row in self.all(NAMES_OF_JOBS, &[&jobs]).await? {
@@ -244,10 +251,10 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(names)
     }
 
-    async fn finished_of(&self, shown: &[&Shown]) -> Result<BTreeMap<u64, Finished>, Fault> {
+    async fn finished_of(&self, shown: &[&ListedItem]) -> Result<BTreeMap<u64, Finished>, Fault> {
         let ended = shown.iter().filter_map(|shown| match shown.what {
-            What::Finished { completed_at, place } => Some((completed_at, counter(place))),
-            What::Live(_) => None,
+            ListedContent::Finished { completed_at, place } => Some((completed_at, counter(place))),
+            ListedContent::Live(_) => None,
         });
         let (times, places): (Vec<i64>, Vec<i64>) = ended.unzip();
         if places.is_empty() {
@@ -261,11 +268,11 @@ impl<C: GenericClient> Reads<'_, C> {
 
 impl Details {
     /// Adds the names of the job; `None` if it is deleted.
-    fn listed(&mut self, shown: Shown) -> Option<ListedExecution> {
-        let Shown { what, job, lane, .. } = shown;
+    fn listed(&mut self, shown: ListedItem) -> Option<ListedExecution> {
+        let ListedItem { what, job, lane, .. } = shown;
         let view = match what {
-            What::Live(view) => view,
-            What::Finished { place, .. } => ExecutionView::Finished(self.finished.remove(&place)?),
+            ListedContent::Live(view) => view,
+            ListedContent::Finished { place, .. } => ExecutionView::Finished(self.finished.remove(&place)?),
         };
         let JobName { name, max_retries } = self.names.get(&job)?;
         Some(ListedExecution {
@@ -279,8 +286,9 @@ impl Details {
 }
 
 /// How many of the rows that were read fit, including those that show nothing.
-fn fitting(looked_at: &[Looked], mut room: Room) -> usize {
-    let mut fits =
-        |looked: &Looked| !room.is_full() && looked.shown.as_ref().is_none_or(|shown| room.take(shown.bytes));
+fn fitting(looked_at: &[ListedRow], mut room: Room) -> usize {
+    let mut fits = |looked: &ListedRow| {
+        !room.is_full() && looked.shown.as_ref().is_none_or(|shown| room.take(shown.bytes))
+    };
     looked_at.iter().take_while(|looked| fits(looked)).count()
 }

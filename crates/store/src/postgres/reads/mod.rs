@@ -39,8 +39,8 @@ pub(crate) use {
 };
 
 use crate::fault::Fault;
-use crate::marks::Mark;
 use crate::postgres::rows::get;
+use crate::stored_numbers::StoredNumber;
 use deadpool_postgres::GenericClient;
 use punctual_core::limits;
 use punctual_core::ports::{NotedClock, StoreError};
@@ -79,16 +79,16 @@ impl<'a, C: GenericClient> Reads<'a, C> {
 
     /// The same, with the time at which retention last found the clock steady.
     pub async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
-        let noted = self.mark(Mark::SteadyClock).await?;
+        let noted = self.stored_number(StoredNumber::SteadyClock).await?;
         Ok(NotedClock { now: self.time_of_database().await?, noted })
     }
 
     /// Log lines written before this time may have been removed.
     pub async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.mark(Mark::LogsRemoved).await?)
+        Ok(self.stored_number(StoredNumber::LogsRemoved).await?)
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+    async fn stored_number(&self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
         let row = self.one("SELECT at FROM probe WHERE id = $1", &[&mark.id()]).await?;
         row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
     }

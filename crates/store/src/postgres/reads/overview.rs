@@ -3,12 +3,12 @@
 use super::Reads;
 use crate::codes::read_condition;
 use crate::codes::{held_queues, read_names};
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::lists::OLDEST_LOOKED_AT_MAX;
 use crate::malformed::readable;
 use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
 use crate::postgres::tables::read_queue;
-use crate::tally::shown;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::limits;

@@ -4,8 +4,8 @@
 use super::database::{TestDatabase, client};
 use super::fixture::{at, id};
 use super::integrity::problems;
-use super::patience::eventually;
 use super::proxy::Proxy;
+use super::waiting::eventually;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::control::Verb;
 use punctual_core::job::{Job, JobMark, JobSpec, JobStatus};

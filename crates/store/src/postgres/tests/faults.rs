@@ -4,8 +4,8 @@
 use super::database::{TestDatabase, client};
 use super::fixture::at;
 use super::integrity::problems;
-use super::patience::again;
 use super::proxy::{Fault, Proxy, Sender};
+use super::waiting::again;
 use crate::conformance::counts_agree;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::control::Verb;
@@ -29,20 +29,20 @@ const MESSAGES_MAX: usize = 500;
 const JOBS: u32 = 3;
 
 /// A store behind a proxy, with one writer, so that the messages of a call are on one connection.
-struct Stage {
+struct FaultSetup {
     store: Arc<PostgresStore>,
     proxy: Proxy,
     options: PostgresOptions,
 }
 
-impl Stage {
+impl FaultSetup {
     /// Runs a test, after which the tables must agree.
-    async fn with(test: impl AsyncFnOnce(&Stage)) {
+    async fn with(test: impl AsyncFnOnce(&FaultSetup)) {
         TestDatabase::with(async |options| {
             let (proxy, through) = Proxy::before(&options).await;
             let through = PostgresOptions { writers: 1, ..through };
             let store = Arc::new(PostgresStore::open(&through).await.unwrap());
-            let stage = Stage { store, proxy, options };
+            let stage = FaultSetup { store, proxy, options };
             test(&stage).await;
             counts_agree(&*stage.store).await;
             assert_eq!(problems(&client(&stage.options).await).await, Vec::<String>::new());
@@ -52,7 +52,7 @@ impl Stage {
 
     /// Cuts a call after every number of messages, from each side, until it succeeds untouched. Each step
     /// of the walk gets its number and prepares, calls and checks by itself.
-    async fn walk(&self, mut step: impl AsyncFnMut(&Stage, u32, Fault)) {
+    async fn walk(&self, mut step: impl AsyncFnMut(&FaultSetup, u32, Fault)) {
         let mut number = 0;
         for of in [Sender::Client, Sender::Server] {
             let mut messages = 0;
@@ -177,7 +177,7 @@ fn end(ending: Ending, retryable: bool) -> End {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submit_that_is_cut_anywhere_can_be_repeated() {
-    Stage::with(async |stage| {
+    FaultSetup::with(async |stage| {
         stage.walk(submits).await;
         // And on a connection that must be opened first.
         stage
@@ -190,7 +190,7 @@ async fn a_submit_that_is_cut_anywhere_can_be_repeated() {
     .await;
 }
 
-async fn submits(stage: &Stage, number: u32, fault: Fault) {
+async fn submits(stage: &FaultSetup, number: u32, fault: Fault) {
     let jobs = new_jobs(number);
     let (_, outcomes) = stage.call(fault, async || stage.store.submit(at(1), jobs.clone()).await).await;
     let is_there = |outcome| matches!(outcome, SubmitOutcome::Created(_) | SubmitOutcome::AlreadyThere);
@@ -202,10 +202,10 @@ async fn submits(stage: &Stage, number: u32, fault: Fault) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fire_that_is_cut_anywhere_can_be_repeated() {
-    Stage::with(async |stage| stage.walk(fires).await).await;
+    FaultSetup::with(async |stage| stage.walk(fires).await).await;
 }
 
-async fn fires(stage: &Stage, number: u32, fault: Fault) {
+async fn fires(stage: &FaultSetup, number: u32, fault: Fault) {
     let job = recurring(number);
     stage.store.submit(at(1), vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
     let fire = Fire { job: job.id, version: 1, offer: None };
@@ -221,10 +221,10 @@ async fn fires(stage: &Stage, number: u32, fault: Fault) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_is_cut_anywhere_is_made_up_for_by_a_resync() {
-    Stage::with(async |stage| stage.walk(claims).await).await;
+    FaultSetup::with(async |stage| stage.walk(claims).await).await;
 }
 
-async fn claims(stage: &Stage, number: u32, fault: Fault) {
+async fn claims(stage: &FaultSetup, number: u32, fault: Fault) {
     let session = stage.session().await;
     let jobs = new_jobs(number);
     stage.store.submit(at(1), jobs.clone()).await.unwrap();
@@ -250,10 +250,10 @@ async fn claims(stage: &Stage, number: u32, fault: Fault) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_that_is_cut_anywhere_can_be_repeated() {
-    Stage::with(async |stage| stage.walk(reports).await).await;
+    FaultSetup::with(async |stage| stage.walk(reports).await).await;
 }
 
-async fn reports(stage: &Stage, number: u32, fault: Fault) {
+async fn reports(stage: &FaultSetup, number: u32, fault: Fault) {
     let (session, assignments) = stage.running(number).await;
     let ends = [end(Ending::Succeeded, false), end(Ending::Failed, true), end(Ending::Failed, false)];
     let reports: Vec<Report> = assignments
@@ -273,7 +273,7 @@ async fn reports(stage: &Stage, number: u32, fault: Fault) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_committed_counts_although_its_answer_is_lost() {
-    Stage::with(async |stage| {
+    FaultSetup::with(async |stage| {
         let lost = Fault::LoseCommit;
         // The name of the queue is committed separately, before the first job that needs it.
         stage.store.submit(at(1), vec![NewJob { job: job(1, 9, |_| {}), offer: None }]).await.unwrap();
@@ -317,7 +317,7 @@ async fn what_was_committed_counts_although_its_answer_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_connections_hang_is_in_nobodys_way() {
-    Stage::with(async |stage| {
+    FaultSetup::with(async |stage| {
         let (_, assignments) = stage.running(1).await;
         let job = assignments[0].execution.occurrence.job;
         stage.proxy.hold();
@@ -338,7 +338,7 @@ async fn a_node_whose_connections_hang_is_in_nobodys_way() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_away_is_told_at_once_and_found_again() {
-    Stage::with(async |stage| {
+    FaultSetup::with(async |stage| {
         stage.store.submit(at(1), new_jobs(1)).await.unwrap();
         stage.proxy.go_away();
         for number in 2..10 {

@@ -1,9 +1,9 @@
 //! Rows to write and to read back.
 
-use crate::draft::{Changes, Found, Tables, Wants};
 use crate::postgres::PostgresOptions;
 use crate::postgres::tables::{PostgresTables, Shared};
 use crate::rows::{JobRow, LiveRow};
+use crate::unit_of_work::{LoadedRows, ReadSet, Tables, WriteSet};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobSpec, Priority};
 use punctual_core::lifecycle::Status;
@@ -68,21 +68,21 @@ pub(super) async fn tables(options: &PostgresOptions) -> PostgresTables {
 /// The number of a lane for the jobs of [`job`].
 pub(super) async fn lane(tables: &mut PostgresTables, queue: &str) -> i64 {
     let name = (queue.to_owned(), "report".to_owned());
-    let wants = Wants { lanes: [name].into(), ..Wants::default() };
-    let found = tables.intern(&wants).await.unwrap();
+    let read_set = ReadSet { lanes: [name].into(), ..ReadSet::default() };
+    let found = tables.intern(&read_set).await.unwrap();
     found.lanes.into_iter().find(|(_, lane)| lane.queue() == queue).unwrap().0
 }
 
 /// Writes in a separate transaction.
-pub(super) async fn write(tables: &mut PostgresTables, changes: &Changes) {
+pub(super) async fn write(tables: &mut PostgresTables, write_set: &WriteSet) {
     tables.begin().await.unwrap();
-    tables.commit(changes).await.unwrap();
+    tables.commit(write_set).await.unwrap();
 }
 
 /// Loads in a transaction that changes nothing.
-pub(super) async fn fetch(tables: &mut PostgresTables, wants: &Wants) -> Found {
+pub(super) async fn fetch(tables: &mut PostgresTables, read_set: &ReadSet) -> LoadedRows {
     tables.begin().await.unwrap();
-    let found = tables.fetch(wants).await.unwrap();
-    tables.commit(&Changes::default()).await.unwrap();
+    let found = tables.fetch(read_set).await.unwrap();
+    tables.commit(&WriteSet::default()).await.unwrap();
     found
 }

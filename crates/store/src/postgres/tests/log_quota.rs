@@ -3,10 +3,10 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, finished, id, tables, write};
-use crate::draft::{Changes, EndedRow};
 use crate::postgres::logs::Logs;
 use crate::postgres::tables::Shared;
 use crate::postgres::{PostgresOptions, PostgresStore};
+use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, LogStream, Store};
 use std::time::Duration;
@@ -78,7 +78,7 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         for number in 1..=120 {
             logs.append(&lines(number)).await.unwrap();
             let row = EndedRow { finished: finished(number, at(number.into())), worker: None };
-            write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+            write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
         }
         let all = kept(&client, 1..=120).await;
         let gone = all.iter().filter(|lines| **lines == 0).count();

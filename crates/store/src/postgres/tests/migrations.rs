@@ -2,7 +2,7 @@
 
 use super::database::{TestDatabase, client};
 use crate::inventory::NO_TABLES;
-use crate::postgres::house::House;
+use crate::postgres::maintenance::PostgresMaintenance;
 use crate::postgres::migrate::{self, MigrateError, VERSION, prepare, status, up, verify};
 use crate::postgres::tables::Shared;
 use crate::postgres::{PostgresOptions, create_database, drop_database};
@@ -112,14 +112,14 @@ async fn a_step_that_fails_leaves_nothing_behind() {
 async fn places_go_on_in_a_database_from_another_server() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
-        let house = House::new(Shared::new(&options).unwrap());
+        let maintenance = PostgresMaintenance::new(Shared::new(&options).unwrap());
         let base = "SELECT place_base FROM punctual";
-        house.open().await.unwrap();
+        maintenance.open().await.unwrap();
         assert_eq!(client.query_one(base, &[]).await.unwrap().get::<_, i64>(0), 0);
         let far = 5_000_000_000_000_i64;
         client.execute("UPDATE history_bounds SET given = $1", &[&(far << 20)]).await.unwrap();
-        house.open().await.unwrap();
-        house.open().await.unwrap();
+        maintenance.open().await.unwrap();
+        maintenance.open().await.unwrap();
         let next = "SELECT pg_current_xact_id()::text::bigint + place_base FROM punctual";
         let next: i64 = client.query_one(next, &[]).await.unwrap().get(0);
         assert!(next > far && next < far + 1_000_000, "{next}");

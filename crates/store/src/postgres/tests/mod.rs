@@ -1,30 +1,30 @@
 //! Tests of this adapter: the conformance suite, and tests that only PostgreSQL can run.
 
 mod alike;
+mod claim_cursors;
 mod conflicts;
 mod conformance;
 mod contention;
-mod damaged;
+mod counter_mismatch;
 pub(crate) mod database;
-mod drift;
 mod faults;
 mod fixture;
-mod heads;
 mod hosts;
 pub(crate) mod integrity;
 mod log_quota;
+mod malformed_rows;
+mod membership;
 mod migrations;
 mod nodes;
+mod notifications;
 mod partitioning;
-mod patience;
 mod plans;
 mod proxy;
 mod reading;
-mod register;
 mod replica;
 mod restarts;
 mod round_trips;
 mod security;
-mod telling;
 mod unused;
+mod waiting;
 mod write_plans;

@@ -2,12 +2,12 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, finished, id, tables, write};
-use crate::draft::{Changes, EndedRow};
 use crate::postgres::PostgresStore;
 use crate::postgres::guard::{Duty, Guard};
-use crate::postgres::house::House;
 use crate::postgres::logs::Logs;
+use crate::postgres::maintenance::PostgresMaintenance;
 use crate::postgres::tables::Shared;
+use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Store};
 use std::time::Duration;
@@ -25,15 +25,15 @@ async fn names(client: &Client, parent: &str) -> Vec<String> {
 async fn partitions_are_made_ahead_and_once() {
     TestDatabase::with(async |mut options| {
         options.partition_width = DAY;
-        let house = House::new(Shared::new(&options).unwrap());
+        let maintenance = PostgresMaintenance::new(Shared::new(&options).unwrap());
         let client = client(&options).await;
-        house.open().await.unwrap();
+        maintenance.open().await.unwrap();
         for parent in ["history", "lines"] {
             let made = names(&client, parent).await;
             assert_eq!(made.len() as i64, limits::PARTITIONS_AHEAD + 1, "{made:?}");
         }
         // A day may have passed between the two.
-        House::new(Shared::new(&options).unwrap()).open().await.unwrap();
+        PostgresMaintenance::new(Shared::new(&options).unwrap()).open().await.unwrap();
         let made = names(&client, "history").await.len() as i64;
         assert!(made - limits::PARTITIONS_AHEAD <= 2, "{made}");
     })
@@ -45,7 +45,7 @@ async fn narrower_partitions_fill_the_gaps_between_wider_ones() {
     TestDatabase::with(async |mut options| {
         let ended = |number, seconds| {
             let history = vec![EndedRow { finished: finished(number, at(seconds)), worker: None }];
-            Changes { history, ..Changes::default() }
+            WriteSet { history, ..WriteSet::default() }
         };
         options.partition_width = Duration::from_secs(7);
         write(&mut tables(&options).await, &ended(1, 100)).await;
@@ -67,18 +67,18 @@ async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let shared = Shared::new(&options).unwrap();
-        let (house, logs) = (House::new(shared.clone()), Logs::new(shared, None));
+        let (maintenance, logs) = (PostgresMaintenance::new(shared.clone()), Logs::new(shared, None));
         let mut tables = tables(&options).await;
         for number in 1..=3 {
             let row = EndedRow { finished: finished(number, at(number.into())), worker: None };
-            write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+            write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
             logs.append(&[line(number, i64::from(number), "said")]).await.unwrap();
         }
         let places = client.query("SELECT place FROM history ORDER BY place", &[]).await.unwrap();
         let horizon = |seconds| Horizon { history: at(seconds), requests: at(0) };
-        let retained = house.retain(horizon(3), 1).await.unwrap();
+        let retained = maintenance.retain(horizon(3), 1).await.unwrap();
         assert_eq!((retained.history, retained.logs, retained.more), (1, 1, true));
-        let retained = house.retain(horizon(3), 10).await.unwrap();
+        let retained = maintenance.retain(horizon(3), 10).await.unwrap();
         assert_eq!((retained.history, retained.logs, retained.more), (1, 1, false));
         let bounds = client.query_one("SELECT retained FROM history_bounds", &[]).await.unwrap();
         assert_eq!(bounds.get::<_, i64>(0), places[1].get::<_, i64>(0));
@@ -96,12 +96,12 @@ async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
         let client = client(&options).await;
         let mut tables = tables(&options).await;
         let row = EndedRow { finished: finished(1, at(1)), worker: None };
-        write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
         let name = names(&client, "history").await.remove(0);
         client.batch_execute("UPDATE partitions SET leaves = true").await.unwrap();
         client.batch_execute(&format!("ALTER TABLE history DETACH PARTITION {name}")).await.unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
-        House::new(Shared::new(&options).unwrap()).retain(horizon, 10).await.unwrap();
+        PostgresMaintenance::new(Shared::new(&options).unwrap()).retain(horizon, 10).await.unwrap();
         let gone = client.query_one("SELECT to_regclass($1) IS NULL", &[&name]).await.unwrap();
         assert!(gone.get::<_, bool>(0), "{name} is still there");
         let noted = client.query_opt("SELECT 1 FROM partitions WHERE name = $1", &[&name]).await.unwrap();
@@ -114,16 +114,16 @@ async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
 async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() {
     TestDatabase::with(async |options| {
         let shared = Shared::new(&options).unwrap();
-        let house = House::new(shared.clone());
+        let maintenance = PostgresMaintenance::new(shared.clone());
         let mut tables = tables(&options).await;
         let row = |number| EndedRow { finished: finished(number, at(number.into())), worker: None };
-        write(&mut tables, &Changes { history: vec![row(1)], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![row(1)], ..WriteSet::default() }).await;
         let guard = Guard::take(&shared.target, Duty::Retention).await.unwrap().unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
-        let retained = house.retain(horizon, 10).await.unwrap();
+        let retained = maintenance.retain(horizon, 10).await.unwrap();
         assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
         // Rows written meanwhile are visible at once, although the other transaction is open.
-        write(&mut tables, &Changes { history: vec![row(2)], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![row(2)], ..WriteSet::default() }).await;
         let latest = client(&options).await.query_one("SELECT max(place) FROM history", &[]).await.unwrap();
         let store = PostgresStore::open(&options).await.unwrap();
         let span = store.history_span().await.unwrap();
@@ -131,7 +131,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
         store.close().await;
         guard.must_be_held().await.unwrap();
         guard.release().await.unwrap();
-        assert_eq!(house.retain(horizon, 10).await.unwrap().history, 2);
+        assert_eq!(maintenance.retain(horizon, 10).await.unwrap().history, 2);
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! A primary with a real standby: which of the two is used for writes, and that lists of both are equally
 //! good.
 
-use super::patience::eventually;
+use super::waiting::eventually;
 use crate::postgres::{OpenError, PostgresOptions, PostgresStore, create_database, drop_database};
 use crate::sqlite::tests::job;
 use punctual_core::ports::{JobQuery, NewJob, Store, StoreError};

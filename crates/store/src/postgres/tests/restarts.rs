@@ -1,7 +1,7 @@
 //! A server that is stopped and restarted under load: everything acknowledged runs, and runs once.
 
 use super::integrity::problems;
-use super::patience::{again, eventually};
+use super::waiting::{again, eventually};
 use crate::conformance::counts_agree;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::ids::{ExecutionId, JobId, SessionId};

@@ -2,12 +2,12 @@
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
-use crate::draft::{
-    Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange, Tables,
-    WantedClaims, Wants,
-};
+use crate::counters::Counts;
 use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
-use crate::tally::Counts;
+use crate::unit_of_work::{
+    Dependency, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, ReadSet, RequestedClaims,
+    SessionChange, Tables, WriteSet,
+};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::job::{Expiry, JobMark, Priority};
@@ -28,7 +28,7 @@ use std::time::Duration;
 async fn sessions_open_change_and_go() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
-        let names = Wants { workers: ["w".to_owned()].into(), new_sessions: 2, ..Wants::default() };
+        let names = ReadSet { workers: ["w".to_owned()].into(), new_sessions: 2, ..ReadSet::default() };
         let interned = tables.intern(&names).await.unwrap();
         let (worker, numbers) = (interned.workers[0].1, interned.new_sessions);
         assert_eq!(tables.intern(&names).await.unwrap().workers, [("w".to_owned(), worker)]);
@@ -46,7 +46,7 @@ async fn sessions_open_change_and_go() {
             opened_at: at(1),
         };
         let sessions_inserted = vec![new(numbers[0], true), new(numbers[1], false)];
-        write(&mut tables, &Changes { sessions_inserted, ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { sessions_inserted, ..WriteSet::default() }).await;
         let change = SessionChange {
             id: numbers[1],
             turn: 7,
@@ -57,18 +57,18 @@ async fn sessions_open_change_and_go() {
             lost: true,
         };
         let attention = vec![numbers[0], SessionId(99_999)];
-        write(&mut tables, &Changes { sessions_updated: vec![change], attention, ..Changes::default() })
+        write(&mut tables, &WriteSet { sessions_updated: vec![change], attention, ..WriteSet::default() })
             .await;
-        let all = Wants { lost_sessions: true, embedded_sessions: true, ..Wants::default() };
+        let all = ReadSet { lost_sessions: true, embedded_sessions: true, ..ReadSet::default() };
         let found = fetch(&mut tables, &all).await.sessions;
         let seen: Vec<_> =
             found.iter().map(|session| (session.id, session.lost, session.place.attention)).collect();
         assert_eq!(seen, [(numbers[0], false, true), (numbers[1], true, false)]);
         let place = found[1].place;
         assert_eq!((place.turn, place.beat, place.mode), (7, 9, SessionMode::Draining));
-        let gone = Changes { sessions_deleted: vec![numbers[1]], ..Changes::default() };
+        let gone = WriteSet { sessions_deleted: vec![numbers[1]], ..WriteSet::default() };
         write(&mut tables, &gone).await;
-        let named = Wants { sessions: numbers.iter().copied().collect(), ..Wants::default() };
+        let named = ReadSet { sessions: numbers.iter().copied().collect(), ..ReadSet::default() };
         assert_eq!(fetch(&mut tables, &named).await.sessions.len(), 1);
     })
     .await;
@@ -92,14 +92,14 @@ async fn jobs_keep_every_column() {
         full.job.fired = 3;
         let jobs_inserted = vec![plain.clone(), full.clone()];
         let tags_put = vec![(full.job.id, "pay".to_owned())];
-        write(&mut tables, &Changes { jobs_inserted, tags_put, ..Changes::default() }).await;
-        let wants = Wants {
+        write(&mut tables, &WriteSet { jobs_inserted, tags_put, ..WriteSet::default() }).await;
+        let read_set = ReadSet {
             jobs: [id(2)].into(),
             terms: [id(1), id(3)].into(),
             facts: [id(2)].into(),
-            ..Wants::default()
+            ..ReadSet::default()
         };
-        let found = fetch(&mut tables, &wants).await;
+        let found = fetch(&mut tables, &read_set).await;
         assert_eq!(found.jobs, [full.clone()]);
         let terms = JobTerms { settings: plain.job.spec.settings.clone(), mark: JobMark::Active };
         assert_eq!(found.terms, [(id(1), terms)], "what is not there is left out");
@@ -108,15 +108,16 @@ async fn jobs_keep_every_column() {
         full.job.version = 2;
         full.job.mark = JobMark::Paused;
         let numbered = vec![Numbered { job: id(1), numbered: 4, spent: None }];
-        let changes = Changes {
+        let write_set = WriteSet {
             jobs_updated: vec![full.clone()],
             marks: vec![(id(1), JobMark::Failed)],
             numbered,
             tags_forgotten: vec![id(2)],
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        write(&mut tables, &changes).await;
-        let found = fetch(&mut tables, &Wants { jobs: [id(1), id(2)].into(), ..Wants::default() }).await.jobs;
+        write(&mut tables, &write_set).await;
+        let found =
+            fetch(&mut tables, &ReadSet { jobs: [id(1), id(2)].into(), ..ReadSet::default() }).await.jobs;
         assert_eq!(
             (found[0].job.mark, found[0].job.numbered, found[0].job.fired),
             (JobMark::Failed, Some(4), 0)
@@ -135,14 +136,14 @@ async fn keys_are_held_taken_over_and_freed() {
         let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: "nightly".to_owned() };
         let other = JobKey { kind: KeyKind::Idempotency, ..key.clone() };
         let keys_held = vec![(other.clone(), id(1)), (key.clone(), id(1))];
-        write(&mut tables, &Changes { keys_held, ..Changes::default() }).await;
-        write(&mut tables, &Changes { keys_taken: vec![(key.clone(), id(2))], ..Changes::default() }).await;
-        let wants = Wants { keys: [key.clone(), other.clone()].into(), ..Wants::default() };
-        let mut found = fetch(&mut tables, &wants).await.keys;
+        write(&mut tables, &WriteSet { keys_held, ..WriteSet::default() }).await;
+        write(&mut tables, &WriteSet { keys_taken: vec![(key.clone(), id(2))], ..WriteSet::default() }).await;
+        let read_set = ReadSet { keys: [key.clone(), other.clone()].into(), ..ReadSet::default() };
+        let mut found = fetch(&mut tables, &read_set).await.keys;
         found.sort();
         assert_eq!(found, [(other, id(1)), (key.clone(), id(2))]);
-        write(&mut tables, &Changes { keys_freed: vec![id(1)], ..Changes::default() }).await;
-        assert_eq!(fetch(&mut tables, &wants).await.keys, [(key, id(2))]);
+        write(&mut tables, &WriteSet { keys_freed: vec![id(1)], ..WriteSet::default() }).await;
+        assert_eq!(fetch(&mut tables, &read_set).await.keys, [(key, id(2))]);
     })
     .await;
 }
@@ -173,9 +174,9 @@ async fn schedules_keep_every_column() {
         };
         let held = ScheduleState { job: id(2), due_at: None, ..state.clone() };
         let rows = [state, held].map(|state| ScheduleRow { state, lane });
-        write(&mut tables, &Changes { schedules_inserted: rows.to_vec(), ..Changes::default() }).await;
-        let wants = Wants { schedules: [id(1), id(2), id(3)].into(), ..Wants::default() };
-        assert_eq!(fetch(&mut tables, &wants).await.schedules, rows);
+        write(&mut tables, &WriteSet { schedules_inserted: rows.to_vec(), ..WriteSet::default() }).await;
+        let read_set = ReadSet { schedules: [id(1), id(2), id(3)].into(), ..ReadSet::default() };
+        assert_eq!(fetch(&mut tables, &read_set).await.schedules, rows);
         let mut full = rows[1].clone();
         full.state.replay = Some(Replay {
             next: at(1),
@@ -188,13 +189,13 @@ async fn schedules_keep_every_column() {
         full.state.expiry = Some(Expiry::AfterMs(5));
         (full.state.version, full.state.fired, full.state.numbered) = (9, 5, 8);
         (full.state.depends, full.state.awaited) = (true, true);
-        let changes = Changes {
+        let write_set = WriteSet {
             schedules_updated: vec![full.clone()],
             schedules_deleted: vec![id(1)],
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        write(&mut tables, &changes).await;
-        assert_eq!(fetch(&mut tables, &wants).await.schedules, [full]);
+        write(&mut tables, &write_set).await;
+        assert_eq!(fetch(&mut tables, &read_set).await.schedules, [full]);
     })
     .await;
 }
@@ -210,15 +211,15 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
         let row = |number: usize| live_inserted[number - 1].clone();
         write(
             &mut tables,
-            &Changes { jobs_inserted, live_inserted: live_inserted.clone(), ..Changes::default() },
+            &WriteSet { jobs_inserted, live_inserted: live_inserted.clone(), ..WriteSet::default() },
         )
         .await;
 
         let claims = vec![
-            WantedClaims { lanes: vec![first, second], count: 3 },
-            WantedClaims { lanes: vec![second], count: 9 },
+            RequestedClaims { lanes: vec![first, second], count: 3 },
+            RequestedClaims { lanes: vec![second], count: 9 },
         ];
-        let found = fetch(&mut tables, &Wants { claims, ..Wants::default() }).await;
+        let found = fetch(&mut tables, &ReadSet { claims, ..ReadSet::default() }).await;
         let ids =
             |numbers: &[u32]| numbers.iter().map(|number| id(*number).occurrence(1)).collect::<Vec<_>>();
         assert_eq!(found.claims, [ids(&[1, 2, 3]), ids(&[1, 3, 5])]);
@@ -244,28 +245,28 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
         };
         let mut leased = row(4);
         leased.live = leased.live.claimed(SessionId(8), 5, at(6)).unwrap();
-        let changes = Changes {
+        let write_set = WriteSet {
             leased: vec![Leased::of(&row(4), &leased).unwrap()],
             live_updated: vec![running.clone(), waiting.clone()],
             live_deleted: ids(&[3]),
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        write(&mut tables, &changes).await;
-        let wants = Wants {
+        write(&mut tables, &write_set).await;
+        let read_set = ReadSet {
             live: ids(&[5, 3]).into_iter().collect(),
             open_of_jobs: [id(2)].into(),
             held_by: [(session, 10)].into(),
             cancels_of: [session].into(),
-            ..Wants::default()
+            ..ReadSet::default()
         };
-        let found = fetch(&mut tables, &wants).await;
+        let found = fetch(&mut tables, &read_set).await;
         assert_eq!(found.live, [running.clone(), waiting, row(5)]);
         let lease = LeaseRef { execution: running.live.execution(), epoch: Epoch(1) };
         assert_eq!(found.cancels, [(session, lease)]);
-        let named = Wants { live: ids(&[4]).into_iter().collect(), ..Wants::default() };
+        let named = ReadSet { live: ids(&[4]).into_iter().collect(), ..ReadSet::default() };
         assert_eq!(fetch(&mut tables, &named).await.live, [leased]);
-        let claims = vec![WantedClaims { lanes: vec![first, second], count: 9 }];
-        let found = fetch(&mut tables, &Wants { claims, ..Wants::default() }).await;
+        let claims = vec![RequestedClaims { lanes: vec![first, second], count: 9 }];
+        let found = fetch(&mut tables, &ReadSet { claims, ..ReadSet::default() }).await;
         assert_eq!(found.claims, [ids(&[5, 6])], "what is leased is not queued any more");
     })
     .await;
@@ -276,32 +277,36 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let lane = lane(&mut tables, "default").await;
-        write(&mut tables, &Changes { jobs_inserted: vec![job(1, lane)], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { jobs_inserted: vec![job(1, lane)], ..WriteSet::default() }).await;
         let ended = |number, seconds| EndedRow { finished: finished(number, at(seconds)), worker: Some(3) };
         let range = SkipRange { first: at(1), last: at(2), count: 2, reason: SkipReason::Overlap };
-        let first = Changes {
+        let first = WriteSet {
             history: vec![ended(1, 9), ended(2, 8)],
             skips_inserted: vec![(id(1), range)],
-            buried: vec![Buried { finished: finished(1, at(9)), noted: true, died_at: at(9) }],
-            ..Changes::default()
+            new_dead_letters: vec![NewDeadLetter {
+                finished: finished(1, at(9)),
+                noted: true,
+                died_at: at(9),
+            }],
+            ..WriteSet::default()
         };
         write(&mut tables, &first).await;
-        write(&mut tables, &Changes { history: vec![ended(3, 7)], ..Changes::default() }).await;
+        write(&mut tables, &WriteSet { history: vec![ended(3, 7)], ..WriteSet::default() }).await;
         let client = client(&options).await;
         let rows = client.query("SELECT completed_at FROM history ORDER BY place", &[]).await.unwrap();
         let order: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         assert_eq!(order, [9, 8, 7].map(|seconds| at(seconds).as_micros()));
 
         let (one, dead) = (finished(1, at(9)).id, id(1).occurrence(1));
-        let wants = Wants {
+        let read_set = ReadSet {
             ended: [one, id(9).occurrence(1).attempt(1)].into(),
             skipped: [(id(1), at(2), SkipReason::Overlap), (id(1), at(2), SkipReason::Paused)].into(),
             dead_letters: [dead].into(),
             latest_dead_letters: [id(1)].into(),
             dead_of_jobs: [id(1)].into(),
-            ..Wants::default()
+            ..ReadSet::default()
         };
-        let found = fetch(&mut tables, &wants).await;
+        let found = fetch(&mut tables, &read_set).await;
         assert_eq!((found.ended.len(), found.ended[0].0), (1, one));
         assert_eq!((found.skipped.len(), found.dead_of_jobs), (1, vec![dead]));
         assert_eq!(found.dead_letters, found.latest_dead_letters);
@@ -310,15 +315,15 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
         assert_eq!(letter.error.as_deref(), Some("it broke\u{FFFD}here"));
 
         let lengthened = SkipRange { first: at(3), last: at(6), count: 3, reason: SkipReason::Overlap };
-        let last = Changes {
+        let last = WriteSet {
             skips_lengthened: vec![(found.skipped[0].number, lengthened)],
-            unburied: vec![dead],
-            ..Changes::default()
+            deleted_dead_letters: vec![dead],
+            ..WriteSet::default()
         };
         write(&mut tables, &last).await;
         let row = client.query_one("SELECT first, last, count FROM skipped", &[]).await.unwrap();
         assert_eq!((row.get(0), row.get(1), row.get(2)), (at(1).as_micros(), at(6).as_micros(), 5_i64));
-        assert_eq!(fetch(&mut tables, &wants).await.dead_letters, []);
+        assert_eq!(fetch(&mut tables, &read_set).await.dead_letters, []);
     })
     .await;
 }
@@ -340,26 +345,26 @@ async fn dependencies_notes_and_requests_come_and_go() {
         let request = RequestKey { token: "t".to_owned(), key: "k".to_owned() };
         let new = NewRequest { request: request.clone(), fingerprint: [7; 32], seed: u64::MAX - 1 };
         let checkpoint = Checkpoint::new("{\"at\":1}").unwrap();
-        let changes = Changes {
+        let write_set = WriteSet {
             dependencies_inserted: vec![pair(1, 3), pair(1, 4), pair(2, 3)],
             resolutions_inserted: vec![(id(1), true)],
             notes: vec![note(1, Some(progress))],
             checkpoints_put: vec![(noted, checkpoint.clone())],
             requests_inserted: vec![(new, at(5))],
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        write(&mut tables, &changes).await;
-        write(&mut tables, &Changes { notes: vec![note(2, None)], ..Changes::default() }).await;
-        let wants = Wants {
+        write(&mut tables, &write_set).await;
+        write(&mut tables, &WriteSet { notes: vec![note(2, None)], ..WriteSet::default() }).await;
+        let read_set = ReadSet {
             parents_of: [id(3)].into(),
             children_of: [(id(1), 1)].into(),
             resolutions: true,
             last_notes: [noted].into(),
             checkpoints: [noted].into(),
             requests: [request.clone()].into(),
-            ..Wants::default()
+            ..ReadSet::default()
         };
-        let found = fetch(&mut tables, &wants).await;
+        let found = fetch(&mut tables, &read_set).await;
         assert_eq!(found.parents.len(), 2);
         assert_eq!((found.children, found.resolutions), (vec![(id(1), id(3))], vec![(id(1), true)]));
         assert_eq!(found.last_notes, [(noted, LastNote { epoch: Epoch(2), number: 2 })]);
@@ -370,16 +375,16 @@ async fn dependencies_notes_and_requests_come_and_go() {
         assert_eq!((row.get::<_, i16>(0), row.get::<_, &str>(1)), (1_250, "half\u{FFFD}way"), "it stays");
 
         let answer = StoredAnswer { status: 201, location: None, body: "{}".to_owned() };
-        let changes = Changes {
+        let write_set = WriteSet {
             dependencies_deleted: vec![pair(1, 4)],
             parents_forgotten: vec![id(3)],
             resolutions_deleted: vec![id(1)],
             notes_of_jobs_forgotten: vec![id(1)],
             requests_answered: vec![(request, answer.clone())],
-            ..Changes::default()
+            ..WriteSet::default()
         };
-        write(&mut tables, &changes).await;
-        let found = fetch(&mut tables, &wants).await;
+        write(&mut tables, &write_set).await;
+        let found = fetch(&mut tables, &read_set).await;
         assert_eq!((found.parents.len(), found.children.len(), found.resolutions.len()), (0, 0, 0));
         assert_eq!((found.last_notes.len(), found.checkpoints.len()), (0, 0));
         assert_eq!(found.requests[0].1.answer, Some(answer));
@@ -402,26 +407,26 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
             placing,
             unreadable: None,
         };
-        write(&mut one, &Changes { queues_put: vec![queue.clone()], ..Changes::default() }).await;
+        write(&mut one, &WriteSet { queues_put: vec![queue.clone()], ..WriteSet::default() }).await;
         let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };
         counts.lanes.insert(lane, [1, 2, -1]);
-        let counted = Changes { counts, ..Changes::default() };
+        let counted = WriteSet { counts, ..WriteSet::default() };
         write(&mut one, &counted).await;
         write(&mut other, &counted).await;
         write(&mut one, &counted).await;
-        let wants = Wants {
+        let read_set = ReadSet {
             queues: true,
             unstarted: ["mail".to_owned(), "other".to_owned()].into(),
-            ..Wants::default()
+            ..ReadSet::default()
         };
-        let found = fetch(&mut one, &wants).await;
+        let found = fetch(&mut one, &read_set).await;
         assert_eq!((found.queues, found.unstarted), (vec![queue], vec![("mail".to_owned(), 9)]));
         let sums =
             "SELECT sum(active)::bigint, sum(cancelled)::bigint, sum(dead_letters)::bigint FROM job_tally";
         let row = client(&options).await.query_one(sums, &[]).await.unwrap();
         assert_eq!((row.get(0), row.get(1), row.get(2)), (3_i64, -3_i64, 6_i64));
-        write(&mut one, &Changes { queues_deleted: vec!["mail".to_owned()], ..Changes::default() }).await;
-        assert_eq!(fetch(&mut one, &wants).await.queues, []);
+        write(&mut one, &WriteSet { queues_deleted: vec!["mail".to_owned()], ..WriteSet::default() }).await;
+        assert_eq!(fetch(&mut one, &read_set).await.queues, []);
     })
     .await;
 }

@@ -2,12 +2,12 @@
 //! requested, with a custom plan and with the generic one, before and after statistics are collected.
 
 use super::database::{TestDatabase, own_client};
-use crate::postgres::house::RETAIN_PACES;
+use crate::postgres::maintenance::RETAIN_PACES;
 use crate::postgres::names::{LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER, LANES_WITH_WORK};
-use crate::postgres::tables::changed::{DELETE_LIVE, LEASE, UPDATE_LIVE};
-use crate::postgres::tables::wanted::{
+use crate::postgres::tables::read_set::{
     CLAIM, ENDED, FACTS, HELD_LANES, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,
 };
+use crate::postgres::tables::write_set::{DELETE_LIVE, LEASE, UPDATE_LIVE};
 use crate::postgres::unused::LANES_LOOKED_AT;
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};

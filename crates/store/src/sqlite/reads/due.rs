@@ -45,14 +45,14 @@ impl Reads<'_> {
     }
 }
 
-type Found = (Timestamp, i64, DueKind);
+type DueEntry = (Timestamp, i64, DueKind);
 
-fn read_schedule(row: &Row<'_>) -> Result<Found, Fault> {
+fn read_schedule(row: &Row<'_>) -> Result<DueEntry, Fault> {
     let what = DueKind::Schedule { job: job_id(row, 2)?, version: row.get(3)? };
     Ok((time(row, 0)?, row.get(1)?, what))
 }
 
-fn read_live(row: &Row<'_>) -> Result<Found, Fault> {
+fn read_live(row: &Row<'_>) -> Result<DueEntry, Fault> {
     let occurrence = job_id(row, 2)?.occurrence(row.get(3)?);
     Ok((time(row, 0)?, row.get(1)?, DueKind::Live { occurrence, attempt: row.get(4)? }))
 }

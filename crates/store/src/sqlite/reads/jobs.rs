@@ -3,7 +3,7 @@
 use super::Reads;
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
+use crate::lists::{Candidate, JobFilter, Room, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
 use crate::sqlite::rows::{
     StoredJob, StoredSchedule, all, bound, decode, job_columns, job_id, live_columns, one, one_readable,
@@ -87,7 +87,7 @@ impl Reads<'_> {
         let looked_at_max = jobs_looked_at(query);
         let candidates = self.candidates(query, looked_at_max)?;
         let is_cut_off = candidates.len() == looked_at_max;
-        let wanted = Wanted::of(query);
+        let wanted = JobFilter::of(query);
         let (mut items, mut last) = (Vec::new(), None);
         let mut room = Room::of(query.limit);
         for candidate in &candidates {
@@ -114,7 +114,7 @@ impl Reads<'_> {
         &self,
         candidate: &Candidate,
         lane: &Lane,
-        wanted: &Wanted<'_>,
+        wanted: &JobFilter<'_>,
     ) -> Result<bool, Fault> {
         if !candidate.needs_tags(wanted, lane) {
             return Ok(true);

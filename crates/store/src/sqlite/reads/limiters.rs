@@ -2,11 +2,11 @@
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
+use crate::sqlite::counters::{self, WrittenLimiter};
 use crate::sqlite::rows::{bound, one, up_to};
-use crate::sqlite::tally::{self, WrittenLimiter};
-use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::ports::{Page, StoreError};
 
@@ -50,7 +50,7 @@ impl Reads<'_> {
 
     fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
         let WrittenLimiter { counts: [waiting, mut in_use], last_at } =
-            tally::read_limiter(self.conn, line.id())?;
+            counters::read_limiter(self.conn, line.id())?;
         if line.key.is_none() {
             // The lanes that this connection remembers may be incomplete by now.
             let mut select = self.conn.prepare_cached(STARTED)?;

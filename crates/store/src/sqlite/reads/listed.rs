@@ -41,13 +41,13 @@ pub(crate) const NAME_OF_JOB: &str =
     concat!("SELECT jobs.mark, jobs.name, ", settings_columns!(), " FROM jobs WHERE jobs.id = ?1");
 
 /// A row that was read: the cursor after it, and what to show if it matches.
-struct Looked {
+struct ListedRow {
     walk: ExecutionWalk,
-    shown: Option<(Shown, Lane)>,
+    shown: Option<(ListedItem, Lane)>,
 }
 
 /// A finished execution is read completely only when there is room for it: results and errors are large.
-enum Shown {
+enum ListedItem {
     Live(ExecutionView),
     Finished { place: u64 },
 }
@@ -81,7 +81,7 @@ impl Reads<'_> {
         let is_cut_off = looked_at.len() == looked_at_max;
         let (mut items, mut last) = (Vec::new(), None);
         let mut room = Room::of(query.limit);
-        for Looked { walk, shown } in looked_at {
+        for ListedRow { walk, shown } in looked_at {
             if room.is_full() {
                 return Ok(Page { items, next: last });
             }
@@ -96,11 +96,11 @@ impl Reads<'_> {
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
     }
 
-    fn shown(&mut self, shown: Option<(Shown, Lane)>) -> Result<Option<ListedExecution>, Fault> {
+    fn shown(&mut self, shown: Option<(ListedItem, Lane)>) -> Result<Option<ListedExecution>, Fault> {
         let Some((shown, lane)) = shown else { return Ok(None) };
         let view = match shown {
-            Shown::Live(view) => Some(view),
-            Shown::Finished { place } => {
+            ListedItem::Live(view) => Some(view),
+            ListedItem::Finished { place } => {
                 let mut select = self.conn.prepare_cached(FINISHED_AT)?;
                 one_readable(&mut select, [counter(place)], read_finished)?.map(ExecutionView::Finished)
             }
@@ -113,7 +113,7 @@ impl Reads<'_> {
         after: Option<RunningPlace>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Vec<ListedRow>, Fault> {
         let (session, job, number) = match &after {
             Some(RunningPlace { session, occurrence }) => {
                 (session.0, &occurrence.job.as_bytes()[..], i64::from(occurrence.number))
@@ -130,7 +130,7 @@ impl Reads<'_> {
             let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
             let view = ExecutionView::Live { live: open.live, worker: open.worker };
             let walk = ExecutionWalk::Running { after: Some(place) };
-            looked_at.push(Looked { walk, shown: is_meant.then_some((Shown::Live(view), lane)) });
+            looked_at.push(ListedRow { walk, shown: is_meant.then_some((ListedItem::Live(view), lane)) });
         }
         Ok(looked_at)
     }
@@ -140,7 +140,7 @@ impl Reads<'_> {
         before: Option<OccurrenceId>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Vec<ListedRow>, Fault> {
         let (job, number) = match &before {
             Some(occurrence) => (&occurrence.job.as_bytes()[..], i64::from(occurrence.number)),
             None => (&AFTER_ALL[..], 0),
@@ -159,7 +159,7 @@ impl Reads<'_> {
             let lane = pass_over(self.lanes.lane(self.conn, lane))?;
             let meant = lane.filter(|lane| is_in_state && is_execution_meant(query, lane, None));
             let view = ExecutionView::Live { live, worker: None };
-            looked_at.push(Looked { walk, shown: meant.map(|lane| (Shown::Live(view), lane)) });
+            looked_at.push(ListedRow { walk, shown: meant.map(|lane| (ListedItem::Live(view), lane)) });
         }
         Ok(looked_at)
     }
@@ -170,7 +170,7 @@ impl Reads<'_> {
         before: Option<u64>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Vec<ListedRow>, Fault> {
         let conn = self.conn;
         let mut select = conn.prepare_cached(FINISHED_BEFORE)?;
         let before = before.map_or(i64::MAX, counter);
@@ -192,9 +192,9 @@ impl Reads<'_> {
                 && let Some(lane) = pass_over(self.lanes.lane(conn, lane))?
             {
                 let is_meant = is_execution_meant(query, &lane, worker.as_deref());
-                shown = is_meant.then(|| (Shown::Finished { place }, lane.clone()));
+                shown = is_meant.then(|| (ListedItem::Finished { place }, lane.clone()));
             }
-            looked_at.push(Looked { walk, shown });
+            looked_at.push(ListedRow { walk, shown });
         }
         Ok(looked_at)
     }

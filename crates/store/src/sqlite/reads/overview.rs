@@ -5,10 +5,10 @@ use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::pass_over;
-use crate::marks::Mark;
+use crate::sqlite::counters::{self, LaneCounters};
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, decode, limit, one, one_readable, text_or_none, time, time_or_none};
-use crate::sqlite::tally::{self, LaneTally};
+use crate::stored_numbers::StoredNumber;
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
     Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
@@ -38,10 +38,10 @@ const MARK: &str = "SELECT at FROM probe WHERE id = ?1";
 impl Reads<'_> {
     /// The time at which retention last found the clock steady.
     pub fn steady_clock(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.mark(Mark::SteadyClock)?)
+        Ok(self.stored_number(StoredNumber::SteadyClock)?)
     }
 
-    fn mark(&mut self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+    fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
         one(&mut *self.conn.prepare_cached(MARK)?, [mark.id()], |row| time(row, 0))
     }
 
@@ -94,16 +94,16 @@ impl Reads<'_> {
 
     /// Jobs by status.
     pub fn job_counts(&mut self) -> Result<JobCounts, StoreError> {
-        Ok(tally::jobs(self.conn)?)
+        Ok(counters::jobs(self.conn)?)
     }
 
     fn all_depths(&mut self) -> Result<Vec<Depth>, Fault> {
         // The heads of the queues must match the counters.
         let snapshot = self.conn.unchecked_transaction()?;
-        let tallies = tally::lanes(self.conn)?;
-        let looked_at = heads_looked_at(tallies.iter().filter(|tally| tally.queued > 0).count());
-        let mut depths = Vec::with_capacity(tallies.len());
-        for LaneTally { lane: id, waiting, queued, running } in tallies {
+        let lane_counters = counters::lanes(self.conn)?;
+        let looked_at = heads_looked_at(lane_counters.iter().filter(|counters| counters.queued > 0).count());
+        let mut depths = Vec::with_capacity(lane_counters.len());
+        for LaneCounters { lane: id, waiting, queued, running } in lane_counters {
             let oldest_queued = if queued > 0 { self.oldest_of_head(id, looked_at)? } else { None };
             let Some(lane) = pass_over(self.lanes.lane(self.conn, id))? else { continue };
             depths.push(Depth { lane, waiting, queued, running, oldest_queued });

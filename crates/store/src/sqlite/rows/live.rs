@@ -2,9 +2,9 @@
 
 use super::{decode, job_id, priority, time, time_or_none};
 use crate::codes::{Code, StateColumns, limiter_column, live_ties, read_limiter, read_live_ties};
+use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
-use crate::tally::Tally;
 use punctual_core::ids::Epoch;
 use punctual_core::occurrence::Live;
 use punctual_core::time::Timestamp;
@@ -67,21 +67,25 @@ pub(crate) const INSERT_LIVE: &str = concat!("INSERT", whole_live_row!());
 pub(crate) const REPLACE_LIVE: &str = concat!("REPLACE", whole_live_row!());
 
 /// Inserts a new row.
-pub(crate) fn insert_live(insert: &mut Statement<'_>, tally: &mut Tally, row: &LiveRow) -> Result<(), Fault> {
+pub(crate) fn insert_live(
+    insert: &mut Statement<'_>,
+    counters: &mut Counters,
+    row: &LiveRow,
+) -> Result<(), Fault> {
     write_whole(insert, row)?;
-    tally.opened(row.lane, &row.live);
+    counters.opened(row.lane, &row.live);
     Ok(())
 }
 
 /// Writes the whole row, which was `was` before and stays in its lane.
 pub(crate) fn replace_live(
     replace: &mut Statement<'_>,
-    tally: &mut Tally,
+    counters: &mut Counters,
     was: &Live,
     row: &LiveRow,
 ) -> Result<(), Fault> {
     write_whole(replace, row)?;
-    tally.moved((row.lane, was), (row.lane, &row.live));
+    counters.moved((row.lane, was), (row.lane, &row.live));
     Ok(())
 }
 
@@ -140,7 +144,7 @@ pub(crate) fn is_only_placed(was: &Live, live: &Live) -> bool {
 /// Like [`update_live`], for a row that [`is_only_placed`].
 pub(crate) fn place_live(
     place: &mut Statement<'_>,
-    tally: &mut Tally,
+    counters: &mut Counters,
     was: &LiveRow,
     live: &Live,
 ) -> Result<(), Fault> {
@@ -152,19 +156,19 @@ pub(crate) fn place_live(
         gates,
         limiter_column(live.line)
     ])?;
-    tally.moved((was.lane, &was.live), (was.lane, live));
+    counters.moved((was.lane, &was.live), (was.lane, live));
     Ok(())
 }
 
 /// Writes the changes of a row that stays in its lane.
 pub(crate) fn update_live(
     update: &mut Statement<'_>,
-    tally: &mut Tally,
+    counters: &mut Counters,
     was: &LiveRow,
     live: &Live,
 ) -> Result<(), Fault> {
     update_in_state(update, live)?;
-    tally.moved((was.lane, &was.live), (was.lane, live));
+    counters.moved((was.lane, &was.live), (was.lane, live));
     Ok(())
 }
 

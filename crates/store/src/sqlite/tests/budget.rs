@@ -2,8 +2,8 @@
 
 use super::{apply, at, claim, future_job, job, keep, open_session, report, submit};
 use crate::sqlite::{
-    ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, TALLY_WRITES_PER_TRANSACTION, Upkeep, Write,
-    WriteReply,
+    COUNTER_WRITES_PER_TRANSACTION, ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, Upkeep,
+    Write, WriteReply,
 };
 use punctual_core::job::Job;
 use punctual_core::limiter::{Line, QueueLimits, Rate};
@@ -23,7 +23,7 @@ fn a_job_costs_its_row_writes_and_no_more() {
     report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
     let spent = core.total_changes() - before;
     // A claim changes no job's status.
-    let counts = 3 * TALLY_WRITES_PER_TRANSACTION - 1;
+    let counts = 3 * COUNTER_WRITES_PER_TRANSACTION - 1;
     // The job from before still needed its claim, its delete and its history; one poll sequence number was
     // used.
     assert_eq!(spent, (JOBS - 1) * ROW_WRITES_PER_JOB + 3 + 1 + counts);
@@ -45,7 +45,7 @@ fn a_job_leased_at_its_submit_costs_one_write_less() {
     });
     let assignments: Vec<_> = assigned.map(|(_, assignment)| assignment).collect();
     report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
-    let counts = 2 * TALLY_WRITES_PER_TRANSACTION;
+    let counts = 2 * COUNTER_WRITES_PER_TRANSACTION;
     assert_eq!(core.total_changes() - before, JOBS * ROW_WRITES_PER_OFFERED_JOB + 1 + counts);
 }
 
@@ -86,12 +86,12 @@ fn limits_cost_writes_for_each_limiter_and_none_for_each_job() {
     apply(&mut core, submit((KEYS..JOBS).map(keyed)));
     let submitted = core.total_changes() - before;
     let paces = KEYS;
-    assert_eq!(submitted, (JOBS - KEYS) * 2 + KEYS + paces + TALLY_WRITES_PER_TRANSACTION);
+    assert_eq!(submitted, (JOBS - KEYS) * 2 + KEYS + paces + COUNTER_WRITES_PER_TRANSACTION);
     let assignments = claim(&mut core, session, 1, JOBS as usize);
     assert_eq!(assignments.len() as u64, JOBS, "nobody waits");
     let before = core.total_changes();
     report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
-    assert_eq!(core.total_changes() - before, JOBS * 2 + KEYS + TALLY_WRITES_PER_TRANSACTION);
+    assert_eq!(core.total_changes() - before, JOBS * 2 + KEYS + COUNTER_WRITES_PER_TRANSACTION);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
-use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
+use crate::sqlite::counters::{JOB_COUNTERS, LANE_COUNTERS, STATUS_OF_JOB};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION, OLDEST_LINES};
+use crate::sqlite::maintenance::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
@@ -13,7 +14,6 @@ use crate::sqlite::reads::{
     OPEN_OF_JOB_BEFORE, RUNNING, TAGGED_JOBS, TAGS_OF_JOB, WORKER_OF_SESSION,
 };
 use crate::sqlite::rows::FORGET_SOLE;
-use crate::sqlite::tally::{JOB_TALLY, LANE_TALLIES, STATUS_OF_JOB};
 use crate::sqlite::tx::{
     CHECKPOINT, CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_IN_LINE, FIRST_OF_LANE, FORGET_NOTES,
     FORGET_PARENTS, FORGET_TAGS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, LAST_OF_LANE,
@@ -107,7 +107,7 @@ fn statistics_do_not_lead_the_planner_astray() {
 fn a_glance_at_everything_reads_counts_and_no_rows() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     fill(&mut core);
-    for (sql, table) in [(LANE_TALLIES, "lane_tallies"), (JOB_TALLY, "job_tally")] {
+    for (sql, table) in [(LANE_COUNTERS, "lane_tallies"), (JOB_COUNTERS, "job_tally")] {
         let plan = format!("EXPLAIN QUERY PLAN {sql}");
         let mut explain = core.connection().prepare(&plan).unwrap();
         let steps: Vec<String> =

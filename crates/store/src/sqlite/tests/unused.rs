@@ -3,8 +3,8 @@
 
 use super::{apply, at, claim, job, keep, open_session, opening, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
+use crate::sqlite::counters::LANE_COUNTERS;
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
-use crate::sqlite::tally::LANE_TALLIES;
 use crate::sqlite::tx::FIRST_OF_LANE;
 use crate::sqlite::{SqliteCore, Upkeep, UpkeepReply, Write};
 use punctual_core::control::Verb;
@@ -45,7 +45,7 @@ fn used(lanes: u64) -> SqliteCore {
 /// The work of the statements that look for lanes, in steps of SQLite's virtual machine.
 fn steps(core: &SqliteCore) -> Vec<i32> {
     let statements =
-        [LANE_BY_NAME, LANE_BY_NUMBER, NEXT_LANE_WITH_WORK, HAS_WORK, FIRST_OF_LANE, LANE_TALLIES];
+        [LANE_BY_NAME, LANE_BY_NUMBER, NEXT_LANE_WITH_WORK, HAS_WORK, FIRST_OF_LANE, LANE_COUNTERS];
     let steps = |sql| core.connection().prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep);
     statements.into_iter().map(steps).collect()
 }

@@ -328,7 +328,7 @@ impl Walk {
             11 => self.cancel_one(job.id),
             12 | 13 => self.redrive_or_discard(),
             14 => self.pause_queue(),
-            _ => self.keep_house(),
+            _ => self.run_maintenance(),
         }
     }
 
@@ -389,7 +389,7 @@ impl Walk {
         format!("{:?}", self.apply(Write::PauseQueue { now: self.now, queue, pausing }))
     }
 
-    fn keep_house(&mut self) -> String {
+    fn run_maintenance(&mut self) -> String {
         let retirement =
             Retirement { finished_before: self.now.shifted(-900_000_000), after: None, limit: 10 };
         let what = if self.company == Company::People { self.draw(3) } else { 0 };

@@ -42,7 +42,7 @@ pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(Liv
 
 /// The position of an execution in the claim order. Equal ranks are ordered by key, so that every run has
 /// the same order.
-type Place = (i64, OccurrenceId);
+type ClaimPosition = (i64, OccurrenceId);
 
 pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault> {
     if count == 0 {
@@ -96,13 +96,13 @@ pub(super) fn last_queued(
 struct LaneFront {
     lane: i64,
     portion: usize,
-    places: VecDeque<Place>,
-    last: Option<Place>,
+    places: VecDeque<ClaimPosition>,
+    last: Option<ClaimPosition>,
     is_at_end: bool,
 }
 
 impl LaneFront {
-    fn next(&mut self, conn: &Connection) -> Result<Option<Place>, Fault> {
+    fn next(&mut self, conn: &Connection) -> Result<Option<ClaimPosition>, Fault> {
         if self.places.is_empty() && !self.is_at_end {
             self.read_on(conn)?;
         }
@@ -132,6 +132,6 @@ impl LaneFront {
     }
 }
 
-fn read_place(row: &Row<'_>) -> Result<Place, Fault> {
+fn read_place(row: &Row<'_>) -> Result<ClaimPosition, Fault> {
     Ok((row.get(0)?, job_id(row, 1)?.occurrence(row.get(2)?)))
 }

@@ -78,7 +78,12 @@ pub(super) fn latest_dead_letter(tx: &mut Tx<'_>, job: JobId) -> Result<Option<D
     one_readable(&mut select, [job.as_bytes()], |row| read_dead_letter(row, tx.conn, &mut tx.memory.lanes))
 }
 
-pub(super) fn bury(tx: &mut Tx<'_>, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {
+pub(super) fn insert_dead_letter(
+    tx: &mut Tx<'_>,
+    finished: &Finished,
+    noted: bool,
+    now: Timestamp,
+) -> Result<(), Fault> {
     tx.conn.prepare_cached(BURY)?.execute(params![
         finished.id.occurrence.job.as_bytes(),
         finished.id.occurrence.number,
@@ -90,20 +95,20 @@ pub(super) fn bury(tx: &mut Tx<'_>, finished: &Finished, noted: bool, now: Times
         finished.error,
         noted,
     ])?;
-    tx.memory.tally.dead_letters(1);
+    tx.memory.counters.dead_letters(1);
     Ok(())
 }
 
-pub(super) fn unbury(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<bool, Fault> {
+pub(super) fn delete_dead_letter(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<bool, Fault> {
     let mut delete = tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1 AND occurrence = ?2")?;
     let gone = delete.execute(params![id.job.as_bytes(), id.number])?;
-    tx.memory.tally.dead_letters(-(gone as i64));
+    tx.memory.counters.dead_letters(-(gone as i64));
     Ok(gone > 0)
 }
 
 pub(super) fn forget_dead_letters(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
     let gone =
         tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1")?.execute([job.as_bytes()])?;
-    tx.memory.tally.dead_letters(-(gone as i64));
+    tx.memory.counters.dead_letters(-(gone as i64));
     Ok(())
 }

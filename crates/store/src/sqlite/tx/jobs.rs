@@ -4,12 +4,12 @@ use super::{Tx, at_hand};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, JobKey, JobRow, JobTerms, Spent};
+use crate::sqlite::counters;
 use crate::sqlite::reads::JOB;
 use crate::sqlite::rows::{
     INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, one_readable, read_facts,
     read_settings, settings_columns, write_job,
 };
-use crate::sqlite::tally;
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobStatus};
 use punctual_core::ports::Lane;
@@ -45,7 +45,7 @@ pub(super) fn mark_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobMark>, Fa
 }
 
 pub(super) fn status_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobStatus>, Fault> {
-    tally::status_of(tx.conn, job)
+    counters::status_of(tx.conn, job)
 }
 
 pub(super) fn facts_of(tx: &mut Tx<'_>, job: JobId, lane: &Lane) -> Result<Option<JobFacts>, Fault> {

@@ -2,10 +2,10 @@
 
 use super::Tx;
 use super::names::lanes_through;
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
 use crate::sqlite::rows::{bound, live_columns, read_live, up_to};
-use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
@@ -19,9 +19,9 @@ pub(crate) const FIRST_IN_LINE: &str = concat!(
 pub(super) fn limiter(tx: &mut Tx<'_>, line: &Line) -> Result<LimiterUse, Fault> {
     let id = line.id();
     let written = tx.memory.written.limiter(tx.conn, id)?;
-    let [waiting, in_use] = tx.memory.tally.of_limiter(id, written.counts);
+    let [waiting, in_use] = tx.memory.counters.of_limiter(id, written.counts);
     let in_use = if line.key.is_some() { in_use } else { started(tx, &line.queue)? };
-    let last_at = tx.memory.tally.last_start(id, written.last_at);
+    let last_at = tx.memory.counters.last_start(id, written.last_at);
     Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
 }
 
@@ -30,14 +30,14 @@ fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     let mut started = 0;
     for (lane, _) in lanes_through(tx, queue)? {
         let [_, queued, running] = tx.memory.active(tx.conn)?.counts(lane);
-        let counts = [queued, running, tx.memory.tally.started(lane)];
+        let counts = [queued, running, tx.memory.counters.started(lane)];
         started = counts.into_iter().fold(started, i64::saturating_add);
     }
     Ok(started)
 }
 
 pub(super) fn set_last_start(tx: &mut Tx<'_>, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
-    tx.memory.tally.paced(limiter, at);
+    tx.memory.counters.paced(limiter, at);
     Ok(())
 }
 

@@ -76,7 +76,7 @@ pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, 
 
 pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
     let insert = at_hand(tx.conn, &mut tx.hot.insert_live, INSERT_LIVE)?;
-    rows::insert_live(insert, &mut tx.memory.tally, row)?;
+    rows::insert_live(insert, &mut tx.memory.counters, row)?;
     tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }
 
@@ -84,10 +84,10 @@ pub(super) fn update_live(tx: &mut Tx<'_>, was: &LiveRow, live: &Live) -> Result
     tx.memory.touch_lane(tx.conn, was.lane, live)?;
     if rows::is_only_placed(&was.live, live) {
         let place = at_hand(tx.conn, &mut tx.hot.place_live, PLACE_LIVE)?;
-        return rows::place_live(place, &mut tx.memory.tally, was, live);
+        return rows::place_live(place, &mut tx.memory.counters, was, live);
     }
     let update = at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?;
-    rows::update_live(update, &mut tx.memory.tally, was, live)
+    rows::update_live(update, &mut tx.memory.counters, was, live)
 }
 
 pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), Fault> {
@@ -96,7 +96,7 @@ pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), F
 
 pub(super) fn replace_live(tx: &mut Tx<'_>, was: &Live, row: &LiveRow) -> Result<(), Fault> {
     let mut replace = tx.conn.prepare_cached(REPLACE_LIVE)?;
-    rows::replace_live(&mut replace, &mut tx.memory.tally, was, row)?;
+    rows::replace_live(&mut replace, &mut tx.memory.counters, was, row)?;
     tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }
 
@@ -104,7 +104,7 @@ pub(super) fn delete_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
     let OccurrenceId { job, number } = row.live.id;
     let delete = at_hand(tx.conn, &mut tx.hot.delete_live, DELETE_LIVE)?;
     if delete.execute(params![job.as_bytes(), number])? > 0 {
-        tx.memory.tally.closed(row.lane, &row.live);
+        tx.memory.counters.closed(row.lane, &row.live);
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ pub(super) fn move_open_of_job(tx: &mut Tx<'_>, job: JobId, lane: i64) -> Result
         .prepare_cached("UPDATE live SET lane = ?2 WHERE job = ?1")?
         .execute(params![job.as_bytes(), lane])?;
     for row in &open {
-        tx.memory.tally.moved((row.lane, &row.live), (lane, &row.live));
+        tx.memory.counters.moved((row.lane, &row.live), (lane, &row.live));
         tx.memory.touch_lane(tx.conn, lane, &row.live)?;
     }
     Ok(moved > 0)

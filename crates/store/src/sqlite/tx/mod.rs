@@ -23,10 +23,10 @@ pub(crate) use {
 };
 
 use super::core::Memory;
+use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows};
 use crate::rows::{ScheduleRow, SessionPlace, Spent};
-use crate::tally::Tally;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark, JobStatus};
@@ -96,8 +96,8 @@ impl Rows for Tx<'_> {
         &mut self.memory.shares
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        &mut self.memory.tally
+    fn counters(&mut self) -> &mut Counters {
+        &mut self.memory.counters
     }
 
     by_table! {
@@ -174,8 +174,8 @@ impl Rows for Tx<'_> {
             insert_skipped(job: JobId, range: &SkipRange) -> ();
             dead_letter(id: OccurrenceId) -> Option<DeadLetter>;
             latest_dead_letter(job: JobId) -> Option<DeadLetter>;
-            bury(finished: &Finished, noted: bool, now: Timestamp) -> ();
-            unbury(id: OccurrenceId) -> bool;
+            insert_dead_letter(finished: &Finished, noted: bool, now: Timestamp) -> ();
+            delete_dead_letter(id: OccurrenceId) -> bool;
             forget_dead_letters(job: JobId) -> ();
         }
         dependencies {

@@ -2,9 +2,9 @@
 
 use super::Tx;
 use crate::codes::{limits_column, placing_column};
+use crate::counters::shown;
 use crate::fault::Fault;
 use crate::sqlite::rows::counter;
-use crate::tally::shown;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::time::Timestamp;
@@ -80,7 +80,7 @@ pub(super) fn unstarted_of(tx: &mut Tx<'_>, queue: &str) -> Result<u64, Fault> {
     let mut unstarted = 0;
     for (lane, _) in lanes_through(tx, queue)? {
         let [waiting, queued, _] = tx.memory.active(tx.conn)?.counts(lane);
-        let counts = [waiting, queued, tx.memory.tally.unstarted(lane)];
+        let counts = [waiting, queued, tx.memory.counters.unstarted(lane)];
         unstarted = counts.into_iter().fold(unstarted, i64::saturating_add);
     }
     Ok(shown(unstarted))

@@ -1,0 +1,56 @@
+//! A database as one side of a data migration, or as a copy that is turned into an independent store.
+
+use super::Forked;
+use crate::fault::Fault;
+use crate::layout::{Cell, Cells, Layout};
+use async_trait::async_trait;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// The notes in an incomplete target. A store with any notes cannot be opened.
+pub(crate) type Notes = BTreeMap<String, String>;
+
+/// Rows of one table for the target, and the new position of the copy.
+pub(crate) struct Portion<'a> {
+    pub table: &'static Layout,
+    pub rows: &'a [Cells],
+    /// The note to be written in the same transaction.
+    pub note: (&'a str, &'a str),
+}
+
+/// One connection to a database that no other migration uses at the same time.
+#[async_trait]
+pub(crate) trait MigrationSide: Send {
+    /// Identifies this database.
+    async fn identity(&mut self) -> Result<String, Fault>;
+    /// Describes who seems to use it; `None` if it is not in use.
+    async fn users(&mut self) -> Result<Option<String>, Fault>;
+    async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault>;
+    /// The next rows after a key, ordered by key and bounded by the limits of a page; empty at the end.
+    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault>;
+
+    async fn notes(&mut self) -> Result<Notes, Fault>;
+    async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault>;
+    /// Resets all tables and the notes about them as if nothing had been copied. Only a target that is
+    /// noted as unfinished may be emptied.
+    async fn empty(&mut self, about_tables: &str) -> Result<(), Fault>;
+    /// Writes rows and the note in one transaction.
+    async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault>;
+    /// Makes the database assign numbers above those that were copied.
+    async fn settle(&mut self) -> Result<(), Fault>;
+    /// Deletes all notes: from now on it is an ordinary store.
+    async fn release(&mut self) -> Result<(), Fault>;
+    /// Turns a copy into an independent store, in one transaction: see [`super::fork`].
+    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault>;
+}
+
+/// How many rows of these sizes share a page: as many as its bytes allow, and at least one.
+pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>) -> usize {
+    let mut room = punctual_core::limits::MOVING_PAGE_BYTES_MAX as u64;
+    let fits = |size: &u64| {
+        let is_fitting = *size <= room;
+        room = room.saturating_sub(*size);
+        is_fitting
+    };
+    sizes.into_iter().take_while(fits).count().max(1)
+}

@@ -1,0 +1,70 @@
+//! Damaged rows: see [`crate::conformance::malformed_rows`].
+
+use super::database::{TestDatabase, client};
+use crate::conformance::malformed_rows::{
+    Dialect, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
+};
+use crate::layout::Layout;
+use crate::mysql::malformed::{find, rows_of};
+use crate::mysql::{MySqlOptions, MySqlStore};
+use mysql_async::prelude::Queryable;
+use std::sync::Arc;
+
+/// Opening a store on a server takes time: one in this many columns is tested, different ones in each
+/// round.
+const TRIED_EVERY: usize = 5;
+
+async fn damage_every_column(options: &MySqlOptions, round: usize) {
+    let store = Arc::new(MySqlStore::open(options).await.unwrap());
+    populate(store.clone()).await;
+    assert_eq!(find(options).await.unwrap(), Vec::<String>::new());
+    Arc::into_inner(store).unwrap().close().await;
+    let mut client = client(options).await;
+    let rows = async |table: &'static Layout| rows_of(options, table).await.unwrap();
+    let mut tried = 0;
+    let all = damages(Dialect::MySql, round, rows).await;
+    for (number, damage) in all.iter().enumerate().skip(round).step_by(TRIED_EVERY) {
+        // A value that the database itself rejects cannot occur.
+        if client.query_drop(&damage.spoil).await.is_err() {
+            continue;
+        }
+        tried += 1;
+        println!("{}", damage.about);
+        let store = MySqlStore::open(options).await.unwrap();
+        let check = async || find(options).await.unwrap();
+        is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
+        store.close().await;
+        // If the damaged row was replaced meanwhile, the replacement stays.
+        let _ = client.query_drop(&damage.repair).await;
+    }
+    assert!(tried > 20, "{tried}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_row_affects_only_what_it_describes() {
+    TestDatabase::with(async |options| damage_every_column(&options, 0).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn and_so_it_does_with_other_values() {
+    TestDatabase::with(async |options| damage_every_column(&options, 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_cannot_be_read_is_held_until_it_is_set_again() {
+    TestDatabase::with(async |options| {
+        MySqlStore::open(&options).await.unwrap().close().await;
+        for (number, (column, sql)) in (1..).zip(SPOILED_QUEUES) {
+            let spoil = async || {
+                client(&options).await.query_drop(sql).await.unwrap();
+            };
+            let open = async || Arc::new(MySqlStore::open(&options).await.unwrap());
+            let told = set_again(number, open, spoil, async || find(&options).await.unwrap()).await;
+            assert!(
+                told.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),
+                "{told}"
+            );
+        }
+    })
+    .await;
+}

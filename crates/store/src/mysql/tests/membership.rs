@@ -1,0 +1,51 @@
+//! One test per case of the membership table, each with several stores on one database of each server.
+
+use super::database::TestDatabase;
+use crate::conformance::membership::Doors;
+use crate::mysql::MySqlStore;
+use mysql_async::prelude::Queryable;
+use std::sync::Arc;
+
+macro_rules! define {
+    ($($case:ident),* $(,)?) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            TestDatabase::with(async |options| {
+                let mut stores = Vec::new();
+                for _ in 0..3 {
+                    stores.push(Arc::new(MySqlStore::open(&options).await.unwrap()));
+                }
+                let doors: Doors = stores.iter().map(|store| store.clone() as _).collect();
+                crate::conformance::membership::$case(doors).await;
+                for store in stores.into_iter().filter_map(Arc::into_inner) {
+                    store.close().await;
+                }
+            })
+            .await;
+        }
+    )*};
+}
+crate::each_membership_case!(define);
+
+macro_rules! define_odd {
+    ($($case:ident),* $(,)?) => {$(
+        #[tokio::test]
+        async fn $case() {
+            TestDatabase::with(async |options| {
+                let store = Arc::new(MySqlStore::open(&options).await.unwrap());
+                let conn = tokio::sync::Mutex::new(super::database::client(&options).await);
+                let run = async |sql: &'static str| conn.lock().await.query_drop(sql).await.unwrap();
+                crate::conformance::membership::malformed::$case(vec![store.clone()], run).await;
+                conn.into_inner().disconnect().await.unwrap();
+                if let Some(store) = Arc::into_inner(store) {
+                    store.close().await;
+                }
+            })
+            .await;
+        }
+    )*};
+}
+define_odd!(
+    rows_that_cannot_be_read_are_named_and_the_others_go_on,
+    a_lease_whose_row_cannot_be_read_is_taken_and_is_in_nobodys_way,
+);

@@ -1,0 +1,305 @@
+//! The baseline of PostgreSQL: the rows of no-op jobs in the tables of a separate database, written in
+//! batches by as many plain connections as a store has writers. Only columns that differ from row to row
+//! are sent. Also a small commit, the size of the database, and a past, for benchmarks.
+
+use super::connection::connect;
+use super::migrate::{self, MigrateError};
+use super::options::PostgresOptions;
+use super::partitions::{Parent, Partitions};
+use super::rows::{get, uuid};
+use super::tables::Shared;
+use super::wire::{Call, Frame, Parameter, Wire, column, value};
+use crate::baseline::rows::{LANE, NOW_US, SESSION, due_job, future_job, payload};
+use crate::baseline::{
+    BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
+    per_sec,
+};
+use crate::fault::Fault;
+use async_trait::async_trait;
+use punctual_core::ids::JobId;
+use punctual_core::ports::StoreError;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+const INSERT_JOBS: &str = "INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, execute_at, payload) \
+     SELECT id, $4, created_at, 1, 0, 5, CASE WHEN execute_at IS NULL THEN 0 ELSE 1 END, execute_at, $5 \
+     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS new(id, created_at, execute_at)";
+const INSERT_LIVE: &str = "INSERT INTO live (job, occurrence, lane, rank, available_at, scheduled_time, job_version, attempt, charged, \
+     epoch, segment, state, gates, priority, origin, ties, cancel_requested) \
+     SELECT job, 1, $4, at, at, at, 1, 1, 0, 0, segment, 1, 0, 5, 0, 128, false \
+     FROM unnest($1::uuid[], $2::bigint[], $3::smallint[]) AS new(job, at, segment)";
+const CLAIM: &str = "UPDATE live SET state = 2, epoch = 1, session = $2, claimed_at = available_at \
+     WHERE job = ANY($1) AND occurrence = 1";
+const DELETE_LIVE: &str = "DELETE FROM live WHERE job = ANY($1) AND occurrence = 1";
+const INSERT_HISTORY: &str = "INSERT INTO history (job, occurrence, completed_at, place, scheduled_time, available_at, attempt, epoch, \
+     job_version, status, origin, started_at, session, worker) \
+     SELECT job, 1, at, at, at, at, 1, 1, 1, 0, 0, at, $3, 1 \
+     FROM unnest($1::uuid[], $2::bigint[]) AS new(job, at)";
+const INSERT_SCHEDULES: &str = "INSERT INTO schedules (job, lane, fired, version, job_version, segment, priority, overlap, ties, due_at) \
+     SELECT job, $4, 0, 1, 1, segment, 5, 0, 0, due_at \
+     FROM unnest($1::uuid[], $2::bigint[], $3::smallint[]) AS new(job, due_at, segment)";
+
+/// Uses another row than the readiness probe.
+const COMMIT: &str =
+    "INSERT INTO probe (id, at) VALUES (2, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
+const SIZE: &str = "SELECT pg_database_size(current_database()), \
+     (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables)";
+
+/// Whether the server reports that it was reached without a network.
+const IS_NEAR: &str = "SELECT inet_server_addr() IS NULL OR inet_server_addr() <<= inet '127.0.0.0/8' \
+     OR inet_server_addr() = inet '::1'";
+/// Over the time that such a past takes to build up, autovacuum would have run many times.
+const SWEEP: &str = "VACUUM (ANALYZE) jobs, history";
+
+/// A database with the tables of this version, and a connection to it.
+pub struct PostgresBaseline {
+    options: PostgresOptions,
+    client: Client,
+    commits: i64,
+}
+
+impl PostgresBaseline {
+    /// Connects, and creates the tables if they do not exist.
+    pub async fn open(options: &PostgresOptions) -> Result<Self, MigrateError> {
+        migrate::up(options).await?;
+        let client = connect(&options.target()?).await?;
+        Ok(PostgresBaseline { options: options.clone(), client, commits: 0 })
+    }
+
+    fn shared(&self) -> Result<Shared, StoreError> {
+        Shared::new(&self.options).map_err(|error| StoreError::Broken(error.to_string()))
+    }
+
+    async fn rates(&self, options: BaselineOptions) -> Result<BaselineRates, Fault> {
+        let row = self.client.query_one("SELECT EXISTS (SELECT 1 FROM jobs)", &[]).await?;
+        if get(&row, 0)? {
+            return Err(Fault::Postgres(NOT_EMPTY.to_owned()));
+        }
+        let target = self.options.target().map_err(|error| Fault::Postgres(error.to_string()))?;
+        let mut wires = Vec::new();
+        for _ in 0..self.options.writers.max(1) {
+            wires.push(Wire::connect(&target).await?);
+        }
+        let partitions = Partitions::new(target, self.options.partition_width);
+        partitions.ensure(Parent::History, [NOW_US, NOW_US + options.jobs as i64]).await?;
+        let due = BaselineBatch::all(options, BaselineKind::Due);
+        let (insert_per_sec, wires) = run(wires, &due, BaselinePhase::Insert).await?;
+        let (claim_complete_per_sec, wires) = run(wires, &due, BaselinePhase::ClaimAndComplete).await?;
+        let future = BaselineBatch::all(options, BaselineKind::Future);
+        let (hold_per_sec, _) = run(wires, &future, BaselinePhase::Hold).await?;
+        Ok(BaselineRates { insert_per_sec, claim_complete_per_sec, hold_per_sec })
+    }
+}
+
+#[async_trait]
+impl BaselineDatabase for PostgresBaseline {
+    async fn commit_once(&mut self) -> Result<(), StoreError> {
+        self.commits += 1;
+        self.client.execute(COMMIT, &[&self.commits]).await.map_err(Fault::from)?;
+        Ok(())
+    }
+
+    async fn size(&mut self) -> Result<DatabaseSize, StoreError> {
+        let row = self.client.query_one(SIZE, &[]).await.map_err(Fault::from)?;
+        let (bytes, dead): (i64, i64) = (get(&row, 0)?, get(&row, 1)?);
+        let dead_rows = Some(u64::try_from(dead).unwrap_or(0));
+        Ok(DatabaseSize { bytes: u64::try_from(bytes).unwrap_or(0), dead_rows })
+    }
+
+    async fn data_directory(&mut self) -> Option<PathBuf> {
+        if !get::<bool>(&self.client.query_one(IS_NEAR, &[]).await.ok()?, 0).ok()? {
+            return None;
+        }
+        let row = self.client.query_one("SHOW data_directory", &[]).await.ok()?;
+        get::<String>(&row, 0).ok().map(PathBuf::from)
+    }
+
+    async fn measure_baseline(&mut self, options: BaselineOptions) -> Result<BaselineRates, StoreError> {
+        Ok(self.rates(options).await?)
+    }
+
+    async fn keep_past(&mut self, past: Past, progress: RowProgress) -> Result<(), StoreError> {
+        past::keep(&self.shared()?, self.options.writers, past, progress).await?;
+        // It may take longer than the store's statement timeout.
+        self.client.batch_execute("SET statement_timeout = 0").await.map_err(Fault::from)?;
+        self.client.batch_execute(SWEEP).await.map_err(Fault::from)?;
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BaselineKind {
+    Due,
+    Future,
+}
+
+/// The columns of a batch that differ from row to row, built before the measurement starts.
+struct BaselineBatch {
+    ids: Vec<Uuid>,
+    segments: Vec<i16>,
+    created_at: Vec<i64>,
+    execute_at: Vec<Option<i64>>,
+    payload: String,
+}
+
+impl BaselineBatch {
+    fn all(options: BaselineOptions, kind: BaselineKind) -> Arc<Vec<BaselineBatch>> {
+        // Future jobs come after the others in the same table.
+        let first = if kind == BaselineKind::Future { options.jobs } else { 0 };
+        let row = |number: usize| match kind {
+            BaselineKind::Due => (due_job(number, 0).0, None),
+            BaselineKind::Future => {
+                let (job, schedule) = future_job(first + number, 0);
+                (job, schedule.due_at.map(|at| at.as_micros()))
+            }
+        };
+        let batches = options.batches().map(|numbers| {
+            let rows: Vec<_> = numbers.map(row).collect();
+            BaselineBatch {
+                ids: rows.iter().map(|(job, _)| uuid(job.id)).collect(),
+                segments: rows.iter().map(|(job, _)| segment(job.id)).collect(),
+                created_at: rows.iter().map(|(job, _)| job.created_at.as_micros()).collect(),
+                execute_at: rows.iter().map(|(_, at)| *at).collect(),
+                payload: payload(options.payload_bytes),
+            }
+        });
+        Arc::new(batches.collect())
+    }
+
+    fn ids(&self) -> Parameter<'_> {
+        value(self.ids.as_slice())
+    }
+
+    fn jobs(&self) -> Call<'_> {
+        let [created, execute] = [value(self.created_at.as_slice()), value(self.execute_at.as_slice())];
+        Call::new(INSERT_JOBS, [self.ids(), created, execute, value(LANE), value(self.payload.as_str())])
+    }
+
+    fn live(&self) -> Call<'_> {
+        let [at, segments] = [value(self.created_at.as_slice()), value(self.segments.as_slice())];
+        Call::new(INSERT_LIVE, [self.ids(), at, segments, value(LANE)])
+    }
+
+    fn schedules(&self) -> Call<'_> {
+        let due = column(self.execute_at.iter().copied());
+        Call::new(INSERT_SCHEDULES, [self.ids(), due, value(self.segments.as_slice()), value(LANE)])
+    }
+
+    fn history(&self) -> Call<'_> {
+        Call::new(INSERT_HISTORY, [self.ids(), value(self.created_at.as_slice()), value(SESSION.0)])
+    }
+
+    async fn write(&self, wire: &mut Wire, phase: BaselinePhase) -> Result<(), Fault> {
+        let whole = Frame::BeginAndCommit;
+        match phase {
+            BaselinePhase::Insert => wire.run(whole, vec![self.jobs(), self.live()]).await?,
+            BaselinePhase::ClaimAndComplete => {
+                wire.run(whole, vec![Call::new(CLAIM, [self.ids(), value(SESSION.0)])]).await?;
+                wire.run(whole, vec![Call::new(DELETE_LIVE, [self.ids()]), self.history()]).await?
+            }
+            BaselinePhase::Hold => wire.run(whole, vec![self.jobs(), self.schedules()]).await?,
+        };
+        Ok(())
+    }
+}
+
+fn segment(job: JobId) -> i16 {
+    i16::from(job.segment().index())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BaselinePhase {
+    Insert,
+    ClaimAndComplete,
+    Hold,
+}
+
+/// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
+async fn run(
+    wires: Vec<Wire>,
+    batches: &Arc<Vec<BaselineBatch>>,
+    phase: BaselinePhase,
+) -> Result<(f64, Vec<Wire>), Fault> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let started = Instant::now();
+    let mut writers = JoinSet::new();
+    for mut wire in wires {
+        let (next, batches) = (next.clone(), batches.clone());
+        writers.spawn(async move {
+            while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                batch.write(&mut wire, phase).await?;
+            }
+            Ok::<Wire, Fault>(wire)
+        });
+    }
+    let mut wires = Vec::new();
+    while let Some(ended) = writers.join_next().await {
+        wires.push(ended.map_err(|error| Fault::Postgres(error.to_string()))??);
+    }
+    let jobs = batches.iter().map(|batch| batch.ids.len()).sum();
+    Ok((per_sec(jobs, started.elapsed()), wires))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::tests::database::{TestDatabase, client};
+    use crate::postgres::tests::integrity::problems;
+    use punctual_core::limits;
+    use punctual_core::time::Timestamp;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn the_baseline_is_measured_in_an_empty_database_only() {
+        TestDatabase::with(|options| async move {
+            let mut baseline = PostgresBaseline::open(&options).await.unwrap();
+            let few = BaselineOptions { jobs: 1_250, batch: 600, payload_bytes: 100 };
+            let rates = baseline.measure_baseline(few).await.unwrap();
+            assert!(
+                rates.insert_per_sec > 0.0 && rates.claim_complete_per_sec > 0.0 && rates.hold_per_sec > 0.0
+            );
+            assert_eq!(counts(&options).await, [2_500, 0, 1_250, 1_250]);
+            let error = baseline.measure_baseline(few).await.unwrap_err();
+            assert!(error.to_string().contains(NOT_EMPTY), "{error}");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_database_with_a_past_is_whole() {
+        TestDatabase::with(|options| async move {
+            // Other tests have narrow partitions, of which this past would need half a million.
+            let options = PostgresOptions { partition_width: limits::PARTITION_WIDTH, ..options };
+            let mut baseline = PostgresBaseline::open(&options).await.unwrap();
+            let empty = baseline.size().await.unwrap().bytes;
+            let until = Timestamp::from_micros(1_763_195_400_000_000);
+            let span = Duration::from_secs(5 * 86_400);
+            let past = Past { executions: 8_005, until, span, payload_bytes: 100 };
+            let written = Arc::new(AtomicUsize::new(0));
+            let counter = written.clone();
+            let progress: RowProgress = Arc::new(move |rows| {
+                counter.fetch_add(rows as usize, Ordering::Relaxed);
+            });
+            baseline.keep_past(past, progress).await.unwrap();
+            assert_eq!(written.load(Ordering::Relaxed), 8_005);
+            assert_eq!(counts(&options).await, [801, 0, 8_005, 0]);
+            assert_eq!(problems(&client(&options).await).await, Vec::<String>::new());
+            baseline.commit_once().await.unwrap();
+            assert!(baseline.size().await.unwrap().bytes > empty);
+        })
+        .await;
+    }
+
+    /// Jobs, open occurrences, history, schedules.
+    async fn counts(options: &PostgresOptions) -> [i64; 4] {
+        let sql = "SELECT (SELECT COUNT(*) FROM jobs), (SELECT COUNT(*) FROM live), (SELECT COUNT(*) FROM history), \
+             (SELECT COUNT(*) FROM schedules)";
+        let row = client(options).await.query_one(sql, &[]).await.unwrap();
+        [0, 1, 2, 3].map(|column| get(&row, column).unwrap())
+    }
+}

@@ -1,0 +1,386 @@
+//! The read set of a transaction as statements: first those that lock, in the order of the fields of
+//! [`ReadSet`], then those that only read and must see the state while the locks are held.
+//!
+//! Rows are sorted before they are locked. Where possible, one statement locks all rows of a table that a
+//! round needs, because two sorted lists one after the other are not one order.
+
+use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
+use crate::postgres::rows::{
+    code, dead_letter_columns, fact_columns, integer, job_columns_but_payload, limit, live_columns,
+    schedule_columns, uuid,
+};
+use crate::postgres::wire::{Call, Parameter, column, value};
+use crate::unit_of_work::{ReadSet, RequestedClaims};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::limits;
+use punctual_core::placing::Place;
+
+/// The kind of a statement's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowKind {
+    HeldLanes,
+    Sessions,
+    Jobs,
+    Schedules,
+    Live,
+    /// For the requested claim with this index.
+    Claims(usize),
+    Facts,
+    Cancels,
+    Queues,
+    /// Only locks.
+    FullQueues,
+    Started,
+    Limiters,
+    LastQueued,
+    QueuedLanes,
+    Unstarted,
+    Ended,
+    Skipped,
+    DeadLetters,
+    LatestDeadLetters,
+    DeadOfJobs,
+    Keys,
+    Parents,
+    Children,
+    Resolutions,
+    LastNotes,
+    Checkpoints,
+    Requests,
+}
+
+/// A transaction that deletes a lane locks its row first, and then checks whether the lane has jobs.
+pub(crate) const HELD_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
+macro_rules! session_columns {
+    () => {
+        "SELECT id, worker, turn, mode, beat, attention, beaten_at, lost, embedded FROM sessions "
+    };
+}
+pub(crate) const SESSIONS: &str = concat!(session_columns!(), "WHERE id = ANY($1) ORDER BY id FOR UPDATE");
+const SESSIONS_BY_MARK: &str = concat!(
+    session_columns!(),
+    "WHERE id = ANY($1) OR (lost AND $2) OR (embedded AND $3) ORDER BY id FOR UPDATE"
+);
+pub(crate) const JOBS: &str = concat!(
+    "SELECT ",
+    job_columns_but_payload!(),
+    ", CASE WHEN wanted.whole THEN jobs.payload END, wanted.whole \
+     FROM unnest($1::uuid[], $2::boolean[]) AS wanted(id, whole) JOIN jobs ON jobs.id = wanted.id \
+     ORDER BY jobs.id FOR UPDATE OF jobs"
+);
+pub(crate) const SCHEDULES: &str = concat!(
+    "SELECT ",
+    schedule_columns!(),
+    " FROM schedules WHERE schedules.job = ANY($1) ORDER BY schedules.job FOR UPDATE"
+);
+pub(crate) const LIVE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN live ON live.job = wanted.job AND live.occurrence = wanted.occurrence \
+     ORDER BY live.job, live.occurrence FOR UPDATE OF live"
+);
+/// Named ones, all of some jobs, and all that some sessions hold. Rows are locked one by one by key: their
+/// number cannot be estimated, and a plan with a wrong estimate reads the whole table.
+pub(crate) const LIVE_OF: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM (SELECT job, occurrence FROM \
+       (SELECT named.job, named.occurrence FROM unnest($1::uuid[], $2::bigint[]) AS named(job, occurrence) \
+        UNION SELECT opened.job, opened.occurrence FROM unnest($3::uuid[]) AS whole(job) CROSS JOIN LATERAL \
+          (SELECT live.job, live.occurrence FROM live WHERE live.job = whole.job ORDER BY live.occurrence LIMIT $4) AS opened \
+        UNION SELECT held.job, held.occurrence FROM unnest($5::bigint[], $6::bigint[]) AS holder(session, count) \
+          CROSS JOIN LATERAL (SELECT live.job, live.occurrence FROM live WHERE live.session = holder.session \
+            AND live.state = 2 ORDER BY live.job, live.occurrence LIMIT holder.count) AS held) AS keys \
+       ORDER BY job, occurrence) AS wanted \
+     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
+       FOR UPDATE) AS live"
+);
+/// Reads the heads of all lanes without locks to see how the lowest ranks are distributed over them, and
+/// then locks that many in each: a row that another transaction has locked is replaced by the next in its
+/// lane. Each lane is scanned from its own rank.
+pub(crate) const CLAIM: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM (SELECT best.lane, best.least, count(*) AS count FROM \
+       (SELECT served.lane, served.least FROM unnest($1::bigint[], $2::bigint[]) AS served(lane, least) CROSS JOIN LATERAL \
+          (SELECT live.rank, live.job, live.occurrence FROM live \
+           WHERE live.lane = served.lane AND live.state = 1 AND live.rank >= served.least \
+           ORDER BY live.rank, live.job, live.occurrence LIMIT $3) AS head \
+        ORDER BY head.rank, head.job, head.occurrence LIMIT $3) AS best GROUP BY best.lane, best.least) AS share \
+     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.lane = share.lane AND live.state = 1 AND live.rank >= share.least \
+       ORDER BY live.rank, live.job, live.occurrence LIMIT share.count FOR UPDATE SKIP LOCKED) AS live"
+);
+
+pub(crate) const FACTS: &str =
+    concat!("SELECT jobs.id, jobs.lane, ", fact_columns!(), " FROM jobs WHERE jobs.id = ANY($1)");
+const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live \
+     WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
+pub(crate) const QUEUES: &str =
+    "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
+/// Serializes transactions that admit executions through the limits of a queue, so that each counts what
+/// the one before has admitted. The same applies to submits to a queue that may be full.
+const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
+pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
+pub(crate) const LIMITERS: &str = "SELECT wanted.limiter, coalesce(limiter_tallies.waiting, 0), coalesce(limiter_tallies.in_use, 0), \
+     limiter_paces.last_at FROM unnest($1::bigint[]) AS wanted(limiter) \
+     LEFT JOIN limiter_tallies ON limiter_tallies.limiter = wanted.limiter \
+     LEFT JOIN limiter_paces ON limiter_paces.limiter = wanted.limiter";
+pub(crate) const LINES: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM unnest($1::bigint[], $2::bigint[]) AS wanted(line, count) CROSS JOIN LATERAL \
+     (SELECT * FROM live WHERE live.line = wanted.line ORDER BY live.rank, live.job, live.occurrence \
+      LIMIT wanted.count FOR UPDATE SKIP LOCKED) AS live"
+);
+/// The last queued executions by rank of a queue before a position.
+pub(crate) const LAST_QUEUED: &str = "SELECT last.rank, last.job, last.occurrence FROM lanes CROSS JOIN LATERAL \
+     (SELECT live.rank, live.job, live.occurrence FROM live WHERE live.lane = lanes.id AND live.state = 1 \
+      AND (live.rank, live.job, live.occurrence) < ($2::bigint, $3::uuid, $4::bigint) \
+      ORDER BY live.rank DESC, live.job DESC, live.occurrence DESC LIMIT $5) AS last \
+     WHERE lanes.queue = $1 ORDER BY last.rank DESC, last.job DESC, last.occurrence DESC LIMIT $5";
+pub(crate) const UNSTARTED: &str = "SELECT lanes.queue, sum(lane_tallies.waiting + lane_tallies.queued)::bigint \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
+const QUEUED_LANES: &str = "SELECT lanes.id, lanes.queue, lanes.job_type, sum(lane_tallies.queued)::bigint \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) \
+     GROUP BY lanes.id HAVING sum(lane_tallies.queued) > 0";
+pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \
+     history.status FROM unnest($1::uuid[], $2::bigint[], $3::integer[]) AS wanted(job, occurrence, attempt) \
+     JOIN history ON history.job = wanted.job AND history.occurrence = wanted.occurrence \
+     AND history.attempt = wanted.attempt";
+const SKIPPED: &str = "SELECT skipped.number, skipped.job, skipped.last, skipped.reason \
+     FROM unnest($1::uuid[], $2::bigint[], $3::smallint[]) AS wanted(job, last, reason) JOIN skipped \
+     ON skipped.job = wanted.job AND skipped.last = wanted.last AND skipped.reason = wanted.reason";
+const DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    " FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN dead_letters ON dead_letters.job = wanted.job AND dead_letters.occurrence = wanted.occurrence \
+     JOIN jobs ON jobs.id = dead_letters.job"
+);
+const LATEST_DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    " FROM unnest($1::uuid[]) AS wanted(job) CROSS JOIN LATERAL \
+     (SELECT * FROM dead_letters WHERE dead_letters.job = wanted.job ORDER BY dead_letters.occurrence DESC LIMIT 1) \
+     AS dead_letters JOIN jobs ON jobs.id = dead_letters.job"
+);
+const DEAD_OF_JOBS: &str = "SELECT job, occurrence FROM dead_letters WHERE job = ANY($1)";
+const KEYS: &str = "SELECT job_keys.owner, job_keys.kind, job_keys.key, job_keys.job \
+     FROM unnest($1::text[], $2::smallint[], $3::text[]) AS wanted(owner, kind, key) JOIN job_keys \
+     ON job_keys.owner = wanted.owner AND job_keys.kind = wanted.kind AND job_keys.key = wanted.key";
+const PARENTS: &str = "SELECT child, parent FROM dependencies WHERE child = ANY($1)";
+const CHILDREN: &str = "SELECT children.parent, children.child FROM unnest($1::uuid[], $2::bigint[]) AS wanted(parent, count) \
+     CROSS JOIN LATERAL (SELECT parent, child FROM dependencies WHERE dependencies.parent = wanted.parent \
+     ORDER BY child LIMIT wanted.count) AS children";
+const RESOLUTIONS: &str =
+    "SELECT parent, succeeded FROM resolutions ORDER BY parent LIMIT $1 FOR UPDATE SKIP LOCKED";
+const LAST_NOTES: &str = "SELECT notes.job, notes.occurrence, notes.epoch, notes.number \
+     FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN notes ON notes.job = wanted.job AND notes.occurrence = wanted.occurrence";
+const CHECKPOINTS: &str = "SELECT checkpoints.job, checkpoints.occurrence, checkpoints.document \
+     FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN checkpoints ON checkpoints.job = wanted.job AND checkpoints.occurrence = wanted.occurrence";
+const REQUESTS: &str = "SELECT requests.token, requests.key, requests.fingerprint, requests.begun_at, requests.seed, \
+     requests.status, requests.location, requests.body \
+     FROM unnest($1::text[], $2::text[]) AS wanted(token, key) \
+     JOIN requests ON requests.token = wanted.token AND requests.key = wanted.key";
+
+/// Statements of one round, each with the kind of its rows.
+pub(crate) struct ReadRound<'a> {
+    pub parts: Vec<RowKind>,
+    pub calls: Vec<Call<'a>>,
+}
+
+impl<'a> ReadRound<'a> {
+    /// Claims scan from the claim cursors.
+    pub fn of(read_set: &'a ReadSet, cursors: &ClaimCursors, scan: ClaimScan) -> Self {
+        let mut round = ReadRound { parts: vec![], calls: vec![] };
+        round.lock(read_set);
+        for (index, claims) in read_set.claims.iter().enumerate() {
+            round.claim(index, claims, cursors, scan);
+        }
+        round.read_of_work(read_set);
+        round.read_of_jobs(read_set);
+        round
+    }
+
+    /// The data of these jobs that assignments contain.
+    pub fn facts(jobs: impl IntoIterator<Item = JobId>) -> Self {
+        let mut round = ReadRound { parts: vec![], calls: vec![] };
+        round.add(RowKind::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
+        round
+    }
+
+    /// Repeats these requested claims, from the start of their lanes.
+    pub fn claims(read_set: &'a ReadSet, indexes: &[usize], cursors: &ClaimCursors) -> Self {
+        let mut round = ReadRound { parts: vec![], calls: vec![] };
+        for index in indexes {
+            round.claim(*index, &read_set.claims[*index], cursors, ClaimScan::Whole);
+        }
+        round
+    }
+
+    fn claim(&mut self, index: usize, claims: &'a RequestedClaims, cursors: &ClaimCursors, scan: ClaimScan) {
+        let RequestedClaims { lanes, count } = claims;
+        let parameters = [value(lanes.as_slice()), value(cursors.least(scan, lanes)), value(limit(*count))];
+        self.add(RowKind::Claims(index), CLAIM, parameters);
+    }
+
+    fn add<const N: usize>(&mut self, part: RowKind, sql: &'static str, parameters: [Parameter<'a>; N]) {
+        self.parts.push(part);
+        self.calls.push(Call::new(sql, parameters));
+    }
+
+    fn lock(&mut self, read_set: &'a ReadSet) {
+        if !read_set.held_lanes.is_empty() {
+            self.add(RowKind::HeldLanes, HELD_LANES, [column(read_set.held_lanes.iter().copied())]);
+        }
+        let sessions = || column(read_set.sessions.iter().map(|session| session.0));
+        if read_set.lost_sessions || read_set.embedded_sessions {
+            let marks = [sessions(), value(read_set.lost_sessions), value(read_set.embedded_sessions)];
+            self.add(RowKind::Sessions, SESSIONS_BY_MARK, marks);
+        } else if !read_set.sessions.is_empty() {
+            self.add(RowKind::Sessions, SESSIONS, [sessions()]);
+        }
+        if !read_set.jobs.is_empty() || !read_set.terms.is_empty() {
+            let jobs: Vec<JobId> = read_set.jobs.union(&read_set.terms).copied().collect();
+            let whole = column(jobs.iter().map(|job| read_set.jobs.contains(job)));
+            self.add(RowKind::Jobs, JOBS, [column(jobs.iter().copied().map(uuid)), whole]);
+        }
+        if !read_set.schedules.is_empty() {
+            self.add(RowKind::Schedules, SCHEDULES, [jobs(&read_set.schedules)]);
+        }
+        self.lock_live(read_set);
+    }
+
+    fn lock_live(&mut self, read_set: &'a ReadSet) {
+        let [keys, numbers] = occurrences(&read_set.live);
+        if !read_set.open_of_jobs.is_empty() || !read_set.held_by.is_empty() {
+            let open_max = value(i64::try_from(limits::OPEN_OF_JOB_MAX).unwrap_or(i64::MAX));
+            let holders = column(read_set.held_by.keys().map(|session| session.0));
+            let counts = column(read_set.held_by.values().map(|count| limit(*count)));
+            let parameters = [keys, numbers, jobs(&read_set.open_of_jobs), open_max, holders, counts];
+            self.add(RowKind::Live, LIVE_OF, parameters);
+        } else if !read_set.live.is_empty() {
+            self.add(RowKind::Live, LIVE, [keys, numbers]);
+        }
+    }
+
+    fn read_of_work(&mut self, read_set: &'a ReadSet) {
+        if !read_set.facts.is_empty() {
+            self.add(RowKind::Facts, FACTS, [jobs(&read_set.facts)]);
+        }
+        if !read_set.cancels_of.is_empty() {
+            let sessions = column(read_set.cancels_of.iter().map(|session| session.0));
+            self.add(RowKind::Cancels, CANCELS, [sessions]);
+        }
+        // The settings of a queue are read while the lock prevents changes.
+        self.limits(read_set);
+        if read_set.queues {
+            self.add(RowKind::Queues, QUEUES, []);
+        }
+        if !read_set.unstarted.is_empty() {
+            let queues = || column(read_set.unstarted.iter().map(String::as_str));
+            self.add(RowKind::FullQueues, LIMITED_QUEUES, [queues()]);
+            self.add(RowKind::Unstarted, UNSTARTED, [queues()]);
+        }
+        if !read_set.queued_lanes_of.is_empty() {
+            let queues = column(read_set.queued_lanes_of.iter().map(String::as_str));
+            self.add(RowKind::QueuedLanes, QUEUED_LANES, [queues]);
+        }
+        if !read_set.ended.is_empty() {
+            self.add(RowKind::Ended, ENDED, executions(&read_set.ended));
+        }
+        if !read_set.skipped.is_empty() {
+            let ids = column(read_set.skipped.iter().map(|(job, ..)| uuid(*job)));
+            let lasts = column(read_set.skipped.iter().map(|(_, last, _)| last.as_micros()));
+            let reasons = column(read_set.skipped.iter().map(|(.., reason)| code(*reason)));
+            self.add(RowKind::Skipped, SKIPPED, [ids, lasts, reasons]);
+        }
+        if !read_set.last_notes.is_empty() {
+            self.add(RowKind::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes));
+        }
+        if !read_set.checkpoints.is_empty() {
+            self.add(RowKind::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints));
+        }
+    }
+
+    fn limits(&mut self, read_set: &'a ReadSet) {
+        let queues = || column(read_set.limited_queues.iter().map(String::as_str));
+        if !read_set.limited_queues.is_empty() {
+            self.add(RowKind::FullQueues, LIMITED_QUEUES, [queues()]);
+            self.add(RowKind::Started, STARTED, [queues()]);
+        }
+        if !read_set.limiters.is_empty() {
+            self.add(RowKind::Limiters, LIMITERS, [column(read_set.limiters.iter().map(|id| id.number()))]);
+        }
+        if !read_set.lines.is_empty() {
+            let lines = column(read_set.lines.keys().map(|line| line.number()));
+            let counts = column(read_set.lines.values().map(|count| limit(*count)));
+            self.add(RowKind::Live, LINES, [lines, counts]);
+        }
+        for ((queue, before), count) in &read_set.last_queued {
+            let Place { rank, occurrence } = *before;
+            let place = [value(rank), value(uuid(occurrence.job)), value(i64::from(occurrence.number))];
+            let [rank, job, number] = place;
+            self.add(
+                RowKind::LastQueued,
+                LAST_QUEUED,
+                [value(queue.as_str()), rank, job, number, value(limit(*count))],
+            );
+        }
+    }
+
+    fn read_of_jobs(&mut self, read_set: &'a ReadSet) {
+        if !read_set.dead_letters.is_empty() {
+            self.add(RowKind::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters));
+        }
+        if !read_set.latest_dead_letters.is_empty() {
+            self.add(RowKind::LatestDeadLetters, LATEST_DEAD_LETTERS, [jobs(&read_set.latest_dead_letters)]);
+        }
+        if !read_set.dead_of_jobs.is_empty() {
+            self.add(RowKind::DeadOfJobs, DEAD_OF_JOBS, [jobs(&read_set.dead_of_jobs)]);
+        }
+        if !read_set.keys.is_empty() {
+            let owners = column(read_set.keys.iter().map(|key| key.owner.as_str()));
+            let kinds = column(read_set.keys.iter().map(|key| code(key.kind)));
+            let names = column(read_set.keys.iter().map(|key| key.key.as_str()));
+            self.add(RowKind::Keys, KEYS, [owners, kinds, names]);
+        }
+        if !read_set.parents_of.is_empty() {
+            self.add(RowKind::Parents, PARENTS, [jobs(&read_set.parents_of)]);
+        }
+        if !read_set.children_of.is_empty() {
+            let parents = column(read_set.children_of.keys().copied().map(uuid));
+            let counts = column(read_set.children_of.values().map(|count| limit(*count)));
+            self.add(RowKind::Children, CHILDREN, [parents, counts]);
+        }
+        if read_set.resolutions {
+            let most = value(limit(limits::DEPENDENTS_PER_STEP_MAX + 1));
+            self.add(RowKind::Resolutions, RESOLUTIONS, [most]);
+        }
+        if !read_set.requests.is_empty() {
+            let tokens = column(read_set.requests.iter().map(|request| request.token.as_str()));
+            let keys = column(read_set.requests.iter().map(|request| request.key.as_str()));
+            self.add(RowKind::Requests, REQUESTS, [tokens, keys]);
+        }
+    }
+}
+
+fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Parameter<'a> {
+    column(jobs.into_iter().copied().map(uuid))
+}
+
+/// Jobs and numbers.
+pub(crate) fn occurrences<'a, 'b>(ids: impl IntoIterator<Item = &'b OccurrenceId>) -> [Parameter<'a>; 2] {
+    let (jobs, numbers): (Vec<_>, Vec<_>) =
+        ids.into_iter().map(|id| (uuid(id.job), i64::from(id.number))).unzip();
+    [value(jobs), value(numbers)]
+}
+
+fn executions<'a, 'b>(ids: impl IntoIterator<Item = &'b ExecutionId> + Copy) -> [Parameter<'a>; 3] {
+    let [jobs, numbers] = occurrences(ids.into_iter().map(|id| &id.occurrence));
+    [jobs, numbers, column(ids.into_iter().map(|id| integer(id.attempt)))]
+}

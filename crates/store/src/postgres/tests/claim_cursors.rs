@@ -1,0 +1,61 @@
+//! Claims start where work was last found, and still miss nothing.
+
+use super::database::TestDatabase;
+use super::fixture::{fetch, id, job, lane, queued, tables, write};
+use super::waiting::eventually;
+use crate::postgres::tables::PostgresTables;
+use crate::unit_of_work::{ReadSet, RequestedClaims, WriteSet};
+use punctual_core::ids::OccurrenceId;
+
+fn ids(numbers: &[u32]) -> Vec<OccurrenceId> {
+    numbers.iter().map(|number| id(*number).occurrence(1)).collect()
+}
+
+async fn queue(tables: &mut PostgresTables, lane: i64, numbers: &[u32]) {
+    let jobs_inserted = numbers.iter().map(|number| job(*number, lane)).collect();
+    let live_inserted = numbers.iter().map(|number| queued(*number, lane)).collect();
+    write(tables, &WriteSet { jobs_inserted, live_inserted, ..WriteSet::default() }).await;
+}
+
+async fn first(tables: &mut PostgresTables, lane: i64, count: usize) -> Vec<OccurrenceId> {
+    let claims = vec![RequestedClaims { lanes: vec![lane], count }];
+    fetch(tables, &ReadSet { claims, ..ReadSet::default() }).await.claims.remove(0)
+}
+
+#[tokio::test]
+async fn what_a_process_queues_before_the_rest_is_the_first_it_finds() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "a").await;
+        queue(&mut tables, lane, &[5, 6, 7, 8]).await;
+        assert_eq!(first(&mut tables, lane, 2).await, ids(&[5, 6]));
+        queue(&mut tables, lane, &[4]).await;
+        assert_eq!(first(&mut tables, lane, 2).await, ids(&[4, 5]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_another_process_queues_before_the_rest_is_found() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let number = lane(&mut one, "a").await;
+        lane(&mut other, "a").await;
+        queue(&mut one, number, &[5, 6, 7, 8]).await;
+        assert_eq!(first(&mut one, number, 2).await, ids(&[5, 6]));
+        queue(&mut other, number, &[4]).await;
+        assert_eq!(
+            first(&mut one, number, 9).await,
+            ids(&[4, 5, 6, 7, 8]),
+            "who wants more than there is looks everywhere"
+        );
+
+        assert_eq!(first(&mut one, number, 2).await, ids(&[4, 5]));
+        queue(&mut other, number, &[3]).await;
+        eventually("the first is found although there is enough without it", async || {
+            first(&mut one, number, 2).await == ids(&[3, 4])
+        })
+        .await;
+    })
+    .await;
+}

@@ -1,0 +1,50 @@
+//! Counter mismatches: see [`crate::counter_mismatch`].
+
+use super::core::Memory;
+use super::rows::all;
+use crate::counter_mismatch::{CounterMismatch, CounterTable, LANE_NAMES, MismatchRow, NamesByLane};
+use crate::counters::Counts;
+use crate::fault::Fault;
+use punctual_core::limiter::LimiterId;
+use rusqlite::Connection;
+
+/// Repairs the counters within the open transaction, in which all counters are written. Returns the
+/// changes. The cached counters may be as wrong as the stored ones.
+pub(super) fn repair(conn: &Connection, memory: &mut Memory) -> Result<Vec<CounterMismatch>, Fault> {
+    memory.written.forget();
+    memory.active.forget();
+    let names =
+        all(&mut *conn.prepare_cached(LANE_NAMES)?, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let names = NamesByLane::new(names);
+    let mut repaired = Vec::new();
+    for kind in CounterTable::ALL {
+        let found = all(&mut conn.prepare(&kind.sql("INTEGER"))?, [], |row| {
+            MismatchRow::read(kind, |column| Ok(row.get(column)?))
+        })?;
+        for mismatch in &found {
+            memory.add_counts(conn, missing(kind, mismatch)?)?;
+        }
+        repaired.extend(names.name(kind, &found));
+    }
+    Ok(repaired)
+}
+
+fn missing(kind: CounterTable, mismatch: &MismatchRow) -> Result<Counts, Fault> {
+    let mut counts = Counts::default();
+    match (kind, mismatch.missing().as_slice()) {
+        (CounterTable::Lanes, &[waiting, queued, running]) => {
+            counts.lanes.insert(mismatch.key, [waiting, queued, running]);
+        }
+        (CounterTable::Limiters, &[waiting, in_use]) => {
+            let limiter = LimiterId::from_number(mismatch.key)
+                .ok_or_else(|| Fault::damaged("limiter_tallies.limiter", mismatch.key))?;
+            counts.limiters.insert(limiter, [waiting, in_use]);
+        }
+        (_, &[active, paused, completed, failed, cancelled, dead_letters]) => {
+            counts.jobs = [active, paused, completed, failed, cancelled];
+            counts.dead_letters = dead_letters;
+        }
+        (kind, missing) => unreachable!("{} counts of {kind:?}", missing.len()),
+    }
+    Ok(counts)
+}
