@@ -1,7 +1,7 @@
 //! Executions of all jobs by state. Each list follows an index and reads a bounded number of rows.
 
 use super::Reads;
-use super::events::{Running, place_of};
+use super::events::{RunningPage, place_of};
 use super::jobs::AFTER_ALL;
 use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
@@ -126,7 +126,7 @@ impl Reads {
         most: usize,
         query: &ExecutionQuery,
     ) -> Result<ListedRows, Fault> {
-        let Running { rows, read } = self.running_after(after, most).await?;
+        let RunningPage { rows, read } = self.running_after(after, most).await?;
         let places: BTreeMap<OccurrenceId, RunningPlace> =
             rows.iter().filter_map(|row| Some((row.live.id, place_of(row)?))).collect();
         let mut looked_at = Vec::with_capacity(rows.len());

@@ -1,7 +1,7 @@
 //! Executions of all jobs by state. Each list follows an index and reads a bounded number of rows. Details
 //! of the listed ones are read afterwards, within the same transaction.
 
-use super::events::{Running, place_of};
+use super::events::{RunningPage, place_of};
 use super::{Reads, worker_of_history};
 use crate::fault::Fault;
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
@@ -145,7 +145,7 @@ impl<C: GenericClient> Reads<'_, C> {
         query: &ExecutionQuery,
     ) -> Result<ListedRows, Fault> {
         let mut looked_at = Vec::new();
-        let Running { items, rows } = self.running_after(after, most).await?;
+        let RunningPage { items, rows } = self.running_after(after, most).await?;
         for open in items {
             let Some(place) = place_of(&open) else { continue };
             let lane = Lane::new(open.queue, open.job_type);

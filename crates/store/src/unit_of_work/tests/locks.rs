@@ -62,7 +62,7 @@ impl Locks {
         let told = write_set.resolutions_inserted.iter().map(|(parent, _)| *parent);
         let all = jobs.chain(marked).chain(numbered).chain(schedules).chain(opened).chain(dead);
         for job in all.chain(tied).chain(untied).chain(told) {
-            assert!(self.jobs.contains(&job), "{job} is written and not locked: {changes:?}");
+            assert!(self.jobs.contains(&job), "{job} is written and not locked: {write_set:?}");
         }
         self.check_live(write_set, database);
         for (key, _) in &write_set.keys_taken {
