@@ -74,12 +74,12 @@ fn services(extent: Extent) -> Vec<Service> {
     }
 }
 
-/// Modules whose tests need clusters, in any crate. They fail without one, so the quick extent excludes them
-/// by name, and the test runner counts them as skipped.
-const CLUSTER_MODULES: [&str; 4] = ["ensemble", "galera", "promotion", "replica"];
+/// Modules whose tests need servers that only the full extent starts, in any crate. They fail without them, so
+/// the quick extent excludes them by name, and the test runner counts them as skipped.
+const FULL_MODULES: [&str; 5] = ["ensemble", "galera", "mysql_server", "promotion", "replica"];
 
-fn has_no_cluster() -> [String; 2] {
-    ["-E".to_owned(), format!("not test(/(^|::)({})::/)", CLUSTER_MODULES.join("|"))]
+fn without_full_modules() -> [String; 2] {
+    ["-E".to_owned(), format!("not test(/(^|::)({})::/)", FULL_MODULES.join("|"))]
 }
 
 /// The steps in order, the quick ones first.
@@ -114,9 +114,9 @@ fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<Strin
         (false, _) => (words(&["test", "--workspace", "--all-targets", "--no-fail-fast"]), words(&["--"])),
     };
     if extent == Extent::Quick && has_nextest {
-        arguments.extend(has_no_cluster());
+        arguments.extend(without_full_modules());
     } else if extent == Extent::Quick {
-        behind.extend(CLUSTER_MODULES.map(|module| format!("--skip={module}::")));
+        behind.extend(FULL_MODULES.map(|module| format!("--skip={module}::")));
     }
     (arguments, behind)
 }
@@ -161,7 +161,7 @@ fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
     let running = Running::start(root, &services(extent))?;
     running.describe(&mut std::io::stderr())?;
     if extent == Extent::Quick {
-        println!("tests of clusters ({}) run only with --full", CLUSTER_MODULES.join(", "));
+        println!("tests of clusters and of MySQL ({}) run only with --full", FULL_MODULES.join(", "));
     }
     let all: Vec<&str> = arguments.iter().chain(&behind).map(String::as_str).collect();
     Ok(running.run(&mut cargo_command(root, &all)?)?.success())

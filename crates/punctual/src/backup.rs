@@ -35,7 +35,7 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     let directory = place.directory("back it up with tools of the database, such as pg_dump or mysqldump")?;
     must_hold_database(directory)?;
     let (from, to) = (directory.to_owned(), args.to.clone());
-    tokio::task::spawn_blocking(move || {
+    let malformed = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::new(0).with_style(style());
         sqlite::backup(&from, &to, |progress| {
             bar.set_message(progress.file);
@@ -45,6 +45,13 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     })
     .await
     .context("the backup was interrupted")??;
+    if let Some(first) = malformed.first() {
+        eprintln!(
+            "warning: the copy holds {} malformed values, the first: {first}; `punctual check` names them once the server \
+             is stopped",
+            malformed.len()
+        );
+    }
     let copied = Copied { from: directory.to_owned(), to: args.to };
     args.output
         .print(&copied, |copied| format!("copied {} to {}", copied.from.display(), copied.to.display()))?;

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_comes_from_its_file_for_whoever_the_url_names() {
+    fn the_password_of_the_user_in_the_url_comes_from_its_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
         std::fs::write(&file, "secret\n").unwrap();

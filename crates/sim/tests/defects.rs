@@ -135,7 +135,7 @@ fn a_limit_that_lets_one_more_go_on_is_caught() {
 }
 
 #[test]
-fn whoever_goes_before_those_in_line_is_caught() {
+fn overtaking_on_a_wait_list_is_caught() {
     check(Defect::PassTheLine);
 }
 

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_writes_faster_than_the_house_takes_waits() {
+    async fn a_writer_that_is_faster_than_the_server_waits() {
         let (log, house, keeping) = log(0, vec![]);
         let line = "x".repeat(1_000);
         let writer = log.clone();

@@ -52,10 +52,8 @@ const MAY_PLANT_DEFECTS: [&str; 2] = ["punctual-sim", "punctual-core"];
 
 /// The crate that uses databases outside tests, and its drivers.
 const KNOWS_DATABASES: &str = "punctual-store";
-const EMBEDDED_DRIVER: &str = "rusqlite";
-/// Each is behind a feature: a build without such a server need not include its driver.
-const SERVER_DRIVERS: [&str; 4] =
-    ["deadpool-postgres", "mysql_async", "tokio-postgres", "tokio-postgres-rustls"];
+const DRIVERS: [&str; 5] =
+    ["deadpool-postgres", "mysql_async", "rusqlite", "tokio-postgres", "tokio-postgres-rustls"];
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -72,8 +70,6 @@ struct Package {
 struct Dependency {
     name: String,
     features: Vec<String>,
-    #[serde(default)]
-    optional: bool,
     /// `dev`, `build`, or `None` for product dependencies.
     #[serde(default)]
     kind: Option<String>,
@@ -122,18 +118,11 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
 
 fn misplaced_driver(package: &Package, dependency: &Dependency) -> Option<String> {
     let name = dependency.name.as_str();
-    let is_server_driver = SERVER_DRIVERS.contains(&name);
-    if dependency.kind.is_some() || !(is_server_driver || name == EMBEDDED_DRIVER) {
-        return None;
-    }
-    if package.name != KNOWS_DATABASES {
-        return Some(format!(
-            "{} must not depend on {name}: only {KNOWS_DATABASES} accesses databases",
-            package.name
-        ));
-    }
-    (is_server_driver && !dependency.optional)
-        .then(|| format!("{name} must be optional: a feature enables the adapter that needs it"))
+    let is_misplaced =
+        dependency.kind.is_none() && DRIVERS.contains(&name) && package.name != KNOWS_DATABASES;
+    is_misplaced.then(|| {
+        format!("{} must not depend on {name}: only {KNOWS_DATABASES} accesses databases", package.name)
+    })
 }
 
 #[cfg(test)]
@@ -199,19 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_store_speaks_to_databases_and_to_servers_only_if_asked_to() {
-        let of_kind = |name, rest| format!("{{\"name\": \"{name}\", \"features\": [], {rest}}}");
-        let dependencies =
-            [of_kind("rusqlite", "\"optional\": false"), of_kind("tokio-postgres", "\"optional\": true")];
+    fn only_the_store_depends_on_database_drivers() {
+        let of_kind = |name, kind| format!("{{\"name\": \"{name}\", \"features\": [], \"kind\": {kind}}}");
+        let dependencies = [of_kind("rusqlite", "null"), of_kind("tokio-postgres", "null")];
         assert_eq!(advice(&package("punctual-store", &dependencies.join(","))), [""; 0]);
-        let always = of_kind("mysql_async", "\"optional\": false");
-        assert!(advice(&package("punctual-store", &always))[0].contains("mysql_async must be optional"));
-        let elsewhere = of_kind("tokio-postgres", "\"optional\": true, \"kind\": null");
+        let elsewhere = of_kind("tokio-postgres", "null");
         assert!(
             advice(&package("punctual", &elsewhere))[0]
                 .contains("punctual must not depend on tokio-postgres")
         );
-        let in_tests = of_kind("tokio-postgres", "\"optional\": false, \"kind\": \"dev\"");
+        let in_tests = of_kind("tokio-postgres", "\"dev\"");
         assert_eq!(advice(&package("punctual", &in_tests)), [""; 0]);
     }
 

@@ -5,6 +5,7 @@ mod calls;
 mod docs;
 mod edges;
 mod files;
+mod phrases;
 mod source;
 
 use crate::test::cargo;
@@ -57,6 +58,7 @@ fn violations(root: &Path) -> Result<Vec<Violation>> {
     let mut violations = edges::check(&metadata)?;
     let mut decisions = Vec::new();
     for file in &files {
+        violations.extend(phrases::check(file));
         if file.path.ends_with(".rs") {
             let source = Source::new(&file.path, &file.text);
             violations.extend(calls::check(&source));

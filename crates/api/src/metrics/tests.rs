@@ -12,7 +12,7 @@ const PAGE_HEAD: &str = "\
 What `GET /metrics` answers, in the text format of Prometheus. How to scrape them and what to watch:
 [Metrics and alerts](../guides/metrics-and-alerts.md).
 
-Counters and histograms begin at zero when the server starts. Gauges say what is in the store, whoever put it there.
+Counters and histograms begin at zero when the server starts. Gauges show what is in the store, whichever process wrote it.
 Durations are in seconds and sizes in bytes, as the names say. Of queues and job types at most 200 pairs are shown apart;
 what is in others is added up under `(other)`.
 

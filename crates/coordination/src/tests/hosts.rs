@@ -173,7 +173,7 @@ async fn briefly<T>(call: impl Future<Output = T>) -> Option<T> {
 }
 
 #[tokio::test]
-async fn a_connection_that_leads_nowhere_is_given_up_by_whoever_does_not_wait_for_its_end() {
+async fn a_connection_that_leads_nowhere_is_dropped_by_a_caller_that_does_not_wait_for_its_end() {
     for service in ["redis", "etcd"] {
         let server = Private::start(service).await;
         let (turn, turned) = watch::channel(false);
@@ -190,7 +190,7 @@ async fn a_connection_that_leads_nowhere_is_given_up_by_whoever_does_not_wait_fo
 }
 
 #[tokio::test]
-async fn whoever_gives_up_waiting_for_a_host_begins_with_the_next_one() {
+async fn a_caller_that_stops_waiting_for_a_host_starts_with_the_next_one() {
     let (_listener, silent) = silent().await;
     for service in ["redis", "etcd"] {
         let server = Private::start(service).await;

@@ -98,7 +98,7 @@ fn with_line(stage: StageOptions) -> SetQueue {
     limits(u32::try_from((stage.slots + stage.prefetch) * ROOM_FOR_WORKERS).unwrap_or(CONCURRENCY_MAX))
 }
 
-/// A key may use up all that its queue may: whoever waits does so for the queue.
+/// A key may use the whole limit of its queue: executions wait for the queue, never for their key.
 fn limits(concurrency: u32) -> SetQueue {
     SetQueue {
         concurrency: Some(concurrency),

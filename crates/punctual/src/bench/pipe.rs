@@ -1,5 +1,5 @@
 //! What the measuring process and the server that it measures say to each other, a line of JSON each, over the
-//! server's stdin and stdout. The end of stdin ends the server: it never outlives whoever measures it.
+//! server's stdin and stdout. The end of stdin ends the server: it never outlives the measuring process.
 
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;

@@ -17,7 +17,7 @@ const BAR_COLUMNS: usize = 40;
 const ROW_COLUMNS: usize = 60;
 
 impl Look {
-    /// As it suits whoever reads stdout.
+    /// As it suits the reader of stdout.
     pub fn of_stdout() -> Self {
         let asked_for_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");

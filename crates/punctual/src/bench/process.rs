@@ -1,4 +1,4 @@
-//! A measured process, and the pipe to it. It ends when this is dropped, and by itself when whoever measures is killed.
+//! A measured process, and the pipe to it. It ends when this is dropped, and by itself when the measuring process is killed.
 
 use crate::bench::node::{self, Part, worker_name};
 use crate::bench::pipe::{Ask, Counts, Door, Start, Tell, TransactionTimes};

@@ -116,7 +116,7 @@ pub async fn run(args: SoakArgs, signals: &mut Signals) -> anyhow::Result<Exit> 
     let endured = Stage::measure(&args.place, options, async |stage| endure(&mut soak, stage, signals).await);
     let endured = endured.await?;
     let floor = match endured.ending {
-        // Whoever has seen enough does not want to wait.
+        // A user who has seen enough does not want to wait.
         Ending::Interrupted => None,
         Ending::Whole | Ending::Failed(_) => {
             let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };

@@ -202,7 +202,7 @@ impl Stage {
     }
 
     /// An error as what it comes from: the measured server has ended, the database is gone, or a disk is full. Its own
-    /// words say what a client can do, which is not whoever measures.
+    /// words say what a client can do, and the benchmark is no client.
     pub async fn explained(&mut self, error: anyhow::Error) -> anyhow::Error {
         let told = format!("{error:#}");
         if let Some(full) = self.ground.disks.iter().find_map(space::Disk::fullness) {

@@ -54,7 +54,7 @@ fn own_cpu() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The time that all processors of the machine have spent so far, whoever they worked for.
+/// The time that all processors of the machine have spent so far, for any process.
 #[derive(Debug, Clone, Copy)]
 pub struct Processors {
     all_ticks: u64,

@@ -42,7 +42,11 @@ pub async fn ensure(
     replace: bool,
 ) -> anyhow::Result<AdminToken> {
     let store = &*open.store;
-    let kept = store.token(ADMIN).await.context("cannot read the admin token")?;
+    let kept = match store.token(ADMIN).await {
+        // It is replaced, even if it is malformed.
+        Err(_) if replace => None,
+        kept => kept.context("cannot read the admin token; `--new-admin-token` replaces it")?,
+    };
     let is_kept = kept.is_some();
     match data_dir.token()?.filter(|_| !replace) {
         Some(token) => {

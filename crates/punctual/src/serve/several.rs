@@ -241,7 +241,7 @@ async fn a_claim_that_found_nothing_is_followed_by_looks_before_long() {
 }
 
 #[tokio::test]
-async fn whoever_commits_a_time_that_is_near_fires_it() {
+async fn the_node_that_commits_a_near_time_fires_it() {
     let shared = Shared::new();
     // There is no scheduler.
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;

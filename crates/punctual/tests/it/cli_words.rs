@@ -202,7 +202,7 @@ async fn the_id_of_an_execution_is_understood_or_says_which_to_give() {
         assert!(stderr(&refused).contains(&expected), "{verb}: {}", stderr(&refused));
     }
     let refused = server.cli(&["job", "logs", &job.occurrence(1).to_string()]);
-    assert!(stderr(&refused).contains("is the id of one run of a job; give"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("is the id of one run of a job; pass"), "{}", stderr(&refused));
 }
 
 #[tokio::test]

@@ -75,7 +75,10 @@ fn commands_find_the_server_and_the_token_by_the_file() {
     );
     std::fs::write(&token_file, "\n").unwrap();
     let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
-    assert!(code == Some(5) && said.contains("the token file token does not hold one line"), "{said}");
+    assert!(
+        code == Some(5) && said.contains("the token file token must contain a single line with a token"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn the_template_is_a_configuration_that_changes_nothing() {
     let (_, template, _) = run(directory.path(), &["config", "template"]);
     std::fs::write(directory.path().join("punctual.toml"), template).unwrap();
     let (code, said, _) = run(directory.path(), &["config", "check"]);
-    assert_eq!((code, said.as_str()), (Some(0), "punctual.toml is right\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "punctual.toml is valid\n"));
     let (_, shown, _) = run(directory.path(), &["config", "show"]);
     assert!(!shown.contains("punctual.toml:"), "{shown}");
 }

@@ -276,3 +276,58 @@ async fn doctor_finds_damaged_log_lines() {
     let doctor = run(&["doctor"], &data);
     assert!(!doctor.status.success() && said(&doctor).contains("logs.db"), "{}", said(&doctor));
 }
+
+#[tokio::test]
+async fn a_main_file_without_its_write_ahead_log_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let server = Server::start_in(&data, &[]);
+    server.submit(json!({"name": "kept", "delay": "1h"})).await;
+    server.kill();
+    fs::remove_file(data.join("punctual.db-wal")).unwrap();
+    assert!(refused_start(&data).contains("has no tables"));
+    let checked = check(&data);
+    assert!(
+        checked.status.code() == Some(1) && said(&checked).contains("has no tables"),
+        "{}",
+        said(&checked)
+    );
+    let doctor = run(&["doctor"], &data);
+    assert!(!doctor.status.success() && said(&doctor).contains("has no tables"), "{}", said(&doctor));
+    let backup = run(&["backup", directory.path().join("copy").to_str().unwrap()], &data);
+    assert!(!backup.status.success() && said(&backup).contains("has no tables"), "{}", said(&backup));
+}
+
+#[tokio::test]
+async fn a_write_ahead_log_that_is_deleted_under_a_server_stops_its_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    server.submit(json!({"name": "kept", "delay": "1h"})).await;
+    fs::remove_file(directory.path().join("punctual.db-wal")).unwrap();
+    let (status, problem) = server.post("/api/v1/jobs", r#"{"name": "lost"}"#).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{problem}");
+    assert_eq!(server.get("/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(server.stop().success());
+    let server = Server::start_in(directory.path(), &[]);
+    assert_eq!(server.get("/api/v1/jobs").await.1["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_malformed_value_is_backed_up_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let server = Server::start_in(&data, &[]);
+    server.submit(json!({"name": "odd", "delay": "1h", "payload": {"marker": 73519}})).await;
+    assert!(server.stop().success());
+    let path = data.join("punctual.db");
+    let mut bytes = fs::read(&path).unwrap();
+    let value = bytes.windows(5).position(|digits| digits == b"73519").unwrap();
+    bytes[value] = b'x';
+    fs::write(&path, bytes).unwrap();
+    let copy = directory.path().join("copy");
+    let backup = run(&["backup", copy.to_str().unwrap()], &data);
+    assert!(backup.status.success() && said(&backup).contains("1 malformed values"), "{}", said(&backup));
+    assert_eq!(check(&copy).status.code(), Some(1));
+}

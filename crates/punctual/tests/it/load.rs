@@ -146,7 +146,7 @@ impl Load {
     pub async fn ends_well(&self, submitters: Vec<tokio::task::JoinHandle<()>>) {
         self.is_ending.store(true, Ordering::Relaxed);
         for submitter in submitters {
-            submitter.await.expect("whoever submitted was answered");
+            submitter.await.expect("every submit was answered");
         }
         let (acknowledged, client) = (self.acknowledged.lock().unwrap().clone(), self.api.client());
         for job in &acknowledged {

@@ -104,7 +104,7 @@ async fn every_line_moves_however_many_there_are() {
 }
 
 #[tokio::test]
-async fn whoever_submits_to_a_full_queue_is_told_that_the_job_waits() {
+async fn a_submit_to_a_full_queue_says_that_the_job_waits() {
     let server = Server::start();
     let limit = SetQueue { concurrency: Some(1), ..SetQueue::default() };
     server.client().set_queue("mail", &limit).await.unwrap();

@@ -61,7 +61,7 @@ async fn across_a_restart(line: &[&str], begun: &str) {
 }
 
 #[tokio::test]
-async fn whoever_waits_goes_on_when_the_server_is_started_anew() {
+async fn a_waiting_client_continues_after_a_restart_of_the_server() {
     across_a_restart(&["job", "wait", "held"], "queue held is paused").await;
     across_a_restart(&["job", "wait", "held", "--wait-timeout", "10m"], "queue held is paused").await;
     let submit = ["job", "submit", "new", "--type", "noop", "--queue", "held", "--wait"];

@@ -138,7 +138,7 @@ pub async fn an_attempt_that_waits_for_its_retry_holds_no_place(store: Arc<dyn S
     assert_nothing_is_used(&harness, &[queue(), key("a")]).await;
 }
 
-pub async fn whoever_leaves_a_line_is_not_waited_for(store: Arc<dyn Store>) {
+pub async fn an_execution_that_left_a_wait_list_is_not_waited_for(store: Arc<dyn Store>) {
     let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
     let mut worker = harness.worker().await;
     harness.submit(at(1), in_bulk(1, |_| {})).await;
@@ -255,7 +255,7 @@ pub async fn starts_are_paced_by_a_rate(store: Arc<dyn Store>) {
     harness.submit(at(106), in_bulk(5, |_| {})).await;
     assert_eq!(harness.open(job(5).id).await, [(1, in_line())], "the next start is still to come");
     harness.submit(at(111), in_bulk(6, |_| {})).await;
-    assert_eq!(used(&harness, &queue()).await.0, 2, "whoever comes later does not go before it");
+    assert_eq!(used(&harness, &queue()).await.0, 2, "a later one does not overtake it");
 }
 
 pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {

@@ -240,7 +240,7 @@ macro_rules! each_conformance_case {
                 what_has_passed_its_key_waits_for_its_queue,
                 a_line_goes_by_rank,
                 an_attempt_that_waits_for_its_retry_holds_no_place,
-                whoever_leaves_a_line_is_not_waited_for,
+                an_execution_that_left_a_wait_list_is_not_waited_for,
                 a_pause_holds_no_place,
                 what_comes_back_or_is_lost_keeps_its_place,
                 a_limit_that_is_raised_or_taken_away_lets_more_go_on,

@@ -19,7 +19,7 @@ pub async fn a_limit_reaches_what_is_queued(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
     assert_eq!(used(&harness, &queue()).await, (0, 6), "nobody has been looked at");
-    assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "whoever looks finds it");
+    assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "a scan finds it");
     let placed = admit(&harness, at(2), &queue()).await;
     let expected = Admitted { waiting: vec![(queue(), None)], is_look_due: true, ..Admitted::default() };
     assert_eq!((placed, placing(&harness).await), (expected, None));
@@ -168,7 +168,7 @@ pub async fn what_goes_back_in_line_can_expire_there(store: Arc<dyn Store>) {
     harness.submit(at(1), expiring).await;
     set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
     let due = place(&harness, 10).await.begun.due;
-    assert_eq!(due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(50)], "whoever looks then is told");
+    assert_eq!(due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(50)], "a scan at that time finds it");
 }
 
 pub async fn a_limit_that_is_raised_reaches_nobody(store: Arc<dyn Store>) {

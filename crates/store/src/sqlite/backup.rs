@@ -7,7 +7,10 @@
 use super::connection::{beside, create_private, open_for_reading, open_unchanged};
 use super::damage::as_problem;
 use super::integrity;
-use super::open::{FILES, OpenError, PARTIAL_SUFFIX, refuse_emptied, refuse_incomplete};
+use super::open::{
+    FILES, MAIN_FILE, OpenError, PARTIAL_SUFFIX, missing_tables, refuse_emptied, refuse_incomplete,
+};
+use super::scan::ScanReport;
 use crate::fault::Fault;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -58,11 +61,15 @@ pub enum BackupError {
 
 /// Copies the store of one directory into another, which can then be opened as a store. It only reads, so a
 /// server of the directory, in this process or another, continues to run. The copy is verified; an
-/// incomplete copy is deleted.
+/// incomplete copy is deleted. Returns malformed values, which are copied as they are (decision 0027).
 ///
 /// Blocks the calling thread. Each database is copied as of a single moment. The write-ahead log cannot be
 /// truncated during the copy.
-pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
+pub fn backup(
+    from: &Path,
+    to: &Path,
+    mut progress: impl FnMut(BackupProgress),
+) -> Result<Vec<String>, BackupError> {
     refuse_incomplete(from).map_err(BackupError::Source)?;
     refuse_emptied(from).map_err(BackupError::Source)?;
     let is_new = !to.exists();
@@ -70,6 +77,7 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) 
     create.map_err(cannot_write(to))?;
     refuse_taken(to)?;
     let copies = Partial { dir: to, is_new };
+    let mut malformed = Vec::new();
     for file in FILES {
         let (source, target) = (from.join(file), partial(to, file));
         let failed = |fault: Fault| BackupError::Copy { path: source.clone(), reason: fault.to_string() };
@@ -77,12 +85,18 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) 
             progress(BackupProgress { file, pages_done, pages_total });
         })
         .map_err(failed)?;
-        let problems = verify(&target).map_err(failed)?;
-        if !problems.is_empty() {
-            return Err(BackupError::Damaged { path: source, problems });
+        let mut report = verify(&target).map_err(failed)?;
+        if file == MAIN_FILE && report.problems.is_empty() {
+            let tables = open_unchanged(&target).and_then(|conn| missing_tables(&conn, from));
+            report.problems.extend(tables.map_err(failed)?);
         }
+        if !report.problems.is_empty() {
+            return Err(BackupError::Damaged { path: source, problems: report.problems });
+        }
+        malformed.extend(report.malformed);
     }
-    copies.complete()
+    copies.complete()?;
+    Ok(malformed)
 }
 
 /// Rejects a directory that contains a store or parts of one.
@@ -183,10 +197,11 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
     Ok(())
 }
 
-/// The problems of a copy.
-fn verify(copy: &Path) -> Result<Vec<String>, Fault> {
-    match open_unchanged(copy).and_then(|conn| integrity::file_problems(&conn)) {
-        Err(fault) => as_problem(fault).map(|problem| vec![problem]),
-        problems => problems,
+fn verify(copy: &Path) -> Result<ScanReport, Fault> {
+    match open_unchanged(copy).and_then(|conn| integrity::scan(&conn)) {
+        Err(fault) => {
+            as_problem(fault).map(|problem| ScanReport { problems: vec![problem], malformed: vec![] })
+        }
+        report => report,
     }
 }

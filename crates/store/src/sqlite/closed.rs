@@ -6,7 +6,7 @@ use super::damage::as_problem;
 use super::integrity;
 use super::lock::DirectoryLock;
 use super::migrate::{self, MigrateError};
-use super::open::{FILES, LOGS_FILE, MAIN_FILE, OpenError, is_unfinished, refuse_incomplete};
+use super::open::{FILES, LOGS_FILE, MAIN_FILE, OpenError, is_unfinished, missing_tables, refuse_incomplete};
 use crate::fault::Fault;
 use crate::unfinished::UNFINISHED;
 use punctual_core::ports::StoreError;
@@ -63,7 +63,7 @@ fn check_file(file: &str, path: &Path, found: &mut FileCheck) -> Result<(), Open
         .and_then(|conn| whether_usable(&conn, file).map(|usable| (conn, usable)))
     {
         Ok((_, Err(refused))) => return Err(failed(refused)),
-        Ok((conn, Ok(()))) => problems(&conn, file, &mut found.notes),
+        Ok((conn, Ok(()))) => problems(&conn, path, &mut found.notes),
         Err(fault) => Err(fault),
     };
     let problems = match problems {
@@ -87,7 +87,13 @@ fn whether_usable(conn: &Connection, file: &str) -> Result<Result<(), StoreError
     Ok(if is_unfinished(conn)? { Err(StoreError::Broken(UNFINISHED.to_owned())) } else { Ok(()) })
 }
 
-fn problems(conn: &Connection, file: &str, notes: &mut Vec<String>) -> Result<Vec<String>, Fault> {
+fn problems(conn: &Connection, path: &Path, notes: &mut Vec<String>) -> Result<Vec<String>, Fault> {
+    let file = if path.ends_with(MAIN_FILE) { MAIN_FILE } else { LOGS_FILE };
+    if file == MAIN_FILE
+        && let Some(problem) = path.parent().map_or(Ok(None), |dir| missing_tables(conn, dir))?
+    {
+        return Ok(vec![problem]);
+    }
     let (version, known) = (migrate::version(conn)?, steps(file).len());
     if version < known {
         notes.push(format!(

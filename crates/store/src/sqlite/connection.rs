@@ -141,7 +141,7 @@ pub(crate) fn set_cache(conn: &Connection, kib: u32) -> Result<(), Fault> {
 /// What every connection has in common.
 pub(crate) fn prepare_for_use(conn: &Connection, cache_kib: u32) -> Result<(), Fault> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Without it SQLite plans every statement anew whenever a LIMIT is bound.
+    // Without it SQLite plans every statement again whenever a LIMIT is bound.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.busy_timeout(BUSY)?;
     set_cache(conn, cache_kib)?;

@@ -5,7 +5,7 @@ use super::connection::open_unchanged;
 use super::damage::as_problem;
 use super::lock::DirectoryLock;
 use super::migrate;
-use super::open::{LOGS_FILE, MAIN_FILE, OpenError, refuse_emptied, refuse_incomplete};
+use super::open::{LOGS_FILE, MAIN_FILE, OpenError, missing_tables, refuse_emptied, refuse_incomplete};
 use super::rows::all;
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
@@ -91,6 +91,7 @@ fn read(dir: &Path) -> Result<Inspection, Fault> {
     let conn = open_unchanged(&dir.join(MAIN_FILE))?;
     let version = migrate::version(&conn)?;
     let mut problems = page_problems(&conn)?;
+    problems.extend(missing_tables(&conn, dir)?);
     let logs = dir.join(LOGS_FILE);
     if logs.exists() {
         let of_logs = open_unchanged(&logs).and_then(|conn| page_problems(&conn));

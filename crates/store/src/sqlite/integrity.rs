@@ -208,7 +208,8 @@ pub(crate) fn file_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     Ok(problems)
 }
 
-fn scan(conn: &Connection) -> Result<ScanReport, Fault> {
+/// Damage of the file, and values that cannot be read.
+pub(crate) fn scan(conn: &Connection) -> Result<ScanReport, Fault> {
     let pragma = |name: &str| -> Result<Vec<String>, Fault> {
         let sql = format!("PRAGMA {name}({})", limits::DAMAGE_LISTED_MAX);
         let mut lines = all(&mut conn.prepare(&sql)?, [], |row| Ok(row.get::<_, String>(0)?))?;

@@ -2,6 +2,7 @@
 
 use super::connection::{CHECK_CACHE_KIB, Durability, open_for_writing, set_cache};
 use super::damage;
+use super::migrate;
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
 use punctual_core::limits;
@@ -157,7 +158,7 @@ pub(crate) fn refuse_emptied(dir: &Path) -> Result<(), OpenError> {
     };
     let reason = format!(
         "the file {what}, although {} beside it is not: restore {MAIN_FILE} and {LOGS_FILE} from a backup, or move all \
-         files of the directory away to begin anew",
+         files of the directory away to start with an empty store",
         left.display()
     );
     Err(OpenError::Database { path: main, source: StoreError::Broken(reason) })
@@ -167,6 +168,18 @@ pub(crate) fn refuse_emptied(dir: &Path) -> Result<(), OpenError> {
 pub(crate) fn is_unfinished(conn: &Connection) -> Result<bool, Fault> {
     let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
     Ok(conn.query_row(sql, [NOTES_TABLE], |_| Ok(())).optional()?.is_some())
+}
+
+/// The problem of a main file without tables in a directory that has been in use: its log lines are created after its
+/// tables. Such a file was emptied, or its write-ahead log was deleted.
+pub(crate) fn missing_tables(main: &Connection, dir: &Path) -> Result<Option<String>, Fault> {
+    let has_logs = fs::metadata(dir.join(LOGS_FILE)).is_ok_and(|metadata| metadata.len() > 0);
+    Ok((migrate::version(main)? == 0 && has_logs).then(|| {
+        format!(
+            "the file has no tables, although {LOGS_FILE} next to it is in use: restore {MAIN_FILE} and {LOGS_FILE} from a \
+             backup, or move all files of the directory away to start with an empty store"
+        )
+    }))
 }
 
 /// Opens a file for writing and refuses it if it is damaged.

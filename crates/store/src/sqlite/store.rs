@@ -3,7 +3,7 @@
 
 use super::background::{BackgroundCheck, Findings};
 use super::checkpoint::Checkpointer;
-use super::connection::{Durability, open_for_reading};
+use super::connection::{Durability, beside, open_for_reading};
 use super::core::SqliteCore;
 use super::figures::Figures;
 use super::integrity;
@@ -11,7 +11,9 @@ use super::lock::DirectoryLock;
 use super::logs::{LogCore, read_last_lines, read_lines, read_removed_until};
 use super::migrate;
 use super::names::Lanes;
-use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, database_error, open_checked};
+use super::open::{
+    LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, database_error, missing_tables, open_checked,
+};
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
@@ -97,6 +99,11 @@ impl SqliteStore {
         let lock = DirectoryLock::take(dir)?;
         let (main_path, logs_path) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
         let main = open_checked(&main_path, Durability::PowerLoss, migrate::MAIN)?;
+        if let Some(problem) =
+            missing_tables(&main, dir).map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?
+        {
+            return Err(OpenError::Damaged { path: main_path, problems: vec![problem] });
+        }
         let core = SqliteCore::migrated(main).map_err(database_error(&main_path))?;
         let logs = open_checked(&logs_path, Durability::ProcessDeath, migrate::LOGS)?;
         let logs = LogCore::migrated(logs).map_err(database_error(&logs_path))?;
@@ -107,6 +114,8 @@ impl SqliteStore {
         let readers = (0..options.reader_count.max(1))
             .map(|_| Reader::open(&main_path, &logs_path))
             .collect::<Result<Vec<_>, _>>()?;
+        let files = [main_path.clone(), beside(&main_path, "-wal")].map(OpenFile::of);
+        let files = files.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(io_error(dir))?;
         let findings = Arc::new(Findings::default());
         let check = options.check_interval.map(|interval| {
             let files = [&main_path, &logs_path].map(|path| OpenFile::of(path.clone()));
@@ -117,13 +126,8 @@ impl SqliteStore {
             _check: check.transpose().map_err(io_error(dir))?,
             findings,
             readers: Pool::spawn("store-reader", readers).map_err(io_error(dir))?,
-            writer: spawn_writer(WriterSide {
-                checkpointer,
-                core,
-                file: OpenFile::of(main_path).map_err(io_error(dir))?,
-                figures: figures.clone(),
-            })
-            .map_err(io_error(dir))?,
+            writer: spawn_writer(WriterSide { checkpointer, core, files, figures: figures.clone() })
+                .map_err(io_error(dir))?,
             log_writer: spawn_log_writer(logs, figures.clone()).map_err(io_error(dir))?,
             clock,
             figures,
@@ -205,7 +209,8 @@ impl Reader {
 struct WriterSide {
     checkpointer: Checkpointer,
     core: SqliteCore,
-    file: OpenFile,
+    /// The main file and its write-ahead log.
+    files: Vec<OpenFile>,
     figures: Arc<Figures>,
 }
 
@@ -213,7 +218,7 @@ impl WriterSide {
     /// Carries out all calls, whatever happens: a panic is an answer like any other.
     fn apply(&mut self, calls: &[Call]) -> Vec<Result<Reply, StoreError>> {
         let count = calls.len();
-        if let Err(gone) = self.file.is_still_there() {
+        if let Err(gone) = self.files.iter().try_for_each(OpenFile::is_still_there) {
             return vec![Err(gone); count];
         }
         let core = &mut self.core;

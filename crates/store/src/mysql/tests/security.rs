@@ -99,20 +99,21 @@ impl Place {
 }
 
 /// MySQL loads other certificates at run time. The other tests connect without TLS.
-#[tokio::test]
-async fn mysql_is_believed_as_the_url_says() {
-    if !Server::given().contains(&Server::MySql) {
-        return;
+mod mysql_server {
+    use super::*;
+
+    #[tokio::test]
+    async fn is_believed_as_the_url_says() {
+        let certificates = Certificates::new();
+        let database = TestDatabase::on(Server::MySql).await;
+        let mut client = super::super::database::client(&database.options()).await;
+        let place = Place { port: database.port() };
+        present(&mut client, &certificates, "localhost").await;
+        place.is_believed_as_the_url_says(&certificates).await;
+        present(&mut client, &certificates, "elsewhere").await;
+        place.is_not_believed_under_another_name(&certificates).await;
+        database.leave().await;
     }
-    let certificates = Certificates::new();
-    let database = TestDatabase::on(Server::MySql).await;
-    let mut client = super::database::client(&database.options()).await;
-    let place = Place { port: database.port() };
-    present(&mut client, &certificates, "localhost").await;
-    place.is_believed_as_the_url_says(&certificates).await;
-    present(&mut client, &certificates, "elsewhere").await;
-    place.is_not_believed_under_another_name(&certificates).await;
-    database.leave().await;
 }
 
 async fn present(client: &mut Conn, certificates: &Certificates, name: &str) {

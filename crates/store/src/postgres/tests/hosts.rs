@@ -23,11 +23,7 @@ async fn a_host_that_hangs_or_is_gone_keeps_nobody_from_the_next() {
         store.clock().await.unwrap();
         let target = behind(&hosts, &options).target().unwrap();
         connect(&target).await.unwrap();
-        assert_eq!(
-            target.places().next(),
-            Some(2),
-            "whoever connects next begins with the one that answered"
-        );
+        assert_eq!(target.places().next(), Some(2), "the next connection starts with the host that answered");
         let pool = pool(&target, 1).unwrap();
         assert!(!pool.get().await.unwrap().is_closed());
     })

@@ -137,7 +137,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
 }
 
 #[tokio::test]
-async fn whoever_lost_its_connection_is_no_longer_the_only_one() {
+async fn a_guard_that_lost_its_connection_is_no_longer_exclusive() {
     TestDatabase::with(async |options| {
         let target = Shared::new(&options).unwrap().target;
         let guard = Guard::take(&target, Duty::Retention).await.unwrap().unwrap();

@@ -95,7 +95,7 @@ fn limits_cost_writes_for_each_limiter_and_none_for_each_job() {
 }
 
 #[test]
-fn whoever_leaves_a_line_costs_one_write() {
+fn leaving_a_wait_list_costs_one_write() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let session = open_session(&mut core);
     limit(&mut core, KEYS as u32);

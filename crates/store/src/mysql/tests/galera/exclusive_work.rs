@@ -43,7 +43,7 @@ async fn a_turn_is_had_by_one_node_and_runs_out() {
         run(&nodes[1], "UPDATE turns SET held_until = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND").await;
         let next = take(2).await.expect("it has run out");
         lost.end().await;
-        assert!(take(0).await.is_none(), "whoever had it before does not give back what is another's");
+        assert!(take(0).await.is_none(), "a former holder does not release the lock of another");
         next.end().await;
     })
     .await;
