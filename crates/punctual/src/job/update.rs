@@ -165,9 +165,9 @@ mod tests {
     fn contradictions_and_empty_changes_are_refused() {
         for (line, said) in [
             ("", "nothing to change"),
-            ("--queue mail --unset queue", "--unset queue takes away"),
-            ("--fail-on LOST --unset retry.fail_on", "--unset retry.fail_on takes away"),
-            ("--unset retry --unset fail-on", "--unset retry.fail_on takes away"),
+            ("--queue mail --unset queue", "--unset queue conflicts with"),
+            ("--fail-on LOST --unset retry.fail_on", "--unset retry.fail_on conflicts with"),
+            ("--unset retry --unset fail-on", "--unset retry.fail_on conflicts with"),
             ("--shell date --payload 1", "cannot be used with"),
             ("--shell date -- ls", "cannot be used with"),
             ("--type noop -- ls", "cannot be used with"),

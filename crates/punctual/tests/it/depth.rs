@@ -83,10 +83,7 @@ async fn a_batch_is_taken_as_far_as_there_is_room() {
     let BatchItem::Refused { error } = &items[2] else { panic!("{items:?}") };
     assert_eq!((error.status, error.retry_after_secs), (429, Some(5)));
     let said = error.detail.as_deref().unwrap();
-    assert!(
-        said.contains("queue mail") && said.contains("holds 2") && said.contains("max_depth is 2"),
-        "{said}"
-    );
+    assert!(said.contains("queue mail has depth 2") && said.contains("max_depth 2"), "{said}");
 
     // No job is accepted: the whole request is rejected. A repeat accepts those for which there was no room
     // before, and none twice.

@@ -154,7 +154,7 @@ async fn a_web_hook_that_fails_is_told_again_and_the_log_says_why_without_its_se
     })
     .await;
     let log = hooks.log();
-    assert!(log.contains("answered 500 Internal Server Error") && log.contains("more"), "{log}");
+    assert!(log.contains("answered with 500 Internal Server Error") && log.contains("more"), "{log}");
     assert!(!log.contains("topsecret") && !log.contains("token-17"), "{log}");
 }
 
