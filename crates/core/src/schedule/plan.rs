@@ -219,7 +219,7 @@ impl Planning<'_> {
         // A replay that waits for room has already waited for its rate. A replay that was delayed continues
         // at its rate instead of catching up on the delay, too.
         replay.due_at = match std::mem::take(&mut replay.waits) {
-            true => self.now,
+            true => self.now.max(replay.next),
             false => replay.due_at.max(self.now.minus(limits::REPLAY_CATCH_UP)),
         };
         while replay.due_at <= self.now && self.has_rounds() {

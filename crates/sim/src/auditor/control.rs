@@ -445,7 +445,7 @@ impl JobModel {
         schedule.is_held = false;
         let Some(clockwork) = &life.clockwork else { return Ok(0) };
         let cursors = &mut schedule.cursors;
-        cursors.replay_due = if cursors.waits { at } else { cursors.replay_due.max(at) };
+        cursors.replay_due = cursors.replay_at(if cursors.waits { at } else { cursors.replay_due.max(at) });
         let mut skipped = 0;
         while let Some(nominal) = schedule.cursors.regular
             && start_of(id, &life.schedule, nominal) <= at

@@ -492,7 +492,7 @@ impl Walk<'_> {
             self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
         if !self.cursors.replay.is_empty() {
             self.cursors.replay_due = match std::mem::take(&mut self.cursors.waits) {
-                true => self.now,
+                true => self.cursors.replay_at(self.now),
                 false => self.cursors.replay_due.max(self.now.shifted(-REPLAY_CATCH_UP_US)),
             };
         }
@@ -505,7 +505,7 @@ impl Walk<'_> {
             self.looked_at += 1;
             self.cursors.replay[0].remove(0);
             self.cursors.replay.retain(|list| !list.is_empty());
-            self.cursors.replay_due = self.cursors.replay_due.shifted(spacing_us);
+            self.cursors.replay_due = self.cursors.replay_at(self.cursors.replay_due.shifted(spacing_us));
         }
     }
 

@@ -205,6 +205,13 @@ struct Cursors {
     waits: bool,
 }
 
+impl Cursors {
+    /// When the first of those runs if it may run at this time: never before its nominal time.
+    fn replay_at(&self, at: Timestamp) -> Timestamp {
+        self.replay.first().and_then(|list| list.first()).map_or(at, |nominal| at.max(*nominal))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Fired,

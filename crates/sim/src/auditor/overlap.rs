@@ -181,13 +181,15 @@ impl Auditor {
     pub(super) fn wake_replay(&mut self, id: JobId) -> Verdict {
         let at = self.at;
         let job = self.job_mut(id)?;
-        let is_later = job.due_at(id).is_some_and(|due_at| due_at > at);
+        let due_at = job.due_at(id);
+        let is_later = due_at.is_some_and(|due_at| due_at > at);
         let has_room = Crowd::of(job).has_room();
         if is_later
             && has_room
             && let Some(schedule) = job.schedule.as_mut().filter(|schedule| schedule.cursors.waits)
+            && due_at != Some(schedule.cursors.replay_at(at))
         {
-            schedule.cursors.replay_due = at;
+            schedule.cursors.replay_due = schedule.cursors.replay_at(at);
             schedule.version += 1;
             self.rescheduled(id);
             self.count("replays woken");

@@ -51,7 +51,7 @@ impl Auditor {
         if let Some(schedule) = &mut job.schedule {
             schedule.version += 1;
             if schedule.cursors.waits && has_other_limits && is_later {
-                schedule.cursors.replay_due = at;
+                schedule.cursors.replay_due = schedule.cursors.replay_at(at);
             }
         }
         for number in job.open.clone() {

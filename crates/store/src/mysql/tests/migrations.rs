@@ -129,7 +129,7 @@ async fn tables_that_were_changed_by_hand_are_named() {
                 "the index live_claim of live is missing",
             ]
         );
-        assert!(problems[4].starts_with("the table skipped is of MyISAM"), "{problems:?}");
+        assert!(problems[4].starts_with("the table skipped uses MyISAM"), "{problems:?}");
         assert_eq!(problems.len(), 5, "{problems:?}");
     })
     .await;
