@@ -8,9 +8,9 @@ use punctual_core::witness::{event_name, state_name};
 use punctual_sim::{Moves, Options, simulate};
 
 /// Seeds that together use every entry; `--moves` shows which seed is the first to use one.
-const SEEDS: [u64; 36] = [
-    0, 1, 2, 3, 4, 5, 6, 10, 11, 12, 17, 25, 27, 32, 40, 43, 46, 48, 59, 64, 66, 71, 93, 94, 98, 126, 136,
-    163, 208, 243, 307, 365, 412, 620, 876, 1_043,
+const SEEDS: [u64; 31] = [
+    0, 1, 2, 3, 4, 6, 10, 11, 12, 16, 17, 24, 27, 32, 33, 35, 36, 40, 43, 47, 94, 106, 188, 275, 301, 412,
+    597, 620, 1_030, 1_116, 1_240,
 ];
 
 #[test]
