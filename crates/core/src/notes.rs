@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(
             live.judge_note(&note(1, Some(1)), earlier),
             NoteAnswer::Accepted,
-            "each lease counts anew"
+            "each lease starts its own count"
         );
         assert_eq!(LastNote::after(last, &note(1, None)), LastNote { epoch: Epoch(1), number: 6 });
         assert_eq!(LastNote::after(earlier, &note(1, None)), LastNote { epoch: Epoch(1), number: 1 });

@@ -43,10 +43,8 @@ pub fn queue(text: &str) -> Result<String, String> {
 
 /// A name that becomes part of a URL. Names from before a rule on characters stay usable.
 pub fn path_name(text: &str) -> Result<String, String> {
-    match text {
-        "." | ".." => Err(path_name_problem(text).unwrap_or_default()),
-        _ => Ok(text.to_owned()),
-    }
+    let problem = path_name_problem(text).filter(|_| matches!(text, "." | ".."));
+    problem.map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 pub fn time(text: &str) -> Result<Timestamp, String> {

@@ -47,8 +47,8 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     .context("the backup was interrupted")??;
     if let Some(first) = malformed.first() {
         eprintln!(
-            "warning: the copy holds {} malformed values, the first: {first}; `punctual check` names them once the server \
-             is stopped",
+            "warning: malformed values in the copy: {}, the first: {first}; `punctual check` lists them when the server is \
+             stopped",
             malformed.len()
         );
     }

@@ -43,7 +43,7 @@ const AFTER_HELP: &str = "Stop all servers of both stores first. The source is o
 struct Told {
     from: String,
     to: String,
-    /// `new`, `went_on` or `anew`.
+    /// `new`, `resumed` or `restarted`.
     beginning: &'static str,
     rows: u64,
     tables: Vec<ToldTable>,
@@ -119,8 +119,8 @@ mod data_migration {
             to: to.to_string(),
             beginning: match moved.beginning {
                 CopyStart::New => "new",
-                CopyStart::WentOn => "went_on",
-                CopyStart::Anew => "anew",
+                CopyStart::Resumed => "resumed",
+                CopyStart::Restarted => "restarted",
             },
             rows: moved.tables.iter().map(|table| table.rows).sum(),
             tables: moved

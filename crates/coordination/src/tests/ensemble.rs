@@ -1,7 +1,7 @@
 //! Ensembles of three that lose a server, including the leading one, while members contend for leases.
 //!
-//! At all times, no member is told that it holds a lease in an epoch in which another member held it, and
-//! each new holder's epoch is higher than all before it. As long as two of three servers are up, every member
+//! At all times, no two members hold a lease in the same epoch, and each new holder's epoch is higher than
+//! all before it. As long as two of three servers are up, every member
 //! eventually holds a lease again.
 
 use super::private::Private;

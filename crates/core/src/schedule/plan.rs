@@ -218,10 +218,11 @@ impl Planning<'_> {
             self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
         // A replay that waits for room has already waited for its rate. A replay that was delayed continues
         // at its rate instead of catching up on the delay, too.
-        replay.due_at = match std::mem::take(&mut replay.waits) {
-            true => self.now.max(replay.next),
+        let due_at = match std::mem::take(&mut replay.waits) {
+            true => self.now,
             false => replay.due_at.max(self.now.minus(limits::REPLAY_CATCH_UP)),
         };
+        replay = replay.due(due_at);
         while replay.due_at <= self.now && self.has_rounds() {
             let gate = match room(self.state.overlap, &self.present) {
                 Room::Beside => None,

@@ -53,7 +53,7 @@ impl Replay {
 
     /// The replay with its next occurrence due at this time, or at its nominal time if that is later: a clock
     /// that was set back has not reached what was missed before.
-    fn due(self, at: Timestamp) -> Replay {
+    pub(super) fn due(self, at: Timestamp) -> Replay {
         Replay { due_at: at.max(self.next), ..self }
     }
 

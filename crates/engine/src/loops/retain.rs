@@ -30,9 +30,10 @@ async fn round(context: &Context) -> Result<(), StoreError> {
     context.look_at_removed_logs().await?;
     let store = &context.store;
     let steady = context.steady_time().await?;
-    if context.leads() {
-        while store.delete_unused(STEP_ROWS).await? {}
+    if !context.leads() {
+        return Ok(());
     }
+    while store.delete_unused(STEP_ROWS).await? {}
     let Some(now) = steady else { return Ok(()) };
     let horizon = Horizon {
         history: now.minus(context.config.history_kept),

@@ -328,6 +328,10 @@ async fn a_malformed_value_is_backed_up_with_a_warning() {
     fs::write(&path, bytes).unwrap();
     let copy = directory.path().join("copy");
     let backup = run(&["backup", copy.to_str().unwrap()], &data);
-    assert!(backup.status.success() && said(&backup).contains("1 malformed values"), "{}", said(&backup));
+    assert!(
+        backup.status.success() && said(&backup).contains("malformed values in the copy: 1"),
+        "{}",
+        said(&backup)
+    );
     assert_eq!(check(&copy).status.code(), Some(1));
 }

@@ -1,5 +1,5 @@
-//! A server whose database becomes unavailable and comes back, under load: what cannot be stored is not
-//! acknowledged, what was acknowledged runs, nothing runs twice, and nothing has to be restarted.
+//! A server whose database becomes unavailable and comes back, under load: the server
+//! acknowledges only jobs that it stored, runs each of them once, and needs no restart.
 
 use crate::server::{Server, eventually};
 use punctual_core::ids::{ExecutionId, JobId};

@@ -1,4 +1,4 @@
-//! A full disk: what cannot be stored is not acknowledged, and what was acknowledged stays.
+//! A full disk: the server acknowledges only jobs that it stored, and loses none of them.
 
 use crate::server::{BINARY, Server};
 use punctual_client::{ClientError, SubmitJob};

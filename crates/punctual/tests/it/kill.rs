@@ -1,4 +1,4 @@
-//! Repeated `kill -9` under load: what was acknowledged is kept and runs, and nothing fires twice.
+//! Repeated `kill -9` under load: every acknowledged job runs, and nothing fires twice.
 
 use crate::server::{BINARY, PATIENCE, Server, eventually};
 use punctual_client::{BatchItem, Client, ExecutionBody, ExecutionStatus, JobBody, JobFilter, SubmitJob};

@@ -79,7 +79,7 @@ async fn a_store_moves_to_postgres_and_its_jobs_run_there() {
         let again = migrate(&from, url);
         assert!(again.status.success(), "{}", said(&again));
         let told: Value = serde_json::from_slice(&again.stdout).unwrap();
-        assert_eq!(told["beginning"], "went_on");
+        assert_eq!(told["beginning"], "resumed");
 
         // The same data directory has the token; its embedded store is unchanged.
         let server = Server::start_in(&data, &["--store", url]);

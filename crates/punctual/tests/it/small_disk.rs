@@ -1,5 +1,5 @@
-//! A real file system of 64 MB that becomes full: reads continue, what cannot be stored is rejected, and when
-//! there is room again everything recovers by itself.
+//! A real file system of 64 MB that becomes full: reads continue, the server rejects writes that it
+//! cannot store, and it recovers when there is room again.
 
 use crate::server::{Server, eventually};
 use punctual_client::{ClientError, JobFilter, SubmitJob};

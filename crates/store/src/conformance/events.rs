@@ -192,7 +192,7 @@ pub async fn executions_of_all_jobs_are_listed_by_how_they_stand(store: Arc<dyn 
         harness.done(at(6), id.occurrence.job, Verb::Delete).await;
     }
     for walk in [RUNNING, QUEUED, WAITING, ended(Status::Failed)] {
-        assert_eq!(walked(&harness, listing(walk)).await, [], "{walk:?}: what is deleted is hidden");
+        assert_eq!(walked(&harness, listing(walk)).await, [], "{walk:?}: deleted jobs are hidden");
     }
     assert_eq!(walked(&harness, listing(ended(Status::Succeeded))).await, [second]);
 }

@@ -18,7 +18,7 @@ pub async fn a_limit_reaches_what_is_queued(store: Arc<dyn Store>) {
     let harness = backlog(store, 6).await;
     let mut worker = harness.worker().await;
     set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
-    assert_eq!(used(&harness, &queue()).await, (0, 6), "nobody has been looked at");
+    assert_eq!(used(&harness, &queue()).await, (0, 6), "nothing has been re-admitted yet");
     assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "a scan finds it");
     let placed = admit(&harness, at(2), &queue()).await;
     let expected = Admitted { waiting: vec![(queue(), None)], is_look_due: true, ..Admitted::default() };
@@ -129,7 +129,7 @@ pub async fn what_is_given_back_keeps_its_place_while_there_is_one(store: Arc<dy
     let mut worker = harness.worker().await;
     let claimed = worker.claim(at(2), 4).await;
     set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
-    assert!(place(&harness, 10).await.is_look_due, "nobody is queued");
+    assert!(place(&harness, 10).await.is_look_due, "nothing is queued");
     for assignment in &claimed[2..] {
         assert_eq!(worker.give_back(at(3), assignment).await.joined, [queue()], "more have a place than may");
     }

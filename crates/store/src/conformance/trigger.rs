@@ -53,7 +53,7 @@ pub async fn a_trigger_obeys_the_policy_skip_unless_told_otherwise(store: Arc<dy
     assert_eq!(harness.refused(at(3), job.id, TRIGGER).await, Refusal::Overlap);
     harness.done(at(4), job.id, DESPITE).await;
     assert_eq!(harness.open(job.id).await, [(1, LiveState::Queued), (2, LiveState::Queued)]);
-    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [], "who asks is told instead");
+    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [], "the answer to the trigger reports it instead");
 }
 
 pub async fn a_trigger_under_allow_runs_beside(store: Arc<dyn Store>) {

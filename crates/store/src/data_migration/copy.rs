@@ -90,7 +90,11 @@ impl DataMigration<'_> {
             }
         }
         let Compared { tables, different } = self.compare_all(totals).await?;
-        if different.is_empty() { Ok(Migrated { beginning: CopyStart::WentOn, tables }) } else { Err(served) }
+        if different.is_empty() {
+            Ok(Migrated { beginning: CopyStart::Resumed, tables })
+        } else {
+            Err(served)
+        }
     }
 
     async fn totals(&mut self) -> Result<RowTotals, DataMigrationError> {
@@ -124,10 +128,10 @@ impl DataMigration<'_> {
         }
         let is_sound = matches!(notes.get(STAGE).map(String::as_str), Some(COPYING | COPIED));
         if is_sound && notes.get(TOTALS) == Some(&totals) {
-            return Ok(CopyStart::WentOn);
+            return Ok(CopyStart::Resumed);
         }
         self.begin_anew(&identity, &totals).await?;
-        Ok(CopyStart::Anew)
+        Ok(CopyStart::Restarted)
     }
 
     /// The source is noted first: from then on, the target cannot be opened.

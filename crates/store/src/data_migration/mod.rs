@@ -90,10 +90,10 @@ pub enum CopyStart {
     /// The target was empty.
     New,
     /// It continued where an earlier copy of the same source was interrupted.
-    WentOn,
+    Resumed,
     /// The source has changed since an earlier copy, or that copy was found to differ: everything was
     /// copied again.
-    Anew,
+    Restarted,
 }
 
 /// A complete copy.

@@ -32,8 +32,8 @@ const KEYS_AT_ONCE: usize = 500;
 /// How often a transaction of the baseline is retried after conflicts.
 const CONFLICTS_MAX: usize = 100;
 
-/// Uses another row than the readiness probe.
-const COMMIT: &str = "INSERT INTO probe (id, at) VALUES (2, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
+/// Row 0 belongs to no `StoredNumber`.
+const COMMIT: &str = "INSERT INTO probe (id, at) VALUES (0, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
 /// The size of the files. Users who may not see the storage engine's tables get the size from statistics.
 const FILES: &str = "SELECT CAST(COALESCE(SUM(file_size), 0) AS UNSIGNED) FROM \
      information_schema./*!80000 innodb_tablespaces */ /*M! innodb_sys_tablespaces */ \

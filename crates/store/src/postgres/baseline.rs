@@ -44,9 +44,9 @@ const INSERT_SCHEDULES: &str = "INSERT INTO schedules (job, lane, fired, version
      SELECT job, $4, 0, 1, 1, segment, 5, 0, 0, due_at \
      FROM unnest($1::uuid[], $2::bigint[], $3::smallint[]) AS new(job, due_at, segment)";
 
-/// Uses another row than the readiness probe.
+/// Row 0 belongs to no `StoredNumber`.
 const COMMIT: &str =
-    "INSERT INTO probe (id, at) VALUES (2, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
+    "INSERT INTO probe (id, at) VALUES (0, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
 const SIZE: &str = "SELECT pg_database_size(current_database()), \
      (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables)";
 

@@ -7,9 +7,7 @@
 use super::connection::{beside, create_private, open_for_reading, open_unchanged};
 use super::damage::as_problem;
 use super::integrity;
-use super::open::{
-    FILES, MAIN_FILE, OpenError, PARTIAL_SUFFIX, missing_tables, refuse_emptied, refuse_incomplete,
-};
+use super::open::{FILES, OpenError, PARTIAL_SUFFIX, missing_tables, refuse_emptied, refuse_incomplete};
 use super::scan::ScanReport;
 use crate::fault::Fault;
 use rusqlite::Connection;
@@ -85,11 +83,7 @@ pub fn backup(
             progress(BackupProgress { file, pages_done, pages_total });
         })
         .map_err(failed)?;
-        let mut report = verify(&target).map_err(failed)?;
-        if file == MAIN_FILE && report.problems.is_empty() {
-            let tables = open_unchanged(&target).and_then(|conn| missing_tables(&conn, from));
-            report.problems.extend(tables.map_err(failed)?);
-        }
+        let report = verify(&target, from, file).map_err(failed)?;
         if !report.problems.is_empty() {
             return Err(BackupError::Damaged { path: source, problems: report.problems });
         }
@@ -197,11 +191,14 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
     Ok(())
 }
 
-fn verify(copy: &Path) -> Result<ScanReport, Fault> {
-    match open_unchanged(copy).and_then(|conn| integrity::scan(&conn)) {
-        Err(fault) => {
-            as_problem(fault).map(|problem| ScanReport { problems: vec![problem], malformed: vec![] })
+/// Checks the copy of a file of a directory.
+fn verify(copy: &Path, from: &Path, file: &str) -> Result<ScanReport, Fault> {
+    let scan = || {
+        let conn = open_unchanged(copy)?;
+        match missing_tables(&conn, from, file)? {
+            Some(problem) => Ok(ScanReport::of(problem)),
+            None => integrity::scan(&conn),
         }
-        report => report,
-    }
+    };
+    scan().or_else(|fault| as_problem(fault).map(ScanReport::of))
 }

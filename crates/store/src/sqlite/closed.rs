@@ -51,19 +51,20 @@ pub fn check_files(dir: &Path) -> Result<FileCheck, OpenError> {
                 .notes
                 .push(format!("there is no {file}: the next start of the server creates an empty one"));
         } else {
-            check_file(file, &path, &mut found)?;
+            check_file(dir, file, &mut found)?;
         }
     }
     Ok(found)
 }
 
-fn check_file(file: &str, path: &Path, found: &mut FileCheck) -> Result<(), OpenError> {
-    let failed = |source: StoreError| OpenError::Database { path: path.to_owned(), source };
-    let problems = match open_unchanged(path)
+fn check_file(dir: &Path, file: &str, found: &mut FileCheck) -> Result<(), OpenError> {
+    let path = dir.join(file);
+    let failed = |source: StoreError| OpenError::Database { path: path.clone(), source };
+    let problems = match open_unchanged(&path)
         .and_then(|conn| whether_usable(&conn, file).map(|usable| (conn, usable)))
     {
         Ok((_, Err(refused))) => return Err(failed(refused)),
-        Ok((conn, Ok(()))) => problems(&conn, path, &mut found.notes),
+        Ok((conn, Ok(()))) => problems(&conn, dir, file, &mut found.notes),
         Err(fault) => Err(fault),
     };
     let problems = match problems {
@@ -87,11 +88,13 @@ fn whether_usable(conn: &Connection, file: &str) -> Result<Result<(), StoreError
     Ok(if is_unfinished(conn)? { Err(StoreError::Broken(UNFINISHED.to_owned())) } else { Ok(()) })
 }
 
-fn problems(conn: &Connection, path: &Path, notes: &mut Vec<String>) -> Result<Vec<String>, Fault> {
-    let file = if path.ends_with(MAIN_FILE) { MAIN_FILE } else { LOGS_FILE };
-    if file == MAIN_FILE
-        && let Some(problem) = path.parent().map_or(Ok(None), |dir| missing_tables(conn, dir))?
-    {
+fn problems(
+    conn: &Connection,
+    dir: &Path,
+    file: &str,
+    notes: &mut Vec<String>,
+) -> Result<Vec<String>, Fault> {
+    if let Some(problem) = missing_tables(conn, dir, file)? {
         return Ok(vec![problem]);
     }
     let (version, known) = (migrate::version(conn)?, steps(file).len());

@@ -65,7 +65,8 @@ pub(crate) fn structure(
     }
 }
 
-fn read_structure(conn: &Connection, scope: CheckScope<'_>) -> Result<Vec<String>, Fault> {
+/// The problems that SQLite finds, however long it takes.
+pub(crate) fn read_structure(conn: &Connection, scope: CheckScope<'_>) -> Result<Vec<String>, Fault> {
     let most = limits::DAMAGE_LISTED_MAX;
     let sql = match scope {
         CheckScope::Pages => format!("PRAGMA quick_check({most})"),

@@ -2,14 +2,12 @@
 //! file.
 
 use super::connection::open_unchanged;
-use super::damage::as_problem;
+use super::damage::{CheckScope, as_problem, read_structure};
 use super::lock::DirectoryLock;
 use super::migrate;
 use super::open::{LOGS_FILE, MAIN_FILE, OpenError, missing_tables, refuse_emptied, refuse_incomplete};
-use super::rows::all;
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
-use rusqlite::Connection;
 use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
@@ -90,19 +88,13 @@ fn is_in_use(dir: &Path) -> Result<bool, OpenError> {
 fn read(dir: &Path) -> Result<Inspection, Fault> {
     let conn = open_unchanged(&dir.join(MAIN_FILE))?;
     let version = migrate::version(&conn)?;
-    let mut problems = page_problems(&conn)?;
-    problems.extend(missing_tables(&conn, dir)?);
+    let mut problems = read_structure(&conn, CheckScope::Pages)?;
+    problems.extend(missing_tables(&conn, dir, MAIN_FILE)?);
     let logs = dir.join(LOGS_FILE);
     if logs.exists() {
-        let of_logs = open_unchanged(&logs).and_then(|conn| page_problems(&conn));
+        let of_logs = open_unchanged(&logs).and_then(|conn| read_structure(&conn, CheckScope::Pages));
         let of_logs = of_logs.or_else(|fault| as_problem(fault).map(|problem| vec![problem]))?;
         problems.extend(of_logs.into_iter().map(|problem| format!("{LOGS_FILE}: {problem}")));
     }
     Ok(Inspection { version, version_known: migrate::MAIN.len(), problems })
-}
-
-fn page_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
-    let mut problems = all(&mut conn.prepare("PRAGMA quick_check")?, [], |row| Ok(row.get::<_, String>(0)?))?;
-    problems.retain(|line| line != "ok");
-    Ok(problems)
 }

@@ -1,7 +1,7 @@
 //! What must be true of every database between two transactions, whatever happened before.
 
+use super::damage::{CheckScope, read_structure};
 use super::malformed::malformed_rows;
-use super::rows::all;
 use super::scan::{ScanReport, scan_all};
 use crate::fault::Fault;
 use punctual_core::limits;
@@ -210,22 +210,16 @@ pub(crate) fn file_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
 
 /// Damage of the file, and values that cannot be read.
 pub(crate) fn scan(conn: &Connection) -> Result<ScanReport, Fault> {
-    let pragma = |name: &str| -> Result<Vec<String>, Fault> {
-        let sql = format!("PRAGMA {name}({})", limits::DAMAGE_LISTED_MAX);
-        let mut lines = all(&mut conn.prepare(&sql)?, [], |row| Ok(row.get::<_, String>(0)?))?;
-        lines.retain(|line| line != "ok");
-        Ok(lines)
-    };
-    let lines = match pragma("integrity_check") {
+    let problems = match read_structure(conn, CheckScope::File) {
         // The comparison of rows with indexes stops at some damage; the check of pages lists it.
-        Err(fault) => match pragma("quick_check") {
-            Ok(lines) if !lines.is_empty() => lines,
+        Err(fault) => match read_structure(conn, CheckScope::Pages) {
+            Ok(problems) if !problems.is_empty() => problems,
             _ => return Err(fault),
         },
-        Ok(lines) => lines,
+        Ok(problems) => problems,
     };
-    if !lines.is_empty() {
-        return Ok(ScanReport { problems: lines, malformed: vec![] });
+    if !problems.is_empty() {
+        return Ok(ScanReport { problems, malformed: vec![] });
     }
     scan_all(conn, limits::CHECK_ROWS)
 }

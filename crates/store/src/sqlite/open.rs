@@ -156,12 +156,16 @@ pub(crate) fn refuse_emptied(dir: &Path) -> Result<(), OpenError> {
     let Some(left) = beside.iter().filter(|path| is_filled(path)).find_map(|path| path.file_name()) else {
         return Ok(());
     };
-    let reason = format!(
-        "the file {what}, although {} beside it is not: restore {MAIN_FILE} and {LOGS_FILE} from a backup, or move all \
-         files of the directory away to start with an empty store",
-        left.display()
-    );
+    let reason = emptied(what, &left.display().to_string());
     Err(OpenError::Database { path: main, source: StoreError::Broken(reason) })
+}
+
+/// A main file that lost its content, next to a file of the same store that did not.
+fn emptied(what: &str, beside: &str) -> String {
+    format!(
+        "the file {what}, although {beside} next to it is not empty: restore {MAIN_FILE} and {LOGS_FILE} from a backup, or \
+         move all files of the directory away to start with an empty store"
+    )
 }
 
 /// Whether the store must not be opened because it is the target of an unfinished data migration.
@@ -170,16 +174,12 @@ pub(crate) fn is_unfinished(conn: &Connection) -> Result<bool, Fault> {
     Ok(conn.query_row(sql, [NOTES_TABLE], |_| Ok(())).optional()?.is_some())
 }
 
-/// The problem of a main file without tables in a directory that has been in use: its log lines are created after its
-/// tables. Such a file was emptied, or its write-ahead log was deleted.
-pub(crate) fn missing_tables(main: &Connection, dir: &Path) -> Result<Option<String>, Fault> {
+/// The problem of a main file without tables next to a file of log lines, which is created after them: the main file was
+/// emptied, or its write-ahead log was deleted.
+pub(crate) fn missing_tables(conn: &Connection, dir: &Path, file: &str) -> Result<Option<String>, Fault> {
     let has_logs = fs::metadata(dir.join(LOGS_FILE)).is_ok_and(|metadata| metadata.len() > 0);
-    Ok((migrate::version(main)? == 0 && has_logs).then(|| {
-        format!(
-            "the file has no tables, although {LOGS_FILE} next to it is in use: restore {MAIN_FILE} and {LOGS_FILE} from a \
-             backup, or move all files of the directory away to start with an empty store"
-        )
-    }))
+    let is_emptied = file == MAIN_FILE && has_logs && migrate::version(conn)? == 0;
+    Ok(is_emptied.then(|| emptied("has no tables", LOGS_FILE)))
 }
 
 /// Opens a file for writing and refuses it if it is damaged.

@@ -276,6 +276,12 @@ pub(crate) struct ScanReport {
     pub malformed: Vec<String>,
 }
 
+impl ScanReport {
+    pub fn of(problem: String) -> Self {
+        ScanReport { problems: vec![problem], malformed: vec![] }
+    }
+}
+
 /// Scans all tables at once, for a caller that has the time.
 pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<ScanReport, Fault> {
     let mut report = ScanReport::default();

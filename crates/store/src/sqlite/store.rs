@@ -99,8 +99,8 @@ impl SqliteStore {
         let lock = DirectoryLock::take(dir)?;
         let (main_path, logs_path) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
         let main = open_checked(&main_path, Durability::PowerLoss, migrate::MAIN)?;
-        if let Some(problem) =
-            missing_tables(&main, dir).map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?
+        if let Some(problem) = missing_tables(&main, dir, MAIN_FILE)
+            .map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?
         {
             return Err(OpenError::Damaged { path: main_path, problems: vec![problem] });
         }

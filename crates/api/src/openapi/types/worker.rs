@@ -306,7 +306,7 @@ fn notes(schemas: &mut Schemas) {
     );
     schemas.request::<NoteBody>(
         "Note",
-        "A note of one handler: progress, a checkpoint, or both. What is omitted stays unchanged.",
+        "A note of one handler: progress, a checkpoint, or both. An omitted part stays unchanged.",
         vec![
             ("execution_id", the("ExecutionId", "The execution.").needed()),
             ("epoch", epoch().needed()),

@@ -135,7 +135,7 @@ async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
         let dir = tempfile::tempdir().unwrap();
         let (moved, broke) = persist(&walked.address(), &address(dir.path()), writes).await;
         assert_eq!(moved.tables, expected.tables, "{writes}");
-        assert!(broke > 0 && moved.beginning == CopyStart::WentOn, "{writes}: broke {broke} times");
+        assert!(broke > 0 && moved.beginning == CopyStart::Resumed, "{writes}: broke {broke} times");
     }
     for writes in 0..6 {
         for is_answer in [false, true] {
@@ -168,7 +168,7 @@ async fn a_move_to_mysql_that_breaks_goes_on() {
 
 async fn breaks_and_goes_on(walked: &WalkedStore, to: &StoreAddress) {
     let (there, broke) = persist(&walked.address(), to, 9).await;
-    assert!(broke > 1 && there.beginning == CopyStart::WentOn, "{there:?}");
+    assert!(broke > 1 && there.beginning == CopyStart::Resumed, "{there:?}");
     // And back from it with small pages.
     let dir = tempfile::tempdir().unwrap();
     let (back, _) = persist(to, &address(dir.path()), 30).await;
@@ -184,7 +184,7 @@ async fn a_source_that_has_served_meanwhile_is_copied_anew() {
     submit_one(&store, &walked).await;
     drop(store);
     let moved = migrated(&walked.address(), &address(dir.path())).await.unwrap();
-    assert_eq!(moved.beginning, CopyStart::Anew);
+    assert_eq!(moved.beginning, CopyStart::Restarted);
 }
 
 async fn submit_one(store: &SqliteStore, walked: &WalkedStore) {
@@ -214,7 +214,7 @@ async fn a_difference_is_found_and_the_next_try_copies_all_anew() {
     );
     assert!(error.to_string().contains("repeat the command"), "{error}");
     let moved = migrated(&walked.address(), &address(dir.path())).await.unwrap();
-    assert_eq!(moved.beginning, CopyStart::Anew);
+    assert_eq!(moved.beginning, CopyStart::Restarted);
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_has_s
     let expected = migrated(&walked.address(), &address(dir.path())).await.unwrap();
     // A user who did not get the reply repeats the command.
     let again = migrated(&walked.address(), &address(dir.path())).await.unwrap();
-    assert_eq!((again.beginning, &again.tables), (CopyStart::WentOn, &expected.tables));
+    assert_eq!((again.beginning, &again.tables), (CopyStart::Resumed, &expected.tables));
     let store = Arc::new(open(dir.path()));
     submit_one(&store, &walked).await;
     drop(store);
