@@ -286,8 +286,10 @@ impl JobSpec {
         if settings.tags.len() > limits::TAGS_MAX {
             problems.push(InvalidField::new("tags", format!("must be at most {}", limits::TAGS_MAX)));
         }
-        if let Some(fix) = settings.tags.iter().find_map(|tag| name_problem(tag)) {
-            problems.push(InvalidField::new("tags", format!("each {fix}")));
+        for (index, tag) in settings.tags.iter().enumerate() {
+            if let Some(fix) = name_problem(tag) {
+                problems.push(InvalidField::new(format!("tags[{index}]"), fix));
+            }
         }
         if settings.max_retries > limits::MAX_RETRIES_MAX {
             problems.push(InvalidField::new(

@@ -130,6 +130,7 @@ mod tests {
             at: Moment::from_millis(0),
             succeeded: 0,
             otherwise: 0,
+            lost: 0,
             fired: 0,
             fire_conflicts: 0,
             segments,

@@ -231,6 +231,7 @@ fn counts(engine: &Engine) -> Counts {
         at: Moment::now(),
         succeeded: counted.succeeded,
         otherwise,
+        lost: counted.lost,
         fired: counted.fired,
         fire_conflicts: counted.fire_conflicts,
         segments: cluster.is_coordinated.then_some(cluster.segments as u64),

@@ -92,7 +92,11 @@ pub async fn watch(stage: &mut Stage, jobs: u64, since: Moment, bar: &ProgressBa
             bar.set_position(done);
         }
         if counts.otherwise > 0 {
-            bail!("{} executions did not succeed", counts.otherwise);
+            bail!(
+                "{} executions did not succeed, {} of them because their worker's session was lost",
+                counts.otherwise,
+                counts.lost
+            );
         }
         if done >= jobs {
             return Ok(Pace::of(&looks));

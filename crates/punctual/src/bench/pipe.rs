@@ -66,6 +66,8 @@ pub struct Counts {
     pub succeeded: u64,
     /// Attempts that ended otherwise: failed, timed out, cancelled, expired or lost.
     pub otherwise: u64,
+    /// How many of these were lost, because the worker's session was silent for too long.
+    pub lost: u64,
     /// Occurrences fired by schedules, and fires that came too late because another one had fired them.
     pub fired: u64,
     pub fire_conflicts: u64,

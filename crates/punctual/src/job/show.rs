@@ -136,7 +136,7 @@ async fn collect(
 fn executions_table(page: &ExecutionsPage) -> String {
     let mut text = String::new();
     if page.items.is_empty() && page.skipped.is_empty() {
-        return "no executions yet".to_owned();
+        return "no executions are stored: none has started yet, or retention has deleted them".to_owned();
     }
     if !page.items.is_empty() {
         text += &table(
