@@ -441,6 +441,8 @@ pub const CHECK_STEP_MAX: Duration = Duration::from_millis(100);
 pub const CHECK_STRUCTURE_MAX: Duration = Duration::from_millis(500);
 /// The background check rests this many times as long as it has worked: five percent of one processor.
 pub const CHECK_REST_FACTOR: u32 = 19;
+/// How soon a background check starts after a read or write has met damage.
+pub const CHECK_TRIGGER_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows that the background check reads at once within a step.
 pub const CHECK_ROWS: usize = 64;
 /// Problems that are listed for one damaged file. The check stops there.

@@ -49,6 +49,9 @@ impl Retention {
                      the clock"
                 );
             }
+            ClockVerdict::Doubtful { doubt, left } if before != Some(doubt) => {
+                tracing::info!(wait = ?left, "{doubt}: retention begins when it has been steady for this long");
+            }
             ClockVerdict::Steady | ClockVerdict::Doubtful { .. } => {}
         }
         doubt.is_none()

@@ -41,6 +41,18 @@ const NAMES: [(FailureKind, &str); 9] = [
 /// where they arise, on any connection of any adapter.
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
+/// Errors of SQLite about the structure of a file.
+static DAMAGED_FILES: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn count_damaged_file() {
+    DAMAGED_FILES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Grows with every read or write that meets a damaged file.
+pub(crate) fn damaged_files() -> u64 {
+    DAMAGED_FILES.load(Ordering::Relaxed)
+}
+
 /// Counts one failure of a transaction, read or connection, no matter how many calls it fails.
 pub(crate) fn count(failure: FailureKind) {
     for ((kind, _), counter) in NAMES.iter().zip(&COUNTS) {

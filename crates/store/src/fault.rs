@@ -144,6 +144,11 @@ fn is_sqlite_outage(error: &rusqlite::Error) -> bool {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         failures::count(fault.failure());
+        if let Fault::Sqlite(error) = &fault
+            && sqlite_failure(error) == FailureKind::Corruption
+        {
+            failures::count_damaged_file();
+        }
         match fault {
             Fault::Denied(denial, said) => StoreError::Denied(denial, said),
             fault if fault.is_outage() || fault.is_conflict() => StoreError::Unavailable(fault.to_string()),

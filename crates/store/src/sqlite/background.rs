@@ -1,5 +1,5 @@
 //! The background check of all files: it starts with the server, uses a small part of one CPU, and repeats
-//! at an interval.
+//! at an interval, or at once when a read or write meets damage that no check has found yet.
 //!
 //! SQLite's own check needs a single snapshot of the file while it runs, and meanwhile the write-ahead log
 //! cannot be reset. So it is used only where it is short. Everything else is read in steps (`scan.rs`),
@@ -9,6 +9,7 @@ use super::connection::open_for_reading;
 use super::damage::{CheckScope, Until, as_problem, structure};
 use super::open::OpenFile;
 use super::scan::{Key, TableScan, tables};
+use crate::failures;
 use crate::fault::Fault;
 use crate::malformed;
 use punctual_core::limits;
@@ -70,7 +71,7 @@ impl BackgroundCheck {
             Checker { stopped, stopping: stopping.clone(), findings, found: vec![], pace: Pace::GENTLE };
         let thread = thread::Builder::new()
             .name("store-check".to_owned())
-            .spawn(move || while checker.check(&files).is_ok() && checker.wait(interval).is_ok() {})?;
+            .spawn(move || while checker.check(&files).is_ok() && checker.wait_for_next(interval).is_ok() {})?;
         Ok(BackgroundCheck { stop: Some(stop), stopping, thread: Some(thread) })
     }
 }
@@ -257,6 +258,20 @@ impl Checker {
     /// Rests in proportion to the work since `started`.
     fn rest(&self, started: Instant) -> Result<(), StoreClosing> {
         self.wait(started.elapsed().saturating_mul(self.pace.rest_factor))
+    }
+
+    /// Waits until the next check is due. While none has found damage, an error of SQLite about a damaged file
+    /// makes it due early.
+    fn wait_for_next(&self, interval: Duration) -> Result<(), StoreClosing> {
+        let (due, damaged_files) = (Instant::now() + interval, failures::damaged_files());
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            let is_suspicious = failures::damaged_files() > damaged_files && self.findings.problems().is_empty();
+            if left.is_zero() || is_suspicious {
+                return Ok(());
+            }
+            self.wait(left.min(limits::CHECK_TRIGGER_INTERVAL))?;
+        }
     }
 
     fn wait(&self, duration: Duration) -> Result<(), StoreClosing> {

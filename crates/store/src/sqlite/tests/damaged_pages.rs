@@ -242,6 +242,20 @@ async fn damage_of_an_open_store_makes_it_unready_while_the_rest_goes_on() {
 }
 
 #[tokio::test]
+async fn a_read_that_meets_damage_starts_a_check() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    let options =
+        SqliteOptions { check_interval: Some(Duration::from_secs(86_400)), ..SqliteOptions::new(dir.path()) };
+    let store = SqliteStore::open(&options, Arc::new(Still)).unwrap();
+    eventually(|| store.health().checks_completed > 0).await;
+    damage_table(dir.path(), "skipped_job");
+    assert!(store.skipped(job(1).id, 10).await.is_err());
+    eventually(|| !store.health().damage.is_empty()).await;
+    assert!(store.probe(at(2)).await.is_err());
+}
+
+#[tokio::test]
 async fn a_file_that_is_replaced_under_an_open_store_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let options =
