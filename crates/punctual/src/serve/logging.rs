@@ -50,13 +50,8 @@ impl Value for Level {
     }
 }
 
-/// This library logs every server that it cannot reach, several times a second. The code that uses it reports
-/// such errors anyway.
-const TALKATIVE: &str = "zookeeper_client=off";
-
 pub fn start(settings: &LogSettings) -> Result<(), CliError> {
-    // Later directives win, so users can enable the library's log.
-    let filter = EnvFilter::try_new(format!("{TALKATIVE},{}", settings.level.0))
+    let filter = EnvFilter::try_new(&settings.level.0)
         .map_err(|error| CliError::cannot_start(format!("log.level is invalid: {error}")))?;
     // A failure to write the log is not reported: the report would go the same way, and panic.
     let log = tracing_subscriber::fmt()

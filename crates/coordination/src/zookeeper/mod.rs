@@ -2,13 +2,17 @@
 //!
 //! ZooKeeper removes all ephemeral nodes of a session in one step when it ends. An epoch is the number of the
 //! transaction that created a node: ZooKeeper counts transactions over all nodes, and never goes back. The
-//! client library keeps the session alive as long as the process runs. A member that sends no more heartbeats
-//! is therefore evicted here, by ending its session.
+//! client keeps the session alive as long as the process runs. A member that sends no more heartbeats is
+//! therefore evicted here, by ending its session.
+
+mod client;
+mod wire;
 
 use crate::entered::{Entered, check_card};
 use crate::odd::{FREED, LEFT, Odd, PassedOver};
 use crate::options::{ZooKeeperOptions, listed};
 use async_trait::async_trait;
+pub use client::{Client, Ensemble, Error, NodeKind};
 use futures_util::future::join_all;
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
@@ -19,10 +23,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
-use zookeeper_client::{Acls, Client, Connector, CreateMode, Error, SessionState, Stat};
+use wire::Stat;
 
 pub struct ZooKeeperCoordination {
     options: ZooKeeperOptions,
+    ensemble: Arc<Ensemble>,
     /// For messages.
     address: String,
     sessions: Mutex<BTreeMap<MemberId, Arc<Session>>>,
@@ -47,6 +52,8 @@ struct SessionOfMember {
 
 /// How often a lease may change hands during an attempt to acquire it, before the attempt fails.
 const TRIES_MAX: usize = 100;
+/// The session of a process that is not a member holds nothing.
+const OBSERVER_SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl ZooKeeperCoordination {
     /// Does not connect yet.
@@ -54,6 +61,7 @@ impl ZooKeeperCoordination {
         ZooKeeperCoordination {
             address: listed(&options.hosts),
             options: options.clone(),
+            ensemble: Ensemble::new(options.clone()),
             sessions: Mutex::default(),
             observer: tokio::sync::Mutex::new(None),
             entered: Entered::default(),
@@ -77,25 +85,9 @@ impl ZooKeeperCoordination {
         format!("{}/{name}", self.leases())
     }
 
-    /// With a login, only the same login can read and change what it writes.
-    fn acls(&self) -> Acls<'static> {
-        if self.options.login.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
-    }
-
-    fn connector(&self) -> Connector {
-        // The client switches to another server when one is silent for this long.
-        let connector = Client::connector().with_connection_timeout(self.options.answer_max);
-        match &self.options.login {
-            None => connector,
-            Some(login) => {
-                let auth = format!("{}:{}", login.user, login.password.0);
-                connector.with_auth("digest", auth.as_bytes())
-            }
-        }
-    }
-
-    async fn connect(&self, connector: Connector) -> Result<Client, CoordinationError> {
-        self.answered(connector.connect(&self.address)).await?.map_err(|error| self.failed(&error))
+    async fn connect(&self, session_timeout: Duration) -> Result<Client, CoordinationError> {
+        let connected = self.answered(Client::connect(&self.ensemble, session_timeout)).await?;
+        connected.map_err(|error| self.failed(&error))
     }
 
     /// The session of a member, if it is one of this process and was not evicted.
@@ -123,9 +115,9 @@ impl ZooKeeperCoordination {
         }
         let mut place = self.observer.lock().await;
         match &*place {
-            Some(client) if !is_ended(client) => Ok(client.clone()),
+            Some(client) if !client.is_ended() => Ok(client.clone()),
             _ => {
-                let client = self.connect(self.connector()).await?;
+                let client = self.connect(OBSERVER_SESSION_TIMEOUT).await?;
                 Ok(place.insert(client).clone())
             }
         }
@@ -150,12 +142,10 @@ impl ZooKeeperCoordination {
                  coordination.password_file), and who may write below /{}",
                 self.options.path
             )),
-            Error::BadArguments(_) | Error::Unimplemented | Error::UnmarshalError { .. } => {
-                CoordinationError::Broken(format!(
-                    "ZooKeeper at {address} sent an unexpected response: {error}; check that the address \
+            Error::Unimplemented | Error::Malformed(_) => CoordinationError::Broken(format!(
+                "ZooKeeper at {address} sent an unexpected response: {error}; check that the address \
                      in coordination.url is that of ZooKeeper 3.6 or later"
-                ))
-            }
+            )),
             Error::NotEmpty => CoordinationError::Broken(format!(
                 "ZooKeeper at {address} has a node with children where a lease belongs, below /{}/leases: \
                  remove it, or use another path",
@@ -170,15 +160,10 @@ impl ZooKeeperCoordination {
 
     async fn enter(&self, client: &Client, joining: &Joining) -> Result<(), CoordinationError> {
         for folder in [self.members(), self.leases()] {
-            let made = client.mkdir(&folder, &CreateMode::Persistent.with_acls(self.acls())).await;
-            match made {
-                Ok(()) | Err(Error::NodeExists) => {}
-                Err(error) => return Err(self.failed(&error)),
-            }
+            client.create_folder(&folder).await.map_err(|error| self.failed(&error))?;
         }
         let path = self.member_path(&joining.member);
-        let options = CreateMode::Ephemeral.with_acls(self.acls());
-        match client.create(&path, joining.card.as_bytes(), &options).await {
+        match client.create(&path, joining.card.as_bytes(), NodeKind::Ephemeral).await {
             Ok(_) => Ok(()),
             Err(Error::NodeExists) => Err(CoordinationError::Unavailable(format!(
                 "ZooKeeper at {} still has the member in an earlier session: try again when that session \
@@ -192,10 +177,9 @@ impl ZooKeeperCoordination {
     /// Acquires one lease, if its node can be created.
     async fn take_one(&self, client: &Client, member: &MemberId, name: LeaseName) -> Result<Take, Error> {
         let path = self.lease_path(name);
-        let options = CreateMode::Ephemeral.with_acls(self.acls());
         for _ in 0..TRIES_MAX {
-            match client.create(&path, member.as_str().as_bytes(), &options).await {
-                Ok((stat, _)) => return Ok(Take::Held(epoch(&stat))),
+            match client.create(&path, member.as_str().as_bytes(), NodeKind::Ephemeral).await {
+                Ok(stat) => return Ok(Take::Held(epoch(&stat))),
                 Err(Error::NodeExists) => {}
                 Err(error) => return Err(error),
             }
@@ -205,7 +189,7 @@ impl ZooKeeperCoordination {
                         self.clear(client, &path, &stat).await?;
                         continue;
                     };
-                    let is_own = holder == *member && stat.ephemeral_owner == client.session_id().0;
+                    let is_own = holder == *member && stat.ephemeral_owner == client.session_id();
                     return Ok(if is_own { Take::Held(epoch(&stat)) } else { Take::HeldBy(holder) });
                 }
                 // It was released meanwhile.
@@ -213,7 +197,7 @@ impl ZooKeeperCoordination {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Throttled)
+        Err(Error::Contended)
     }
 
     /// Removes a malformed node that blocks a lease, unless the lease was acquired meanwhile; returns whether
@@ -226,7 +210,7 @@ impl ZooKeeperCoordination {
         if now.czxid != stat.czxid {
             return Ok(false);
         }
-        match client.delete(path, Some(now.version)).await {
+        match client.delete(path, now.version).await {
             Ok(()) => Ok(true),
             Err(Error::NoNode | Error::BadVersion) => Ok(false),
             Err(error) => Err(error),
@@ -241,12 +225,12 @@ impl ZooKeeperCoordination {
             found => found?,
         };
         let is_own = data == member.as_str().as_bytes()
-            && stat.ephemeral_owner == client.session_id().0
+            && stat.ephemeral_owner == client.session_id()
             && epoch(&stat) == lease.epoch;
         if !is_own {
             return Ok(false);
         }
-        match client.delete(&path, Some(stat.version)).await {
+        match client.delete(&path, stat.version).await {
             Err(Error::NoNode) => Ok(false),
             done => done.map(|()| true),
         }
@@ -336,11 +320,6 @@ fn holder(data: &[u8], stat: &Stat) -> Option<MemberId> {
     MemberId::new(text)
 }
 
-/// Whether the session has ended permanently.
-fn is_ended(client: &Client) -> bool {
-    matches!(client.state(), SessionState::Expired | SessionState::Closed | SessionState::AuthFailed)
-}
-
 impl Session {
     /// Starts a session that ends by itself when no heartbeat was sent for its whole time to live.
     fn begin(client: Client, ttl: Duration, beaten_at: Instant) -> Arc<Self> {
@@ -351,7 +330,7 @@ impl Session {
     }
 
     fn client(&self) -> Option<Client> {
-        self.lock().client.clone().filter(|client| !is_ended(client))
+        self.lock().client.clone().filter(|client| !client.is_ended())
     }
 
     fn beaten(&self, sent_at: Instant) {
@@ -390,7 +369,7 @@ impl Coordination for ZooKeeperCoordination {
             return self.beat(&joining.member, joining.card).await;
         }
         let sent_at = Instant::now();
-        let client = self.connect(self.connector().with_session_timeout(joining.ttl)).await?;
+        let client = self.connect(joining.ttl).await?;
         self.answered(self.enter(&client, &joining)).await??;
         let session = Session::begin(client, joining.ttl, sent_at);
         self.lock().insert(joining.member.clone(), session);
@@ -402,14 +381,14 @@ impl Coordination for ZooKeeperCoordination {
         check_card(&card)?;
         let (sent_at, path) = (Instant::now(), self.member_path(member));
         let Some(client) = self.client(member) else { return Ok(Standing::GivenUp) };
-        match self.answered(client.set_data(&path, card.as_bytes(), None)).await? {
-            Ok(_) => {
+        match self.answered(client.set_data(&path, card.as_bytes())).await? {
+            Ok(()) => {
                 if let Some(session) = self.lock().get(member) {
                     session.beaten(sent_at);
                 }
                 Ok(Standing::Alive)
             }
-            Err(Error::NoNode | Error::SessionExpired | Error::ClientClosed) => {
+            Err(Error::NoNode | Error::SessionExpired) => {
                 self.forget(member);
                 Ok(Standing::GivenUp)
             }
@@ -419,7 +398,14 @@ impl Coordination for ZooKeeperCoordination {
 
     async fn look(&self) -> Result<Roster, CoordinationError> {
         let client = self.observer().await?;
-        self.answered(self.read(&client)).await?
+        match self.answered(self.read(&client)).await? {
+            // The member whose session it was has left meanwhile.
+            Err(_) if client.is_ended() => {
+                let client = self.observer().await?;
+                self.answered(self.read(&client)).await?
+            }
+            read => read,
+        }
     }
 
     async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
@@ -428,7 +414,7 @@ impl Coordination for ZooKeeperCoordination {
         let taken = join_all(names.iter().map(|name| self.take_one(&client, member, *name)));
         let taken: Result<Vec<Take>, Error> = self.answered(taken).await?.into_iter().collect();
         match taken {
-            Err(Error::SessionExpired | Error::ClientClosed) => Ok(given_up),
+            Err(Error::SessionExpired) => Ok(given_up),
             taken => taken.map_err(|error| self.failed(&error)),
         }
     }
@@ -438,32 +424,22 @@ impl Coordination for ZooKeeperCoordination {
         let released = join_all(held.iter().map(|lease| self.release_one(&client, member, *lease)));
         let released: Result<Vec<bool>, Error> = self.answered(released).await?.into_iter().collect();
         match released {
-            Err(Error::SessionExpired | Error::ClientClosed) => Ok(vec![false; held.len()]),
+            Err(Error::SessionExpired) => Ok(vec![false; held.len()]),
             released => released.map_err(|error| self.failed(&error)),
         }
     }
 
-    /// All in one step, so that no scan sees a lease of a member that has left. The end of the session would
-    /// do the same, a moment later.
+    /// The end of the session removes the member and its leases in one step, so that no scan sees a lease of a
+    /// member that has left.
     async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
         let Some(client) = self.client(member) else {
             self.forget(member);
             return Ok(());
         };
-        let removed = async {
-            let mut writer = client.new_multi_writer();
-            for path in client.list_ephemerals(&format!("/{}", self.options.path)).await? {
-                writer.add_delete(&path, None)?;
-            }
-            // Nodes that cannot be removed now disappear with the session.
-            let _ = writer.commit().await;
-            Ok::<_, Error>(())
-        };
-        let left = self.answered(removed).await;
-        drop(client);
+        let left = self.answered(client.close()).await;
         self.forget(member);
         match left? {
-            Ok(()) | Err(Error::SessionExpired | Error::ClientClosed | Error::NoNode) => Ok(()),
+            Ok(()) | Err(Error::SessionExpired) => Ok(()),
             Err(error) => Err(self.failed(&error)),
         }
     }
