@@ -134,7 +134,10 @@ async fn names_that_cannot_be_seen_and_times_that_do_not_exist_are_refused() {
     }
     let job = json!({"name": "x", "tags": ["fine", "a\u{202e}b"]});
     let (_, body) = server.post("/api/v1/jobs", &job.to_string()).await;
-    assert_eq!((&body["errors"][0]["field"], &body["errors"][0]["detail"]), (&json!("tags[1]"), &json!(turned)));
+    assert_eq!(
+        (&body["errors"][0]["field"], &body["errors"][0]["detail"]),
+        (&json!("tags[1]"), &json!(turned))
+    );
     assert_nothing_stored(&server).await;
     let opening = json!({"worker": "w\u{202e}", "job_types": ["a"], "lease_secs": 60});
     let (status, body) = server.post("/api/v1/worker/sessions", &opening.to_string()).await;
