@@ -1,34 +1,48 @@
-//! `punctual bench unused`: whether a server feels queues, owners, tags and keys that were used once and are not any more.
+//! `punctual bench unused`: compares a server on which many names were used, and are not used any more, with an empty one.
+//!
+//! Names of every kind are used: queues, job types, owners, tags, keys, workers and their sessions. Retention then deletes the
+//! jobs that used them. What remains of the names must cost nothing.
 
 use crate::load::{self, LoadArgs};
 use crate::machine::Machine;
-use crate::pace;
+use crate::pace::{self, STALL_MAX};
 use crate::percentiles::Percentiles;
 use crate::pipe::Moment;
 use crate::stage::{Ground, Stage, StageOptions};
 use crate::words::{grouped, megabytes, per_second};
 use crate::{JOBS_MAX, PlaceArgs, progress};
-use punctual_client::{Span, SubmitJob};
+use anyhow::bail;
+use indicatif::ProgressBar;
+use punctual_client::{RemotePort, SubmitJob};
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, details};
+use punctual_core::ports::{SessionOpening, WorkerAbout, WorkerPort};
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
-/// Jobs that are submitted one after the other, and times that each route is asked.
+/// Jobs that are submitted one after the other, and requests to each route.
 const SINGLE_JOBS: usize = 200;
 const READS: usize = 200;
+/// How long finished jobs are kept while names are used.
+const KEPT: Duration = Duration::from_secs(2);
+/// Jobs whose type no worker has expire this long after the first of them was submitted.
+const EXPIRY: Duration = Duration::from_secs(20);
+/// How long the server is idle after the last job was deleted, so that retention also deletes what it left behind.
+const REST: Duration = Duration::from_secs(15);
+/// Sessions that are opened at the same time.
+const SESSIONS_AT_ONCE: u64 = 64;
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 pub struct UnusedArgs {
-    /// How many queues, owners, tags and keys have been used, each by one job
+    /// How many queues, job types, owners, tags, keys, workers and sessions are used before the measurement
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     names: u64,
     /// How many jobs are submitted and drained for the measurement
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
-    /// How long the server is idle after they were used: at least one round of retention
-    #[arg(long, default_value = "70s", value_name = "DURATION")]
-    rest: Span,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -37,7 +51,7 @@ pub struct UnusedArgs {
     output: OutputArgs,
 }
 
-/// What one server gave.
+/// The measurements of one server.
 #[derive(Debug, Serialize)]
 struct Side {
     /// From the start of its process to its first answer.
@@ -54,7 +68,7 @@ struct Side {
     metrics_us: Percentiles,
 }
 
-/// What the server with unused names needs, as a multiple of what another one needs.
+/// The costs of the server with unused names, as multiples of those of the empty one.
 #[derive(Debug, Serialize)]
 struct Ratios {
     start: f64,
@@ -74,67 +88,119 @@ struct UnusedReport {
     names: u64,
     jobs: u64,
     empty: Side,
-    /// As many jobs as `used` had, all with the same names.
-    same_names: Side,
     used: Side,
-    to_empty: Ratios,
-    /// What finished jobs cost that are still kept is no longer in these.
-    to_same_names: Ratios,
+    ratios: Ratios,
 }
 
 pub async fn run(args: UnusedArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
     let machine = Machine::here(&args.place.dir);
     let empty = measure(Ground::lay(&args.place).await?, &args).await?;
-    let same_names = measure_used(&args, |job, _| SubmitJob {
-        queue: Some("used".to_owned()),
-        owner_id: Some("owner".to_owned()),
-        tags: Some(vec!["tag".to_owned()]),
-        ..job
-    });
-    let same_names = same_names.await?;
-    let used = measure_used(&args, |job, number| SubmitJob {
-        queue: Some(format!("unused-{number}")),
-        owner_id: Some(format!("owner-{number}")),
-        tags: Some(vec![format!("tag-{number}")]),
-        idempotency_key: Some(format!("key-{number}")),
-        ..job
-    });
-    let used = used.await?;
-    let to_empty = Ratios::of(&empty, &used);
-    let to_same_names = Ratios::of(&same_names, &used);
-    let (names, jobs) = (args.names, args.jobs);
-    let report = UnusedReport { machine, names, jobs, empty, same_names, used, to_empty, to_same_names };
+    let used = measure(use_names(Ground::lay(&args.place).await?, &args).await?, &args).await?;
+    let ratios = Ratios::of(&empty, &used);
+    let report = UnusedReport { machine, names: args.names, jobs: args.jobs, empty, used, ratios };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
 }
 
-/// Measures a server that has run as many jobs as there are names, each with the names that `with_names` gives it.
-async fn measure_used(
-    args: &UnusedArgs,
-    with_names: fn(SubmitJob, u64) -> SubmitJob,
-) -> anyhow::Result<Side> {
-    let mut stage = Stage::start(Ground::lay(&args.place).await?, StageOptions::USUAL).await?;
-    if let Err(error) = run_jobs(&mut stage, args, with_names).await {
+/// Starts a server on which all names are used, and stops it when nothing uses them any more.
+async fn use_names(ground: Ground, args: &UnusedArgs) -> anyhow::Result<Ground> {
+    let options = StageOptions { keep: Some(KEPT), ..StageOptions::USUAL };
+    let mut stage = Stage::start(ground, options).await?;
+    if let Err(error) = use_names_on(&mut stage, args).await {
         return Err(stage.explained(error).await);
     }
-    measure(stage.into_ground(), args).await
+    Ok(stage.into_ground())
 }
 
-async fn run_jobs(
-    stage: &mut Stage,
-    args: &UnusedArgs,
-    with_names: fn(SubmitJob, u64) -> SubmitJob,
-) -> anyhow::Result<()> {
+async fn use_names_on(stage: &mut Stage, args: &UnusedArgs) -> anyhow::Result<()> {
     let job = load::no_op("noop", args.load.payload_bytes)?;
-    let bar = progress("using names", args.names);
+    let run = job.clone();
+    let named = move |number: u64| SubmitJob {
+        queue: Some(format!("queue-{number}")),
+        owner_id: Some(format!("owner-{number}")),
+        tags: Some(vec![format!("tag-{number}")]),
+        idempotency_key: Some(format!("key-{number}")),
+        unique_key: Some(format!("unique-{number}")),
+        concurrency_key: Some(format!("limit-{number}")),
+        ..run.clone()
+    };
+    let bar = progress("using queues, owners, tags and keys", args.names);
     let since = Moment::now();
-    let named = move |number: u64| with_names(job.clone(), number);
     load::submit_all(&stage.client, args.load, args.names, &bar, named).await?;
     pace::watch(stage, args.names, since, &bar).await?;
     bar.finish_and_clear();
-    tokio::time::sleep(args.rest.get()).await;
+
+    let bar = progress("using job types", args.names);
+    let expires_at = stage.client.stats().await?.now.plus(EXPIRY);
+    let typed = move |number: u64| SubmitJob {
+        job_type: Some(format!("type-{number}")),
+        expires_at: Some(expires_at),
+        ..job.clone()
+    };
+    load::submit_all(&stage.client, args.load, args.names, &bar, typed).await?;
+    bar.finish_and_clear();
+
+    let bar = progress("using workers and sessions", args.names);
+    use_sessions(stage, args.names, &bar).await?;
+    bar.finish_and_clear();
+    until_all_deleted(stage).await?;
+    tokio::time::sleep(REST).await;
     Ok(())
+}
+
+/// Opens and closes sessions, each of its own worker.
+async fn use_sessions(stage: &Stage, names: u64, bar: &ProgressBar) -> anyhow::Result<()> {
+    let port = Arc::new(RemotePort::new(stage.client.clone()));
+    let mut open = JoinSet::new();
+    for number in 0..names {
+        if open.len() as u64 >= SESSIONS_AT_ONCE
+            && let Some(closed) = open.join_next().await
+        {
+            closed??;
+            bar.inc(1);
+        }
+        let port = port.clone();
+        open.spawn(async move {
+            let opening = SessionOpening {
+                worker: format!("worker-{number}"),
+                lease: Duration::from_secs(6),
+                embedded: false,
+                job_types: vec![format!("type-{number}")],
+                slots: 1,
+                about: WorkerAbout::default(),
+            };
+            let grant = port.open_session(opening).await?;
+            port.close_session(grant.session).await
+        });
+    }
+    while let Some(closed) = open.join_next().await {
+        closed??;
+        bar.inc(1);
+    }
+    Ok(())
+}
+
+/// Waits until retention has deleted every job.
+async fn until_all_deleted(stage: &Stage) -> anyhow::Result<()> {
+    let (mut last, mut since) = (u64::MAX, Instant::now());
+    let bar = progress("waiting for retention", 0);
+    loop {
+        let counts = stage.client.stats().await?.jobs;
+        let jobs = counts.active + counts.paused + counts.completed + counts.failed + counts.cancelled;
+        if jobs == 0 {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        if jobs < last {
+            (last, since) = (jobs, Instant::now());
+        }
+        if since.elapsed() > STALL_MAX {
+            bail!("retention has left {jobs} jobs and deletes no more of them");
+        }
+        bar.set_message(format!("{jobs} jobs left"));
+        tokio::time::sleep(CHECK_INTERVAL).await;
+    }
 }
 
 async fn measure(ground: Ground, args: &UnusedArgs) -> anyhow::Result<Side> {
@@ -247,15 +313,11 @@ impl Side {
 
 fn describe(report: &UnusedReport) -> String {
     let names = format!(
-        "{} queues, owners, tags and keys, each used by one job; {} jobs measured",
+        "{} of each kind, used and deleted; {} jobs measured",
         grouped(report.names as f64),
         grouped(report.jobs as f64)
     );
-    let ratios = [
-        ("Times empty", Some(report.to_empty.describe())),
-        ("Times same names", Some(report.to_same_names.describe())),
-    ];
     let rows = [("Names", Some(names))].into_iter().chain(report.empty.rows("Empty"));
-    let rows = rows.chain(report.same_names.rows("Same names")).chain(report.used.rows("Used once"));
-    details(rows.chain(ratios).chain(report.machine.rows()))
+    let rows = rows.chain(report.used.rows("Used before"));
+    details(rows.chain([("Ratio", Some(report.ratios.describe()))]).chain(report.machine.rows()))
 }

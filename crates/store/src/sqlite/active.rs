@@ -3,14 +3,16 @@
 //! executions: the number of such lanes must not matter.
 //!
 //! The counters are those of `lane_tallies`. Whether executions are queued does not follow from the
-//! counters: a lane is marked when a row becomes queued in it, and unmarked when a read of the claim index
-//! finds nothing. So a wrong counter delays no work.
+//! counters: a lane gets a lower bound of its claim positions when a row becomes queued in it, and loses it
+//! when a read of the claim index finds nothing. So a wrong counter delays no work, and a claim reads only
+//! the lanes whose bound is among the lowest.
 
 use super::names::Lanes;
 use super::rows::{all, one};
 use crate::counters::LaneCounts;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
+use punctual_core::ids::OccurrenceId;
 use punctual_core::ports::Lane;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,12 +29,23 @@ pub(crate) struct ActiveLanes {
     is_loaded: bool,
 }
 
+/// Rank and key: claims take the lowest first.
+pub(crate) type ClaimPosition = (i64, OccurrenceId);
+
+/// A lower bound of the first claim position of a lane. Lanes of which nothing is known are read first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FirstQueued {
+    Unknown,
+    NotBefore(ClaimPosition),
+}
+
 #[derive(Debug)]
 struct ActiveLane {
     lane: Lane,
     /// As written.
     counts: LaneCounts,
-    may_have_work: bool,
+    /// `None` if no execution is queued.
+    first_queued: Option<FirstQueued>,
 }
 
 impl ActiveLanes {
@@ -65,7 +78,7 @@ impl ActiveLanes {
                 self.insert_named(conn, names, id, [0; 3])?;
             }
             if let Some(active) = self.lanes.get_mut(&id) {
-                active.may_have_work = true;
+                active.first_queued = Some(FirstQueued::Unknown);
             }
             last = id;
         }
@@ -92,14 +105,14 @@ impl ActiveLanes {
         *self = ActiveLanes::default();
     }
 
-    /// A row was added to this lane, or has changed there. Does nothing before the first read, which will
-    /// include the row.
+    /// A row was added to this lane, or has changed there: `queued` is its position if it is queued now. Does
+    /// nothing before the first read, which will include the row.
     pub fn touch(
         &mut self,
         conn: &Connection,
         names: &mut Lanes,
         id: i64,
-        is_queued: bool,
+        queued: Option<ClaimPosition>,
     ) -> Result<(), Fault> {
         if !self.is_loaded {
             return Ok(());
@@ -108,7 +121,8 @@ impl ActiveLanes {
             self.insert(id, names.lane(conn, id)?, [0; 3]);
         }
         if let Some(active) = self.lanes.get_mut(&id) {
-            active.may_have_work |= is_queued;
+            let queued = queued.map(FirstQueued::NotBefore);
+            active.first_queued = [active.first_queued, queued].into_iter().flatten().min();
         }
         Ok(())
     }
@@ -133,7 +147,7 @@ impl ActiveLanes {
     /// in which executions may be queued.
     pub fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
         let is_served = |active: &ActiveLane| {
-            active.may_have_work && job_types.iter().any(|served| served == active.lane.job_type())
+            active.first_queued.is_some() && job_types.iter().any(|served| served == active.lane.job_type())
         };
         if queues.is_empty() {
             return self.lanes.iter().filter(|(_, active)| is_served(active)).map(|(id, _)| *id).collect();
@@ -144,10 +158,15 @@ impl ActiveLanes {
         served.copied().collect::<BTreeSet<i64>>().into_iter().collect()
     }
 
-    /// No execution is queued in this lane, as seen by the current transaction.
-    pub fn emptied(&mut self, id: i64) {
+    /// `None` if no execution is queued in this lane.
+    pub fn first_queued(&self, id: i64) -> Option<FirstQueued> {
+        self.lanes.get(&id)?.first_queued
+    }
+
+    /// Records the first position of this lane that the claim index shows to the current transaction.
+    pub fn set_first_queued(&mut self, id: i64, position: Option<ClaimPosition>) {
         if let Some(active) = self.lanes.get_mut(&id) {
-            active.may_have_work = false;
+            active.first_queued = position.map(FirstQueued::NotBefore);
         }
     }
 
@@ -170,6 +189,11 @@ impl ActiveLanes {
         Ok(())
     }
 
+    /// The name of a lane in use.
+    pub fn lane(&self, id: i64) -> Option<&Lane> {
+        self.lanes.get(&id).map(|active| &active.lane)
+    }
+
     /// How many lanes are known.
     #[cfg(test)]
     pub fn count(&self) -> usize {
@@ -178,16 +202,19 @@ impl ActiveLanes {
 
     /// Whether the rows show queued executions in a lane.
     pub fn has_work(&mut self, conn: &Connection, id: i64) -> Result<bool, Fault> {
-        let Some(active) = self.lanes.get_mut(&id).filter(|active| active.may_have_work) else {
+        let Some(active) = self.lanes.get_mut(&id).filter(|active| active.first_queued.is_some()) else {
             return Ok(false);
         };
-        active.may_have_work = conn.prepare_cached(HAS_WORK)?.exists([id])?;
-        Ok(active.may_have_work)
+        let has_work = conn.prepare_cached(HAS_WORK)?.exists([id])?;
+        if !has_work {
+            active.first_queued = None;
+        }
+        Ok(has_work)
     }
 
     fn insert(&mut self, id: i64, lane: Lane, counts: LaneCounts) {
         self.by_queue.entry(lane.queue().to_owned()).or_default().insert(id);
-        self.lanes.insert(id, ActiveLane { lane, counts, may_have_work: false });
+        self.lanes.insert(id, ActiveLane { lane, counts, first_queued: None });
     }
 
     fn remove(&mut self, id: i64) {

@@ -18,7 +18,7 @@ use crate::unfinished::UNFINISHED;
 use crate::verbs;
 use crate::write::{Write, WriteReply};
 use punctual_core::occurrence::{Live, LiveState};
-use punctual_core::ports::StoreError;
+use punctual_core::ports::{Lane, StoreError};
 use punctual_core::rank::Shares;
 use rusqlite::Connection;
 use std::path::Path;
@@ -66,9 +66,18 @@ impl Memory {
         Ok(&mut self.active)
     }
 
+    /// The name of a lane. Those in use are all remembered, others only up to a limit.
+    pub fn lane(&mut self, conn: &Connection, number: i64) -> Result<Lane, Fault> {
+        match self.active.lane(number) {
+            Some(lane) => Ok(lane.clone()),
+            None => self.lanes.lane(conn, number),
+        }
+    }
+
     /// Records that a row was added to this lane or has changed there.
     pub fn touch_lane(&mut self, conn: &Connection, lane: i64, live: &Live) -> Result<(), Fault> {
-        self.active.touch(conn, &mut self.lanes, lane, live.state == LiveState::Queued)
+        let queued = (live.state == LiveState::Queued).then_some((live.rank, live.id));
+        self.active.touch(conn, &mut self.lanes, lane, queued)
     }
 
     /// Writes the counters that have changed.

@@ -1,5 +1,4 @@
-//! Names that are no longer in use: their measured cost to the writer and readers, and that they are
-//! deleted.
+//! Many names: their measured cost to the writer and readers, and that unused ones are deleted.
 
 use super::{apply, at, claim, job, keep, open_session, opening, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
@@ -73,6 +72,22 @@ fn what_a_job_costs_does_not_follow_the_lanes_that_were_ever_used() {
     empty.restart();
     full.restart();
     assert_eq!(one_life(&mut empty, 1_000_002), one_life(&mut full, 1_000_002), "after a start");
+}
+
+#[test]
+fn what_a_claim_reads_does_not_follow_the_lanes_with_work() {
+    let claims = |lanes: u64| {
+        let mut core = SqliteCore::open_in_memory().unwrap();
+        let session = open_session(&mut core);
+        apply(&mut core, submit((0..lanes).map(in_lane)));
+        core.restart();
+        // The first claim after a start reads every lane once.
+        assert_eq!(claim(&mut core, session, 1, 10).len(), 10);
+        steps(&core);
+        assert_eq!(claim(&mut core, session, 2, 10).len(), 10);
+        steps(&core)
+    };
+    assert_eq!(claims(50), claims(2_000));
 }
 
 #[test]

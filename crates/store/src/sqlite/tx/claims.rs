@@ -4,6 +4,7 @@ use super::names::lanes_through;
 use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, LiveRow};
+use crate::sqlite::active::{ClaimPosition, FirstQueued};
 use crate::sqlite::rows::settings_columns;
 use crate::sqlite::rows::{
     LIVE_COLUMNS, bound, job_facts_columns, job_id, live_columns, one, read_facts, read_live, up_to,
@@ -12,7 +13,7 @@ use punctual_core::ids::OccurrenceId;
 use punctual_core::placing;
 use rusqlite::{Connection, Row, params};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// The minimum number of keys to read from a lane at a time, so that a small claim over many lanes does not
 /// read the whole claim from each of them.
@@ -35,44 +36,51 @@ pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(Liv
     let find = at_hand(tx.conn, &mut tx.hot.find_claimable, CLAIMABLE)?;
     one(find, params![id.job.as_bytes(), id.number], |row| {
         let found = read_live(row)?;
-        let lane = tx.memory.lanes.lane(tx.conn, found.lane)?;
+        let lane = tx.memory.lane(tx.conn, found.lane)?;
         Ok((found, read_facts(row, LIVE_COLUMNS, &lane)?))
     })
 }
-
-/// The position of an execution in the claim order. Equal ranks are ordered by key, so that every run has
-/// the same order.
-type ClaimPosition = (i64, OccurrenceId);
 
 pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault> {
     if count == 0 {
         // A lane that was not read is not known to be empty.
         return Ok(vec![]);
     }
-    let conn = tx.conn;
+    let (conn, active) = (tx.conn, tx.memory.active(tx.conn)?);
     let portion = count.div_ceil(lanes.len().max(1)).max(PORTION_MIN).min(count);
-    let mut fronts = Vec::with_capacity(lanes.len());
-    let mut heads = BinaryHeap::with_capacity(lanes.len());
-    for lane in lanes {
-        let mut front =
-            LaneFront { lane: *lane, portion, places: VecDeque::new(), last: None, is_at_end: false };
-        match front.next(conn)? {
-            Some(place) => heads.push(Reverse((place, fronts.len()))),
-            None => tx.memory.active.emptied(*lane),
-        }
-        fronts.push(front);
-    }
+    let bounds = lanes.iter().filter_map(|lane| {
+        let first = active.first_queued(*lane)?;
+        Some(Reverse(LaneHead { first, read: None, lane: *lane }))
+    });
+    let mut heads: BinaryHeap<Reverse<LaneHead>> = bounds.collect();
+    let mut fronts: BTreeMap<i64, LaneFront> = BTreeMap::new();
     let mut keys = Vec::new();
     while keys.len() < count {
-        let Some(Reverse(((_, key), at))) = heads.pop() else { break };
-        keys.push(key);
-        if keys.len() < count
-            && let Some(place) = fronts[at].next(conn)?
-        {
-            heads.push(Reverse((place, at)));
+        let Some(Reverse(LaneHead { read, lane, .. })) = heads.pop() else { break };
+        keys.extend(read);
+        if keys.len() == count {
+            break;
+        }
+        let front = fronts.entry(lane).or_insert_with(|| LaneFront::new(lane, portion));
+        let next = front.next(conn)?;
+        if read.is_none() {
+            active.set_first_queued(lane, next);
+        }
+        if let Some(position) = next {
+            let (first, read) = (FirstQueued::NotBefore(position), Some(position.1));
+            heads.push(Reverse(LaneHead { first, read, lane }));
         }
     }
     Ok(keys)
+}
+
+/// The first execution of a lane that is not taken yet, in the order of claims.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct LaneHead {
+    first: FirstQueued,
+    /// The key of that execution; `None` while only the bound is known because the lane has not been read.
+    read: Option<OccurrenceId>,
+    lane: i64,
 }
 
 pub(super) fn last_queued(
@@ -102,6 +110,10 @@ struct LaneFront {
 }
 
 impl LaneFront {
+    fn new(lane: i64, portion: usize) -> Self {
+        LaneFront { lane, portion, places: VecDeque::new(), last: None, is_at_end: false }
+    }
+
     fn next(&mut self, conn: &Connection) -> Result<Option<ClaimPosition>, Fault> {
         if self.places.is_empty() && !self.is_at_end {
             self.read_on(conn)?;

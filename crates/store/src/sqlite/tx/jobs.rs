@@ -30,7 +30,7 @@ pub(super) fn job(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobRow>, Fault> 
     let found = one(&mut *tx.conn.prepare_cached(JOB)?, [job.as_bytes()], StoredJob::read)?;
     let Some(row) = found else { return Ok(None) };
     let lane = row.lane;
-    Ok(Some(JobRow { job: row.named(&tx.memory.lanes.lane(tx.conn, lane)?), lane }))
+    Ok(Some(JobRow { job: row.named(&tx.memory.lane(tx.conn, lane)?), lane }))
 }
 
 pub(super) fn terms_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobTerms>, Fault> {

@@ -19,7 +19,7 @@ pub(super) fn intern_lane(tx: &mut Tx<'_>, queue: &str, job_type: &str) -> Resul
 }
 
 pub(super) fn lane(tx: &mut Tx<'_>, number: i64) -> Result<Lane, Fault> {
-    tx.memory.lanes.lane(tx.conn, number)
+    tx.memory.lane(tx.conn, number)
 }
 
 pub(super) fn lanes_matching(

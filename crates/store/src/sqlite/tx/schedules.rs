@@ -20,7 +20,7 @@ pub(super) fn schedule(tx: &mut Tx<'_>, job: JobId) -> Result<Option<ScheduleRow
     let found = one_readable(&mut select, [job.as_bytes()], StoredSchedule::read)?;
     let Some(row) = found else { return Ok(None) };
     let number = row.lane;
-    let lane = pass_over(tx.memory.lanes.lane(tx.conn, number))?;
+    let lane = pass_over(tx.memory.lane(tx.conn, number))?;
     Ok(lane.map(|lane| ScheduleRow { state: row.named(&lane), lane: number }))
 }
 
