@@ -1,11 +1,11 @@
 //! `punctual backup`: copies the embedded database, with its server running or stopped.
 
-use crate::data_dir::{DataDirArgs, must_hold_database};
-use crate::exit::Exit;
-use crate::output::OutputArgs;
-use crate::store::StoreArgs;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use punctual_config::data_dir::DataDirArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::OutputArgs;
+use punctual_node::store::{StoreArgs, must_hold_database};
 use punctual_store::sqlite;
 use serde::Serialize;
 use std::path::PathBuf;

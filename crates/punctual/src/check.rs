@@ -1,11 +1,11 @@
 //! `punctual check`: checks whether the database is intact and its counters match its rows.
 
-use crate::data_dir::{DataDirArgs, must_hold_database};
-use crate::exit::{CliError, Exit};
-use crate::output::OutputArgs;
-use crate::store::{self, ServerPlace, StoreArgs, StorePlace, cannot_open};
 use anyhow::Context;
 use punctual_client::host;
+use punctual_config::data_dir::DataDirArgs;
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::OutputArgs;
+use punctual_node::store::{self, ServerPlace, StoreArgs, StorePlace, cannot_open, must_hold_database};
 use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::sqlite::{self, FileCheck, SqliteOptions, SqliteStore};
 use serde::Serialize;

@@ -1,10 +1,10 @@
 //! `punctual completions`: shell completions.
 
-use crate::exit::Exit;
-use crate::output::print_raw;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
+use punctual_config::exit::Exit;
+use punctual_config::output::print_raw;
 
 #[derive(clap::Args)]
 #[command(after_help = HELP)]

@@ -1,44 +1,22 @@
-//! The binary: configuration, wiring and the command line. The only place that names concrete adapters.
+//! The binary: the command line of all crates, and the commands about databases and this machine.
 
-mod args;
 mod backup;
-mod bench;
 mod check;
-mod clock;
 mod completions;
-mod config;
-mod connect;
-mod containment;
-mod coordination;
-mod data_dir;
-mod demo;
-mod dlq;
 mod doctor;
-mod executions;
-mod exit;
-mod hints;
-mod job;
 mod man;
 mod migrate;
 mod migrate_data;
 mod mistakes;
-mod nodes;
-mod output;
-mod pages;
-mod patience;
-mod queue;
 mod reference;
-mod schedule;
-mod serve;
-mod shim;
-mod stats;
-mod store;
-mod suggest;
-mod top;
-mod workers;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use exit::Exit;
+use punctual_bench::{self as bench, BenchCommand};
+use punctual_cli::{clock, demo, dlq, executions, job, nodes, queue, schedule, stats, top, workers};
+use punctual_config::exit::{self, Exit};
+use punctual_config::{ConfigCommand, output};
+use punctual_node::serve;
+use punctual_shim as shim;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -100,12 +78,12 @@ enum Command {
     MigrateData(migrate_data::MigrateDataArgs),
     /// Show the configuration and its sources, check it, or print a template
     #[command(subcommand)]
-    Config(config::ConfigCommand),
+    Config(ConfigCommand),
     /// Check the server, its data and this machine for problems, and suggest fixes
     Doctor(doctor::DoctorArgs),
     /// Run benchmarks on this machine
     #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    Bench(BenchCommand),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// Print the manual page, or write the pages of all commands to a directory
@@ -135,9 +113,10 @@ fn main() -> ExitCode {
         _ => {}
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
+    let unknown = punctual_config::unknown_variables(&Cli::command());
     // A server logs them.
     if !cli.command.has_log() {
-        for unknown in config::unknown_variables(&Cli::command()) {
+        for unknown in &unknown {
             output::tell(&format!("warning: {unknown}"));
         }
     }
@@ -148,7 +127,7 @@ fn main() -> ExitCode {
             return Exit::CannotStart.into();
         }
     };
-    let outcome = runtime.block_on(run(cli.command));
+    let outcome = runtime.block_on(run(cli.command, &unknown));
     // Drops everything that still runs, and with it the last reference to the store, which then closes its
     // files.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -177,12 +156,12 @@ fn misunderstood(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-async fn run(command: Command) -> anyhow::Result<Exit> {
+async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
     match command {
-        Command::Serve(args) => serve::run(args).await,
-        Command::Api(args) => serve::run_api(args).await,
-        Command::Scheduler(args) => serve::run_scheduler(args).await,
-        Command::Worker(args) => serve::run_worker(args).await,
+        Command::Serve(args) => serve::run(args, unknown).await,
+        Command::Api(args) => serve::run_api(args, unknown).await,
+        Command::Scheduler(args) => serve::run_scheduler(args, unknown).await,
+        Command::Worker(args) => serve::run_worker(args, unknown).await,
         Command::Job(command) => job::run(command).await,
         Command::Executions(command) => executions::run(command).await,
         Command::Schedule(command) => schedule::run(command).await,
@@ -198,7 +177,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Check(args) => check::run(args).await,
         Command::Migrate(command) => migrate::run(command).await,
         Command::MigrateData(args) => migrate_data::run(args).await,
-        Command::Config(command) => config::run(command),
+        Command::Config(command) => punctual_config::run(command),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Bench(command) => bench::run(command).await,
         Command::Completions(args) => completions::run(args, Cli::command()),

@@ -1,11 +1,11 @@
 //! `punctual man`: the manual, a page per command.
 
-use crate::exit::{Exit, MEANINGS};
-use crate::output::{print_raw, print_text};
 use anyhow::Context;
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use punctual_config::exit::{Exit, MEANINGS};
+use punctual_config::output::{print_raw, print_text};
 use std::fs;
 use std::path::{Path, PathBuf};
 

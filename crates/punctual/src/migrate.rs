@@ -1,11 +1,11 @@
 //! `punctual migrate`: shows the schema of a shared database and migrates it to this version. The embedded
 //! store migrates itself. Also turns a restored copy into an independent store.
 
-use crate::data_dir::DataDirArgs;
-use crate::exit::Exit;
-use crate::output::{OutputArgs, details};
-use crate::store::{self, Migration, StoreArgs, StorePlace};
 use clap::Subcommand;
+use punctual_config::data_dir::DataDirArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::{OutputArgs, details};
+use punctual_node::store::{self, Migration, StoreArgs, StorePlace};
 use serde::Serialize;
 
 #[derive(Subcommand)]

@@ -1,8 +1,8 @@
 //! `punctual migrate-data`: copies everything from one store to another, empty one.
 
-use crate::exit::{CliError, Exit};
-use crate::output::{OutputArgs, table, tell};
-use crate::store::{Password, StoreUrl};
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{OutputArgs, table, tell};
+use punctual_config::store_url::{Password, StoreUrl};
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -99,9 +99,10 @@ fn describe(told: &Told) -> String {
 
 mod data_migration {
     use super::{FROM_PASSWORD, MigrateDataArgs, TO_PASSWORD, Told, ToldTable};
-    use crate::exit::{CliError, Exit};
-    use crate::store::{self, Password, StoreUrl};
     use indicatif::{ProgressBar, ProgressStyle};
+    use punctual_config::exit::{CliError, Exit};
+    use punctual_config::store_url::{Password, StoreUrl};
+    use punctual_node::store;
     use punctual_store::data_migration::{
         CopyProgress, CopyStage, CopyStart, DataMigrationError, StoreRole, migrate_data,
     };

@@ -1,8 +1,8 @@
 //! `punctual reference`: the reference page of the command line, generated from its definition.
 
-use crate::exit::{Exit, MEANINGS};
-use crate::output::print_raw;
 use clap::{Arg, ArgAction, Command};
+use punctual_config::exit::{Exit, MEANINGS};
+use punctual_config::output::print_raw;
 use std::fmt::Write;
 
 const OPENING: &str = "\

@@ -8,7 +8,7 @@ use super::source::{Source, find_words, used_paths};
 /// Crates whose runs the simulator must be able to reproduce.
 const SIMULATED: [&str; 3] = ["core", "engine", "worker"];
 /// Crates that may use HTTP.
-const SPEAK_HTTP: [&str; 4] = ["api", "chaos", "client", "punctual"];
+const SPEAK_HTTP: [&str; 5] = ["api", "chaos", "client", "node", "punctual"];
 /// The only executor that uses HTTP; it is not part of the simulation.
 const HTTP_EXECUTOR: &str = "crates/worker/src/http/";
 /// etcd is reached through its HTTP gateway.

@@ -1,5 +1,5 @@
-//! Which crate may depend on which: everything knows core, adapters do not know each other, only the binary
-//! and the simulator combine them.
+//! Which crate may depend on which: everything knows core, adapters do not know each other, only `node` and the
+//! simulator combine them.
 
 use super::Violation;
 use anyhow::{Context, Result};
@@ -9,11 +9,11 @@ const RULE: &str = "crate edges";
 
 /// Each crate with its allowed dependencies, of any kind. The crate itself is not listed: its tests may
 /// enable a feature that way.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("punctual-core", &[]),
     ("punctual-store", &["punctual-core"]),
     ("punctual-coordination", &["punctual-core"]),
-    // Forwards bytes for any sender.
+    // The fault proxy: forwards bytes for benchmarks and the chaos suite.
     ("punctual-link", &[]),
     ("punctual-test-servers", &[]),
     ("punctual-engine", &["punctual-core"]),
@@ -21,17 +21,56 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     // The client's optional worker is the one that the server runs (decision 0008).
     ("punctual-client", &["punctual-core", "punctual-worker"]),
     ("punctual-api", &["punctual-core", "punctual-engine", "punctual-client"]),
+    ("punctual-shim", &["punctual-core", "punctual-worker"]),
+    // The types of some settings belong to the crates that they configure.
     (
-        "punctual",
+        "punctual-config",
+        &["punctual-core", "punctual-client", "punctual-coordination", "punctual-shim", "punctual-worker"],
+    ),
+    ("punctual-cli", &["punctual-core", "punctual-client", "punctual-config"]),
+    (
+        "punctual-node",
         &[
             "punctual-core",
             "punctual-store",
             "punctual-coordination",
+            "punctual-engine",
+            "punctual-worker",
+            "punctual-client",
+            "punctual-api",
+            "punctual-shim",
+            "punctual-config",
+        ],
+    ),
+    (
+        "punctual-bench",
+        &[
+            "punctual-core",
+            "punctual-store",
             "punctual-link",
             "punctual-engine",
             "punctual-worker",
             "punctual-client",
             "punctual-api",
+            "punctual-config",
+            "punctual-node",
+        ],
+    ),
+    (
+        "punctual",
+        &[
+            "punctual-core",
+            "punctual-store",
+            "punctual-worker",
+            "punctual-client",
+            "punctual-shim",
+            "punctual-config",
+            "punctual-cli",
+            "punctual-node",
+            "punctual-bench",
+            // Its tests use them.
+            "punctual-coordination",
+            "punctual-engine",
         ],
     ),
     (
@@ -78,7 +117,27 @@ struct Dependency {
 /// Checks the output of `cargo metadata --no-deps`.
 pub fn check(metadata: &str) -> Result<Vec<Violation>> {
     let metadata: Metadata = serde_json::from_str(metadata).context("read cargo metadata")?;
-    Ok(metadata.packages.iter().flat_map(|package| check_package(package, &metadata)).collect())
+    let mut violations = check_edges(&metadata);
+    violations.extend(unknown_crates(&metadata));
+    Ok(violations)
+}
+
+fn check_edges(metadata: &Metadata) -> Vec<Violation> {
+    metadata.packages.iter().flat_map(|package| check_package(package, metadata)).collect()
+}
+
+/// Names in the table that are no crates: a rule about them checks nothing.
+fn unknown_crates(metadata: &Metadata) -> Vec<Violation> {
+    let is_known = |name: &&str| metadata.packages.iter().any(|package| package.name == **name);
+    let names = ALLOWED.iter().flat_map(|(name, allowed)| std::iter::once(name).chain(*allowed));
+    let unknown: std::collections::BTreeSet<&&str> = names.filter(|name| !is_known(name)).collect();
+    let violation = |name: &&str| Violation {
+        path: "xtask/src/check/edges.rs".to_owned(),
+        line: 1,
+        rule: RULE,
+        advice: format!("remove {name}: there is no such crate"),
+    };
+    unknown.into_iter().map(violation).collect()
 }
 
 fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
@@ -130,8 +189,11 @@ mod tests {
     use super::*;
 
     fn advice(packages: &str) -> Vec<String> {
-        let metadata = format!("{{\"packages\": [{packages}]}}");
-        check(&metadata).unwrap().into_iter().map(|violation| violation.to_string()).collect()
+        check_edges(&metadata(packages)).into_iter().map(|violation| violation.to_string()).collect()
+    }
+
+    fn metadata(packages: &str) -> Metadata {
+        serde_json::from_str(&format!("{{\"packages\": [{packages}]}}")).unwrap()
     }
 
     fn package(name: &str, dependencies: &str) -> String {
@@ -199,6 +261,15 @@ mod tests {
         );
         let in_tests = of_kind("tokio-postgres", "\"dev\"");
         assert_eq!(advice(&package("punctual", &in_tests)), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_in_the_table_is_that_of_a_crate() {
+        let packages: Vec<String> = ALLOWED.iter().map(|(name, _)| package(name, "")).collect();
+        assert_eq!(unknown_crates(&metadata(&packages.join(","))), []);
+        let without_core = unknown_crates(&metadata(&packages[1..].join(",")));
+        assert_eq!(without_core.len(), 1);
+        assert!(without_core[0].to_string().contains("remove punctual-core: there is no such crate"));
     }
 
     #[test]

@@ -80,14 +80,14 @@ pub mod redis {
 
 mod zookeeper {
     use crate::ZooKeeperOptions;
-    use zookeeper_client::{Acls, Client, CreateMode, Error};
+    use crate::zookeeper::{Client, Ensemble, Error, NodeKind};
+    use std::time::Duration;
 
     pub async fn put(options: &ZooKeeperOptions, path: &str, value: &[u8]) {
-        let client = Client::connect(&options.hosts[0].to_string()).await.unwrap();
+        let client = Client::connect(&Ensemble::new(options.clone()), Duration::from_secs(6)).await.unwrap();
         let path = format!("/{}/{path}", options.path);
-        let made = client.create(&path, value, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await;
-        match made {
-            Err(Error::NodeExists) => drop(client.set_data(&path, value, None).await.unwrap()),
+        match client.create(&path, value, NodeKind::Persistent).await {
+            Err(Error::NodeExists) => client.set_data(&path, value).await.unwrap(),
             made => drop(made.unwrap()),
         }
     }

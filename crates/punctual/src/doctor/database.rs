@@ -2,12 +2,12 @@
 //! its latency, and whether its clock agrees with this machine's.
 
 use super::finding::Finding;
-use crate::config::SizeMax;
-use crate::output;
-use crate::store::{self, ServerPlace, StorePlace};
 use punctual_client::host;
+use punctual_config::SizeMax;
+use punctual_config::output;
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{Store, StoreError};
+use punctual_node::store::{self, ServerPlace, StorePlace};
 use std::time::{Duration, Instant};
 
 /// Queries that are timed; the fastest counts, because other load can only slow them down.

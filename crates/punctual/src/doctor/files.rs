@@ -2,9 +2,10 @@
 //! written, to time the disk, has no name and disappears with this process.
 
 use super::finding::Finding;
-use crate::config::exposure;
-use crate::data_dir::{DataDir, must_hold_database};
-use crate::output;
+use punctual_config::data_dir::DataDir;
+use punctual_config::exposure;
+use punctual_config::output;
+use punctual_node::store::must_hold_database;
 use punctual_store::sqlite::{Inspection, StoreState, inspect, refuse_incomplete};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;

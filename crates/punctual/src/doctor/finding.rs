@@ -1,6 +1,6 @@
 //! The result of a check, and how it is shown.
 
-use crate::output::table;
+use punctual_config::output::table;
 use serde::Serialize;
 
 /// The severity.

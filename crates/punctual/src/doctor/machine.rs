@@ -1,9 +1,9 @@
 //! Checks the machine: its clock, its user, its limits, and whether it can run commands.
 
 use super::finding::Finding;
-use crate::config::ServeSettings;
-use crate::containment::{ContainmentMode, InForce, trial};
-use crate::shim;
+use punctual_config::ServeSettings;
+use punctual_shim::containment::{ContainmentMode, InForce, trial};
+
 use punctual_core::recurrence::tzdb_version;
 use punctual_worker::process::protocol::{Ended, How};
 use rustix::process::{Resource, getrlimit};
@@ -135,7 +135,7 @@ fn failed_trial(how: String) -> Finding {
 fn cgroups() -> Finding {
     let missing: Vec<&str> = ["memory", "pids"]
         .into_iter()
-        .filter(|controller| shim::cgroup_place(controller).is_none())
+        .filter(|controller| punctual_shim::cgroup_place(controller).is_none())
         .collect();
     if missing.is_empty() {
         return Finding::good("cgroups", "limits of commands apply to their whole process trees");

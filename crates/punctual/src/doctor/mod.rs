@@ -7,13 +7,13 @@ mod finding;
 mod machine;
 mod server;
 
-use crate::config::{Flags, ServeSettings, Surroundings};
-use crate::connect::ConnectArgs;
-use crate::exit::Exit;
-use crate::output::OutputArgs;
-use crate::store::{StoreArgs, StorePlace};
 use files::Here;
 use finding::{Finding, Report};
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::OutputArgs;
+use punctual_config::{Flags, ServeSettings, Surroundings};
+use punctual_node::store::{StoreArgs, StorePlace};
 
 /// Exit code 0 says that nothing failed, although there may be warnings; 1 that something did.
 #[derive(clap::Args)]

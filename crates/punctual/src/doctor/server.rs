@@ -2,12 +2,12 @@
 
 use super::files::Here;
 use super::finding::Finding;
-use crate::connect::Connection;
-use crate::output;
 use punctual_client::{
     Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, QueueBody, StatsBody,
     WorkerSessionBody, WorkerState, host,
 };
+use punctual_config::connect::Connection;
+use punctual_config::output;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
@@ -342,10 +342,10 @@ fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Surroundings;
-    use crate::connect::ConnectArgs;
     use crate::doctor::finding::Level;
     use clap::Parser;
+    use punctual_config::Surroundings;
+    use punctual_config::connect::ConnectArgs;
 
     #[derive(Parser)]
     struct Told {

@@ -6,7 +6,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 use tempfile::TempDir;
+
+/// How long the whole command took, beside what it reports.
+const COMMAND_SECONDS: &str = "command_seconds";
+/// Less than any server needs.
+const SERVER_MEMORY_BYTES_MIN: f64 = 2e6;
 
 fn command(arguments: &[&str], directory: &TempDir) -> Command {
     let mut command = Command::new(BINARY);
@@ -31,10 +37,12 @@ fn bench_on(store: Option<&str>, arguments: &[&str]) -> Value {
     if let Some(url) = store {
         command.args(["--store", url]);
     }
+    let start = Instant::now();
     let output = command.args(["-o", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(is_empty(directory.path()), "something was left behind");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    report[COMMAND_SECONDS] = start.elapsed().as_secs_f64().into();
     for fact in ["cores", "memory_bytes"] {
         assert!(report["machine"][fact].as_u64().unwrap() > 0, "{report}");
     }
@@ -44,9 +52,27 @@ fn bench_on(store: Option<&str>, arguments: &[&str]) -> Value {
     report
 }
 
-fn is_positive(report: &Value, path: &str) {
-    let value = report.pointer(path).and_then(Value::as_f64);
-    assert!(value.is_some_and(|value| value > 0.0), "{path}: {report}");
+fn figure(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path}: {report}"))
+}
+
+fn is_at_least(report: &Value, path: &str, least: f64) {
+    let value = figure(report, path);
+    assert!(value >= least, "{path} is {value}, but at least {least}: {report}");
+}
+
+/// A rate of a part of the run: no part took longer than the whole command.
+fn is_rate(report: &Value, path: &str, jobs: u32) {
+    is_at_least(report, path, f64::from(jobs) / figure(report, &format!("/{COMMAND_SECONDS}")));
+}
+
+/// A share is the quotient of two other figures.
+fn is_share(report: &Value, path: &str, [part, whole]: [&str; 2]) {
+    let (share, expected) = (figure(report, path), figure(report, part) / figure(report, whole));
+    assert!(
+        (share / expected - 1.0).abs() < 1e-6,
+        "{path} is {share}, but {part} of {whole} is {expected}: {report}"
+    );
 }
 
 fn is_ordered(percentiles: &Value) {
@@ -69,22 +95,28 @@ fn is_exact(fires: &Value, expected: u64) {
 #[test]
 fn throughput_is_measured_beside_its_floor() {
     let report = bench(&["throughput", "--jobs", "3000", "--batch", "500", "--payload-bytes", "100"]);
-    for path in [
+    for rate in [
         "/submit_per_second",
-        "/submit_of_floor",
         "/drain/per_second",
-        "/drain_of_floor",
-        "/drain_cost/client_cpu_ms_per_1000_jobs",
         "/together/per_second",
-        "/together_of_floor",
-        "/together_cost/server_peak_memory_bytes",
-        "/disk_bytes_per_job",
         "/floor/insert_per_second",
         "/floor/claim_complete_per_second",
-        "/floor/fdatasync_us/max",
     ] {
-        is_positive(&report, path);
+        is_rate(&report, rate, 3_000);
     }
+    is_share(&report, "/submit_of_floor", ["/submit_per_second", "/floor/insert_per_second"]);
+    is_share(&report, "/drain_of_floor", ["/drain/per_second", "/floor/claim_complete_per_second"]);
+    // Both at once are slower than either alone.
+    is_at_least(
+        &report,
+        "/together_of_floor",
+        figure(&report, "/together/per_second") / figure(&report, "/floor/insert_per_second"),
+    );
+    is_at_least(&report, "/drain_cost/client_cpu_ms_per_1000_jobs", f64::MIN_POSITIVE);
+    is_at_least(&report, "/together_cost/server_peak_memory_bytes", SERVER_MEMORY_BYTES_MIN);
+    // The payload alone.
+    is_at_least(&report, "/disk_bytes_per_job", 100.0);
+    is_ordered(&report["floor"]["fdatasync_us"]);
     assert_eq!((&report["jobs"], &report["batch"]), (&3_000.into(), &500.into()));
     let tenths = report["drain"]["per_second_by_tenth"].as_array().unwrap().len();
     assert!(tenths == 10 || tenths == 0, "{report}");
@@ -97,21 +129,22 @@ fn are_limits_weighed(store: Option<&str>) {
     let report = bench_on(store, &[&small[..], &["--slots", "8", "--prefetch", "32"]].concat());
     let limits = &report["limits"];
     assert_eq!((&limits["rounds"], &limits["keys"]), (&2.into(), &100.into()), "{report}");
-    for (side, in_line) in [("without", 0), ("room", 0), ("line", 800)] {
-        let side = &limits[side];
+    for (name, in_line) in [("without", 0), ("room", 0), ("line", 800)] {
+        let side = &limits[name];
         assert_eq!((&side["succeeded"], &side["in_line"]), (&4_000.into(), &in_line.into()), "{report}");
-        for rate in ["/submit_per_second", "/drain_per_second", "/together_per_second"] {
-            is_positive(side, rate);
+        for rate in ["submit_per_second", "drain_per_second", "together_per_second"] {
+            is_rate(&report, &format!("/limits/{name}/{rate}"), 1_000);
         }
     }
     for (side, concurrency) in [("room", 1_000_000), ("line", 200)] {
-        let (settings, shares) = (&limits[side]["settings"], &limits[side]["of_without"]);
+        let settings = &limits[side]["settings"];
         for limit in ["concurrency", "key_concurrency"] {
             assert_eq!(settings[limit], concurrency, "{report}");
         }
         assert_eq!(settings["key_rate"], "10000/1s", "{report}");
-        for share in ["/submit", "/drain", "/together"] {
-            is_positive(shares, share);
+        for what in ["submit", "drain", "together"] {
+            let rates = ["without", side].map(|side| format!("/{side}/{what}_per_second"));
+            is_share(limits, &format!("/{side}/of_without/{what}"), [&rates[1], &rates[0]]);
         }
     }
 }
@@ -148,8 +181,10 @@ fn schedulers_on_servers_fire_every_due_time_once_however_many_they_are() {
             assert_eq!(fired_by.len() as u64, run["schedulers"].as_u64().unwrap(), "{report}");
             assert_eq!(fired_by.iter().sum::<u64>(), 500, "{report}");
             assert!(fired_by.iter().all(|count| *count > 0), "one of them had nothing to fire: {report}");
-            is_positive(run, "/fires/per_second");
-            is_positive(run, "/of_first");
+            let first = figure(way, "/runs/0/fires/per_second");
+            let (rate, of_first) = (figure(run, "/fires/per_second"), figure(run, "/of_first"));
+            assert!(rate >= 500.0 / figure(&report, &format!("/{COMMAND_SECONDS}")), "{report}");
+            assert!((of_first / (rate / first) - 1.0).abs() < 1e-6, "{report}");
             is_ordered(&way["commit_us"]);
         }
     }
@@ -158,9 +193,11 @@ fn schedulers_on_servers_fire_every_due_time_once_however_many_they_are() {
 #[test]
 fn submits_are_measured_in_batches_and_one_by_one() {
     let report = bench(&["submit", "--jobs", "1500", "--singles", "200", "--connections", "8"]);
-    for path in ["/bulk_per_second", "/bulk_of_floor", "/singles_per_second", "/singles_per_durable_write"] {
-        is_positive(&report, path);
-    }
+    is_rate(&report, "/bulk_per_second", 1_500);
+    is_rate(&report, "/singles_per_second", 200);
+    is_share(&report, "/bulk_of_floor", ["/bulk_per_second", "/floor/insert_per_second"]);
+    let per_write = figure(&report, "/singles_per_second") * figure(&report, "/floor/fdatasync_us/p50") / 1e6;
+    assert!((figure(&report, "/singles_per_durable_write") / per_write - 1.0).abs() < 1e-6, "{report}");
     is_ordered(&report["acknowledged_us"]);
     let binned = report["acknowledged_histogram"].as_array().unwrap().iter();
     assert_eq!(binned.map(|bin| bin["count"].as_u64().unwrap()).sum::<u64>(), 200, "{report}");
@@ -172,8 +209,8 @@ fn latency_is_measured_beside_its_floor() {
     for series in ["start_us", "acknowledged_us", "fdatasync_us"] {
         is_ordered(&report[series]);
     }
-    is_positive(&report, "/start_of_floor_p50");
-    is_positive(&report, "/server_peak_memory_bytes");
+    is_share(&report, "/start_of_floor_p50", ["/start_us/p50", "/fdatasync_us/p50"]);
+    is_at_least(&report, "/server_peak_memory_bytes", SERVER_MEMORY_BYTES_MIN);
 }
 
 #[test]
@@ -198,11 +235,17 @@ fn held_jobs_are_measured_against_an_empty_store() {
     for when in ["before", "beside"] {
         is_exact(&report[when]["accuracy"], 20);
         is_ordered(&report[when]["latency"]["start_us"]);
-        is_positive(&report[when], "/server_memory_bytes");
+        is_at_least(&report[when], "/server_memory_bytes", SERVER_MEMORY_BYTES_MIN);
     }
-    for path in ["/disk_bytes_per_future_job", "/load_per_second", "/load_of_floor", "/ratios/latency_p50"] {
-        is_positive(&report, path);
-    }
+    is_rate(&report, "/load_per_second", 2_000);
+    is_share(&report, "/load_of_floor", ["/load_per_second", "/floor/hold_per_second"]);
+    is_share(
+        &report,
+        "/ratios/latency_p50",
+        ["/beside/latency/start_us/p50", "/before/latency/start_us/p50"],
+    );
+    // A job has an id, a name of its queue, a due time and its payload.
+    is_at_least(&report, "/disk_bytes_per_future_job", 100.0);
 }
 
 /// Everything was executed once, and the report contains nothing that so short a run cannot determine.
@@ -218,8 +261,8 @@ fn is_whole_soak(report: &Value) {
     let samples = report["samples"].as_array().unwrap();
     assert!(samples.len() >= 2, "{report}");
     for sample in samples {
-        is_positive(sample, "/disk_bytes");
-        is_positive(sample, "/server_memory_bytes");
+        is_at_least(sample, "/disk_bytes", 4_096.0);
+        is_at_least(sample, "/server_memory_bytes", SERVER_MEMORY_BYTES_MIN);
     }
 }
 
@@ -249,17 +292,13 @@ fn a_soak_at_full_rate_executes_everything_once() {
 fn is_measured_on_a_server(url: &str) {
     let throughput = ["throughput", "--jobs", "2000", "--batch", "500", "--payload-bytes", "100"];
     let report = bench_on(Some(url), &throughput);
-    for path in [
-        "/submit_of_floor",
-        "/drain_of_floor",
-        "/together_of_floor",
-        "/floor/insert_per_second",
-        "/floor/claim_complete_per_second",
-        "/floor/hold_per_second",
-        "/disk/bytes",
-    ] {
-        is_positive(&report, path);
+    for rate in ["insert_per_second", "claim_complete_per_second", "hold_per_second"] {
+        is_rate(&report, &format!("/floor/{rate}"), 2_000);
     }
+    is_share(&report, "/submit_of_floor", ["/submit_per_second", "/floor/insert_per_second"]);
+    is_share(&report, "/drain_of_floor", ["/drain/per_second", "/floor/claim_complete_per_second"]);
+    is_rate(&report, "/together/per_second", 2_000);
+    is_at_least(&report, "/disk/bytes", 2_000.0 * 100.0);
     is_ordered(&report["floor"]["commit_us"]);
     assert_eq!(
         (&report["floor"]["jobs"], &report["floor"]["writers"]),
@@ -268,13 +307,13 @@ fn is_measured_on_a_server(url: &str) {
     );
     let report = bench_on(Some(url), &["latency", "--jobs", "10", "--pause", "1ms"]);
     is_ordered(&report["commit_us"]);
-    is_positive(&report, "/start_of_floor_p50");
+    is_share(&report, "/start_of_floor_p50", ["/start_us/p50", "/commit_us/p50"]);
 }
 
 /// Benchmarks that take longer or cause more load, on a database server.
 fn is_held_and_soaked_on_a_server(url: &str) {
     let hold = ["hold", "--jobs", "3000", "--samples", "5", "--due", "10", "--over", "300ms", "--lead", "5s"];
-    is_positive(&bench_on(Some(url), &hold), "/disk_bytes_per_future_job");
+    is_at_least(&bench_on(Some(url), &hold), "/disk_bytes_per_future_job", 100.0);
     is_whole_soak(&bench_on(Some(url), &SMALL_SOAK));
 }
 
@@ -315,16 +354,19 @@ const SMALL_CLAIMS: [&str; 9] =
     ["claims", "--queued", "3000", "--historic", "5005", "--jobs", "1000", "--payload-bytes", "100"];
 
 fn are_claims_compared(report: &Value) {
-    for (side, queued, historic) in [("empty", 2_000, 0), ("full", 3_000, 5_005)] {
-        let side = &report[side];
+    for (name, queued, historic) in [("empty", 2_000, 0), ("full", 3_000, 5_005)] {
+        let side = &report[name];
         assert_eq!((&side["queued"], &side["historic"]), (&queued.into(), &historic.into()), "{report}");
-        is_positive(side, "/first_per_second");
-        is_positive(side, "/again_per_second");
-        is_positive(side, "/transaction_p50_us");
+        is_rate(report, &format!("/{name}/first_per_second"), 1_000);
+        is_rate(report, &format!("/{name}/again_per_second"), 1_000);
+        is_at_least(side, "/transaction_p50_us", 1.0);
     }
-    for path in ["/ratios/first", "/ratios/again", "/historic_per_second", "/empty_of_floor"] {
-        is_positive(report, path);
+    is_rate(report, "/historic_per_second", 5_005);
+    for turn in ["first", "again"] {
+        let rates = ["full", "empty"].map(|side| format!("/{side}/{turn}_per_second"));
+        is_share(report, &format!("/ratios/{turn}"), [&rates[0], &rates[1]]);
     }
+    is_share(report, "/empty_of_floor", ["/empty/drain/per_second", "/floor/claim_complete_per_second"]);
     let bytes = |side: &str| report[side]["disk"]["bytes"].as_u64().unwrap();
     assert!(bytes("full") > bytes("empty"), "the past takes up room: {report}");
 }

@@ -1,0 +1,252 @@
+//! `punctual bench claims`: whether draining feels how much else is in the database, queued and past.
+
+use crate::floor::{self, Floor, FloorJobs};
+use crate::load::{self, LoadArgs};
+use crate::machine::Machine;
+use crate::noops::QUEUE;
+use crate::pace::{self, Pace};
+use crate::pipe::Moment;
+use crate::plot::Look;
+use crate::stage::{Disk, Ground, StageOptions};
+use crate::usage::{Cost, Meter};
+use crate::words::{grouped, per_second};
+use crate::{JOBS_MAX, PlaceArgs, bad_option, progress};
+use punctual_client::host;
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{OutputArgs, details};
+use punctual_engine::EngineConfig;
+use punctual_store::baseline::{Past, RUNS_PER_JOB};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Room that rows take up beside their payload, indexes and half-empty pages included, on whichever database takes most.
+const QUEUED_BYTES: u64 = 800;
+const HISTORIC_BYTES: u64 = 350;
+/// So much of what is kept is left out, so that nothing is old enough to be deleted while it is measured.
+const MARGIN: Duration = Duration::from_secs(24 * 3_600);
+
+#[derive(clap::Args)]
+pub struct ClaimsArgs {
+    /// How many jobs are queued in the full database before anything is drained
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
+    queued: u64,
+    /// How many finished executions the full database has, spread over the retention time of the history
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
+    historic: u64,
+    /// How many jobs are drained, twice from each database
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
+    jobs: u64,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl ClaimsArgs {
+    fn check(&self) -> Result<(), CliError> {
+        self.load.check()?;
+        if self.queued < 2 * self.jobs {
+            return Err(bad_option(format!(
+                "--queued {}: must be at least twice --jobs ({}), which are drained twice",
+                self.queued, self.jobs
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the full database takes up, roughly.
+    fn bytes(&self) -> u64 {
+        let payload = self.load.payload_bytes;
+        let jobs_of_past = self.historic.div_ceil(RUNS_PER_JOB);
+        (self.queued + jobs_of_past) * (payload + QUEUED_BYTES) + self.historic * HISTORIC_BYTES
+    }
+
+    fn past(&self) -> Past {
+        Past {
+            executions: self.historic,
+            until: host::wall_time(),
+            span: EngineConfig::default().history_kept.saturating_sub(MARGIN),
+            payload_bytes: self.load.payload_bytes as usize,
+        }
+    }
+}
+
+/// What one database gave.
+#[derive(Debug, Serialize)]
+struct Side {
+    queued: u64,
+    historic: u64,
+    queued_per_second: f64,
+    /// The first half of what was drained, and the second.
+    first_per_second: f64,
+    again_per_second: f64,
+    /// Both.
+    drain: Pace,
+    /// Of all writing transactions meanwhile, claims and reports above all: bounds that so many of them did not exceed.
+    transaction_p50_us: Option<u64>,
+    transaction_p99_us: Option<u64>,
+    /// Before anything was drained.
+    disk: Disk,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+/// The rates of the full database as shares of those of the empty one.
+#[derive(Debug, Serialize)]
+struct Ratios {
+    first: f64,
+    again: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ClaimsReport {
+    machine: Machine,
+    jobs: u64,
+    #[serde(flatten)]
+    load: LoadArgs,
+    /// With nothing in it but the jobs that are drained.
+    empty: Side,
+    full: Side,
+    /// How fast the past was written.
+    historic_per_second: f64,
+    ratios: Ratios,
+    empty_of_floor: f64,
+    floor: Floor,
+}
+
+pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
+    args.check()?;
+    let machine = Machine::here(&args.place.dir);
+    let ground = Ground::lay(&args.place).await?;
+    let what =
+        format!("--queued {} and --historic {}", grouped(args.queued as f64), grouped(args.historic as f64));
+    ground.must_hold(&what, args.bytes())?;
+    let empty = drain(ground, &args, Amount { queued: 2 * args.jobs, historic: 0 }).await?;
+
+    let mut ground = Ground::lay(&args.place).await?;
+    let past_time = keep_past(&mut ground, &args).await?;
+    let full = drain(ground, &args, Amount { queued: args.queued, historic: args.historic }).await?;
+    let LoadArgs { batch, payload_bytes, .. } = args.load;
+    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
+    let report = ClaimsReport {
+        machine,
+        jobs: args.jobs,
+        load: args.load,
+        historic_per_second: per_second(args.historic, past_time),
+        ratios: Ratios {
+            first: full.first_per_second / empty.first_per_second,
+            again: full.again_per_second / empty.again_per_second,
+        },
+        empty_of_floor: floor::share(empty.drain.per_second, floor.claim_complete_per_second),
+        empty,
+        full,
+        floor,
+    };
+    args.output.print(&report, describe)?;
+    Ok(Exit::Done)
+}
+
+/// Straight into the tables, before there is a server.
+async fn keep_past(ground: &mut Ground, args: &ClaimsArgs) -> anyhow::Result<Duration> {
+    let bar = progress("past", args.historic);
+    let shown = bar.clone();
+    let start = Instant::now();
+    ground.keep_past(args.past(), Arc::new(move |rows| shown.inc(rows))).await?;
+    bar.finish_and_clear();
+    Ok(start.elapsed())
+}
+
+/// What is in a database before anything is drained.
+#[derive(Debug, Clone, Copy)]
+struct Amount {
+    queued: u64,
+    historic: u64,
+}
+
+async fn drain(ground: Ground, args: &ClaimsArgs, amount: Amount) -> anyhow::Result<Side> {
+    let measured = ground.measure(StageOptions::USUAL, async |stage| {
+        stage.client.pause_queue(QUEUE).await?;
+        let job = load::no_op("noop", args.load.payload_bytes)?;
+        let bar = progress("queueing", amount.queued);
+        let submit = load::submit_all(&stage.client, args.load, amount.queued, &bar, move |_| job.clone());
+        let submit_time = submit.await?;
+        bar.finish_and_clear();
+        let disk = stage.disk().await?;
+        let meter = Meter::start(stage)?;
+        let before = stage.transactions().await?;
+        let jobs = 2 * args.jobs;
+        let bar = progress("draining", jobs);
+        let since = Moment::now();
+        stage.client.resume_queue(QUEUE).await?;
+        let drain = pace::watch(stage, jobs, since, &bar).await?;
+        bar.finish_and_clear();
+        let transactions = stage.transactions().await?.since(&before);
+        let [first_per_second, again_per_second] = drain.per_second_by_half;
+        Ok(Side {
+            queued: amount.queued,
+            historic: amount.historic,
+            queued_per_second: per_second(amount.queued, submit_time),
+            first_per_second,
+            again_per_second,
+            drain,
+            transaction_p50_us: transactions.percentile_us(50.0),
+            transaction_p99_us: transactions.percentile_us(99.0),
+            disk,
+            cost: meter.stop(stage, jobs)?,
+        })
+    });
+    measured.await
+}
+
+impl Side {
+    fn rows(&self, title: &'static str, look: Look) -> [(&'static str, Option<String>); 6] {
+        let bound = |us: Option<u64>| {
+            us.map_or_else(|| "more than 10 s".to_owned(), |us| format!("up to {} ms", us as f64 / 1_000.0))
+        };
+        let amount = format!(
+            "{} queued jobs, {} past executions; {}",
+            grouped(self.queued as f64),
+            grouped(self.historic as f64),
+            self.disk.describe()
+        );
+        let rate = format!(
+            "{} jobs/s first, {} in the second run",
+            grouped(self.first_per_second),
+            grouped(self.again_per_second)
+        );
+        let transactions =
+            format!("p50 {}, p99 {}", bound(self.transaction_p50_us), bound(self.transaction_p99_us));
+        let [cpu, _] = self.cost.rows();
+        [
+            (title, Some(amount)),
+            ("  drained at", Some(rate)),
+            ("  over the run", self.drain.describe(look)),
+            ("  transactions", Some(transactions)),
+            ("  queued at", Some(format!("{} jobs/s", grouped(self.queued_per_second)))),
+            cpu,
+        ]
+    }
+}
+
+fn describe(report: &ClaimsReport) -> String {
+    let (look, floor) = (Look::of_stdout(), &report.floor);
+    let drained = format!(
+        "{} jobs with {} bytes each, and the same number again",
+        grouped(report.jobs as f64),
+        report.load.payload_bytes
+    );
+    let ratio = format!(
+        "the full database drains at {:.2} times the rate of the empty one, {:.2} times in the second run",
+        report.ratios.first, report.ratios.again
+    );
+    let of_floor = floor.beside(report.empty.drain.per_second, floor.claim_complete_per_second);
+    let rows = [("Drained", Some(drained))]
+        .into_iter()
+        .chain(report.empty.rows("Empty", look))
+        .chain(report.full.rows("Full", look));
+    let ends = [("Ratio", Some(ratio)), ("Baseline", Some(of_floor)), floor.durable_write.row()];
+    details(rows.chain(ends).chain(report.machine.rows()))
+}

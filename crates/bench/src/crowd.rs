@@ -1,0 +1,151 @@
+//! Several schedulers on one database, in processes of their own.
+
+use crate::node::Part;
+use crate::pace::{LOOK_INTERVAL, Pace, Progress, STALL_MAX};
+use crate::pipe::{Counts, Moment};
+use crate::process::NodeProcess;
+use crate::progress;
+use crate::stage::{Ground, StageOptions};
+use crate::usage::Processors;
+use anyhow::bail;
+use punctual_client::host;
+use punctual_core::ids::Segment;
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// How long they may take to share out the segments, and the pause between two looks.
+const BALANCE_MAX: Duration = Duration::from_secs(60);
+const BALANCE_PAUSE: Duration = Duration::from_millis(50);
+
+pub struct Crowd {
+    schedulers: Vec<NodeProcess>,
+}
+
+/// How due times were fired.
+#[derive(Debug, Serialize)]
+pub struct Fired {
+    /// From the moment at which all were due until the last was fired.
+    #[serde(rename = "fires")]
+    pub pace: Pace,
+    /// By each of the schedulers.
+    pub fired_by: Vec<u64>,
+    /// Fires that were refused because another scheduler had fired them.
+    pub conflicts: u64,
+    /// How much of the machine's processors was at work meanwhile, for whatever.
+    pub processors_busy: f64,
+    pub scheduler_cpu_ms_per_1000_fires: f64,
+}
+
+impl Crowd {
+    /// Starts so many schedulers, whose way to the database begins at this address if one is given, and waits until each looks after
+    /// its part.
+    pub async fn gather(ground: &Ground, count: u64, way: Option<&str>) -> anyhow::Result<Self> {
+        let options = StageOptions { part: Part::Scheduler, ..StageOptions::USUAL };
+        let mut crowd = Crowd { schedulers: Vec::new() };
+        for _ in 0..count {
+            crowd.schedulers.push(ground.launch(options, way).await?.process);
+        }
+        let gives_up_at = Instant::now() + BALANCE_MAX;
+        loop {
+            let counts = crowd.counts().await?;
+            if is_balanced(&counts) {
+                return Ok(crowd);
+            }
+            if Instant::now() > gives_up_at {
+                let held: Vec<_> = counts.iter().map(|counts| counts.segments).collect();
+                bail!("{count} schedulers have not divided the segments within {BALANCE_MAX:?}: {held:?}");
+            }
+            tokio::time::sleep(BALANCE_PAUSE).await;
+        }
+    }
+
+    /// Looks on from the moment at which so many jobs are due until all are fired.
+    pub async fn fire(&mut self, jobs: u64, due_at: Timestamp) -> anyhow::Result<Fired> {
+        let begins_at = Moment::of_due(due_at, host::wall_time());
+        tokio::time::sleep(begins_at.since(Moment::now())).await;
+        let (before, cpu_before) = (Processors::now()?, self.cpu()?);
+        let bar = progress("firing", jobs);
+        let mut looks = vec![Progress { after: Duration::ZERO, done: 0 }];
+        let mut interval = tokio::time::interval(LOOK_INTERVAL);
+        let mut last_progress = Instant::now();
+        let counts = loop {
+            interval.tick().await;
+            let counts = self.counts().await?;
+            let done: u64 = counts.iter().map(|counts| counts.fired).sum();
+            if looks.last().is_none_or(|look| done > look.done) {
+                last_progress = Instant::now();
+                let at = counts.iter().map(|counts| counts.at).max().unwrap_or(begins_at);
+                looks.push(Progress { after: at.since(begins_at), done });
+                bar.set_position(done);
+            }
+            if done >= jobs {
+                break counts;
+            }
+            if last_progress.elapsed() > STALL_MAX {
+                bail!("only {done} of {jobs} jobs were fired, and no more for {STALL_MAX:?}");
+            }
+        };
+        bar.finish_and_clear();
+        let cpu = self.cpu()?.saturating_sub(cpu_before);
+        Ok(Fired {
+            pace: Pace::of(&looks),
+            fired_by: counts.iter().map(|counts| counts.fired).collect(),
+            conflicts: counts.iter().map(|counts| counts.fire_conflicts).sum(),
+            processors_busy: Processors::now()?.busy_since(before),
+            scheduler_cpu_ms_per_1000_fires: cpu.as_secs_f64() * 1e6 / jobs.max(1) as f64,
+        })
+    }
+
+    async fn counts(&mut self) -> anyhow::Result<Vec<Counts>> {
+        let mut all = Vec::with_capacity(self.schedulers.len());
+        for scheduler in &mut self.schedulers {
+            all.push(scheduler.counts().await?);
+        }
+        Ok(all)
+    }
+
+    /// What all of them have used of the processors.
+    fn cpu(&self) -> anyhow::Result<Duration> {
+        self.schedulers.iter().map(|scheduler| Ok(scheduler.usage()?.cpu)).sum()
+    }
+}
+
+/// Whether all segments are looked after, by each as many as by the others, but for one.
+fn is_balanced(counts: &[Counts]) -> bool {
+    let held: Option<Vec<u64>> = counts.iter().map(|counts| counts.segments).collect();
+    held.is_some_and(|held| {
+        let (least, most) = (held.iter().min(), held.iter().max());
+        held.iter().sum::<u64>() == u64::from(Segment::COUNT)
+            && least.zip(most).is_some_and(|(least, most)| most - least <= 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(segments: Option<u64>) -> Counts {
+        Counts {
+            at: Moment::from_millis(0),
+            succeeded: 0,
+            otherwise: 0,
+            lost: 0,
+            fired: 0,
+            fire_conflicts: 0,
+            segments,
+        }
+    }
+
+    #[test]
+    fn segments_are_shared_out_when_all_are_held_and_evenly() {
+        let balanced =
+            |held: &[Option<u64>]| is_balanced(&held.iter().copied().map(counts).collect::<Vec<_>>());
+        assert!(balanced(&[Some(64)]));
+        assert!(balanced(&[Some(21), Some(22), Some(21)]));
+        assert!(!balanced(&[Some(64), None]), "one is no member yet");
+        assert!(!balanced(&[Some(64), Some(64)]), "both look after everything");
+        assert!(!balanced(&[Some(40), Some(24)]));
+        assert!(!balanced(&[Some(32), Some(31)]), "one is looked after by nobody");
+    }
+}

@@ -1,0 +1,113 @@
+//! The floor under the server: the same rows in full batches through the same database, without rules, HTTP or
+//! hand-over between threads, and one durable write. The embedded store has one thread for it, a database server as many
+//! connections as the measured server has writers.
+
+use crate::durable::{self, DurableWrite};
+use crate::stage::Ground;
+use crate::words::{grouped, percent};
+use crate::{PlaceArgs, progress};
+use anyhow::Context;
+use punctual_store::baseline::{self, BaselineOptions};
+use punctual_store::sqlite::measure_baseline;
+use serde::Serialize;
+
+/// Rows of the floor at most: its rate no longer changes by then.
+const FLOOR_JOBS_MAX: u64 = 200_000;
+/// The better of this many measurements counts: others on the machine can only slow it down.
+const ROUNDS: u64 = 2;
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Floor {
+    pub jobs: u64,
+    pub batch: u64,
+    /// Threads or connections that write.
+    pub writers: u64,
+    pub insert_per_second: f64,
+    pub claim_complete_per_second: f64,
+    /// Jobs of the future inserted.
+    pub hold_per_second: f64,
+    #[serde(flatten)]
+    pub durable_write: DurableWrite,
+}
+
+/// The jobs that the floor is to be measured with.
+#[derive(Debug, Clone, Copy)]
+pub struct FloorJobs {
+    pub jobs: u64,
+    pub batch: u64,
+    pub payload_bytes: u64,
+}
+
+pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor> {
+    let bar = progress("floor", ROUNDS);
+    let options = BaselineOptions {
+        jobs: like.jobs.min(FLOOR_JOBS_MAX) as usize,
+        batch: like.batch as usize,
+        payload_bytes: like.payload_bytes as usize,
+    };
+    let mut best =
+        baseline::BaselineRates { insert_per_sec: 0.0, claim_complete_per_sec: 0.0, hold_per_sec: 0.0 };
+    let mut durable_write = None;
+    for _ in 0..ROUNDS {
+        // A place of its own for each: what one has written would slow down the next.
+        let mut ground = Ground::lay(place).await?;
+        let floor = measure_once(&mut ground, options).await.context("the baseline cannot be measured")?;
+        best = baseline::BaselineRates {
+            insert_per_sec: best.insert_per_sec.max(floor.insert_per_sec),
+            claim_complete_per_sec: best.claim_complete_per_sec.max(floor.claim_complete_per_sec),
+            hold_per_sec: best.hold_per_sec.max(floor.hold_per_sec),
+        };
+        durable_write = Some(durable::measure(&mut ground).await?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(Floor {
+        jobs: options.jobs as u64,
+        batch: like.batch,
+        writers: place.database_server()?.map_or(1, |server| server.writers as u64),
+        insert_per_second: best.insert_per_sec,
+        claim_complete_per_second: best.claim_complete_per_sec,
+        hold_per_second: best.hold_per_sec,
+        durable_write: durable_write.context("the baseline was not measured")?,
+    })
+}
+
+async fn measure_once(
+    ground: &mut Ground,
+    options: BaselineOptions,
+) -> anyhow::Result<baseline::BaselineRates> {
+    if let Some(bare) = &mut ground.bare {
+        return Ok(bare.measure_baseline(options).await?);
+    }
+    let dir = ground.dir().to_owned();
+    let measured = tokio::task::spawn_blocking(move || measure_baseline(&dir, options));
+    Ok(measured.await.context("the baseline measurement was interrupted")??)
+}
+
+impl Floor {
+    /// A rate, and what share of the bare database's it is.
+    pub fn beside(&self, rate: f64, floor: f64) -> String {
+        let share = percent(share(rate, floor));
+        let how = if self.is_embedded() {
+            "on one thread".to_owned()
+        } else {
+            format!("over {} connections", self.writers)
+        };
+        let (rate, floor) = (grouped(rate), grouped(floor));
+        format!("{rate} jobs/s, {share} of the baseline {floor} of the bare database {how}")
+    }
+
+    const fn is_embedded(&self) -> bool {
+        matches!(self.durable_write, DurableWrite::Fdatasync(_))
+    }
+
+    /// Inserted, claimed and completed one after the other.
+    pub fn both_per_second(&self) -> f64 {
+        1.0 / (1.0 / self.insert_per_second + 1.0 / self.claim_complete_per_second)
+    }
+}
+
+/// A rate as a share of the floor's.
+pub fn share(rate: f64, floor: f64) -> f64 {
+    rate / floor.max(f64::EPSILON)
+}

@@ -1,0 +1,152 @@
+//! `punctual bench`: what this machine gives, measured beside the floor that its disk and the bare database set.
+//!
+//! Every benchmark starts a server of its own in a process of its own (`node`), on a temporary directory, and talks
+//! to it over HTTP as any client does. It never touches a server that runs already.
+
+mod accuracy;
+mod claims;
+mod crowd;
+mod durable;
+mod floor;
+mod hold;
+mod latency;
+mod ledger;
+mod limited;
+mod load;
+mod machine;
+mod node;
+mod noops;
+mod pace;
+mod percentiles;
+mod pipe;
+mod plot;
+mod process;
+mod recorder;
+mod samples;
+mod schedulers;
+mod scratch;
+mod signals;
+mod slope;
+mod soak;
+mod soak_report;
+mod space;
+mod stage;
+mod steady;
+mod submit;
+mod sync;
+mod throughput;
+mod unused;
+mod usage;
+mod words;
+
+use crate::signals::Signals;
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use punctual_config::Surroundings;
+use punctual_config::exit::{CliError, Exit};
+use punctual_node::store::{ServerPlace, StoreArgs, StorePlace};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// Measure throughput with no-op jobs: submitted beforehand, and submitted during the run
+    Throughput(throughput::ThroughputArgs),
+    /// Submit over HTTP: in batches, and one by one over many connections
+    Submit(submit::SubmitArgs),
+    /// Submit one no-op at a time and measure until its handler starts
+    Latency(latency::LatencyArgs),
+    /// Run scheduled jobs: count their fires and measure how late their handlers start
+    #[command(alias = "lateness")]
+    Accuracy(accuracy::AccuracyArgs),
+    /// Store many future jobs, and measure latency and accuracy without and with them
+    Hold(hold::HoldArgs),
+    /// Compare draining jobs from a full database and from an empty one
+    Claims(claims::ClaimsArgs),
+    /// Use many queues, owners, tags and keys once, and compare a server with them to an empty one
+    Unused(unused::UnusedArgs),
+    /// Measure fires per second when many jobs fall due at once on a database shared by 1, 2 and 4 schedulers
+    Schedulers(schedulers::SchedulersArgs),
+    /// Put a steady load on a server for hours and report whether memory, files, rate and lateness stay flat
+    Soak(soak::SoakArgs),
+    /// The server that is measured
+    #[command(name = node::SUBCOMMAND, hide = true)]
+    Node(node::NodeArgs),
+}
+
+/// Where a benchmark keeps its database.
+#[derive(Debug, Clone, clap::Args)]
+struct PlaceArgs {
+    /// A directory on the disk to measure; the benchmark uses a temporary directory below it and removes it afterwards
+    #[arg(long, alias = "data-dir", default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+    /// Measures a database server instead, in a database of its own that is made there and dropped
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl PlaceArgs {
+    /// The database server to measure; none for the embedded store. Only flags count: what is configured for a server
+    /// that works is not meant.
+    fn database_server(&self) -> Result<Option<ServerPlace>, CliError> {
+        // A variable is meant for servers: what is measured, and gets databases of its own there, is named.
+        let nothing = Surroundings { variables: BTreeMap::new(), file: None };
+        match self.store.place(&nothing, Path::new(""))? {
+            StorePlace::Server(server) => Ok(Some(*server)),
+            StorePlace::Sqlite(directory) if directory.as_os_str().is_empty() => {
+                if std::env::var_os("PUNCTUAL_STORE").is_some() {
+                    eprintln!(
+                        "PUNCTUAL_STORE is not used by benchmarks: pass the database to measure with --store"
+                    );
+                }
+                Ok(None)
+            }
+            StorePlace::Sqlite(_) => {
+                Err(bad_option("--store: choose the directory of a SQLite benchmark with --dir"))
+            }
+        }
+    }
+}
+
+/// Jobs of any benchmark: more than a disk takes.
+pub const JOBS_MAX: u64 = 1_000_000_000;
+/// Due times of one round, and latencies of one run: all of them are held in memory.
+pub const DUE_TIMES_MAX: u64 = 10_000_000;
+
+pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
+    if let BenchCommand::Node(args) = command {
+        return node::run(args).await;
+    }
+    let mut signals = Signals::listen()?;
+    match command {
+        // What hours have shown is told, also when somebody has seen enough.
+        BenchCommand::Soak(args) => soak::run(args, &mut signals).await,
+        other => signals.unless(measure(other)).await,
+    }
+}
+
+async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
+    match command {
+        BenchCommand::Throughput(args) => throughput::run(args).await,
+        BenchCommand::Submit(args) => submit::run(args).await,
+        BenchCommand::Latency(args) => latency::run(args).await,
+        BenchCommand::Accuracy(args) => accuracy::run(args).await,
+        BenchCommand::Hold(args) => hold::run(args).await,
+        BenchCommand::Claims(args) => claims::run(args).await,
+        BenchCommand::Unused(args) => unused::run(args).await,
+        BenchCommand::Schedulers(args) => schedulers::run(args).await,
+        BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("both have ways of their own to end"),
+    }
+}
+
+/// A bar on stderr; invisible where stderr is no terminal.
+fn progress(what: &'static str, total: u64) -> ProgressBar {
+    let template = "{msg:12} [{bar:40}] {human_pos}/{human_len} {per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(total).with_style(style).with_message(what)
+}
+
+/// An option that was understood but cannot be followed.
+fn bad_option(message: impl Into<String>) -> CliError {
+    CliError { exit: Exit::Misunderstood, message: message.into() }
+}

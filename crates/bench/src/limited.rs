@@ -1,0 +1,188 @@
+//! What limits cost: the same jobs executed without limits and with them, in turns, so that what else the machine does meets
+//! all of them alike.
+
+use crate::noops::NoOps;
+use crate::stage::StageOptions;
+use crate::words::{grouped, percent};
+use punctual_client::{SetQueue, StartRate};
+use punctual_core::limiter::Rate;
+use punctual_core::limits::CONCURRENCY_MAX;
+use serde::Serialize;
+
+/// Each side is measured so often.
+const ROUNDS: usize = 2;
+/// The jobs share so many keys.
+const KEYS: u64 = 100;
+/// The highest rate that can be set; a key uses a small part of it. There is none on the queue as a whole: the highest that can
+/// be set there is less than what is measured.
+const KEY_RATE: StartRate = StartRate(Rate { count: 10_000, per_ms: 1_000 });
+/// What the worker holds at once is so many times in the queue's limit, so that a line is never what it waits for.
+const ROOM_FOR_WORKERS: usize = 5;
+
+/// What is left of the throughput where every execution goes through limits of its queue and its key.
+#[derive(Debug, Serialize)]
+pub struct LimitsReport {
+    rounds: usize,
+    keys: u64,
+    without: Side,
+    /// Limits with room for everybody: all are counted, nobody waits for long.
+    room: LimitedSide,
+    /// A limit of the queue that most of the jobs have to wait for, each in the line until there is room.
+    line: LimitedSide,
+}
+
+/// One way to set the queue, all rounds together.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Side {
+    /// Executions that succeeded.
+    succeeded: u64,
+    /// Of all jobs of a drain, those that waited for a limit before it began.
+    in_line: u64,
+    submit_per_second: f64,
+    drain_per_second: f64,
+    drain_per_second_by_round: Vec<f64>,
+    together_per_second: f64,
+    together_per_second_by_round: Vec<f64>,
+    /// Of the server alone: submit and drain, and both at once.
+    drain_server_cpu_ms_per_1000_jobs: f64,
+    together_server_cpu_ms_per_1000_jobs: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitedSide {
+    settings: SetQueue,
+    #[serde(flatten)]
+    side: Side,
+    /// The rates as shares of those without limits.
+    of_without: Shares,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Shares {
+    submit: f64,
+    drain: f64,
+    together: f64,
+}
+
+/// Measures the same no-ops without limits, with room in them, and in line for them.
+pub async fn measure(work: NoOps<'_>) -> anyhow::Result<LimitsReport> {
+    let settings = [None, Some(with_room()), Some(with_line(work.stage))];
+    let mut sums: [Sum; 3] = Default::default();
+    for round in 0..ROUNDS {
+        let mut turns: Vec<usize> = (0..settings.len()).collect();
+        // There and back: what grows or shrinks steadily on the machine meets all of them alike.
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for turn in turns {
+            let work = NoOps { keys: KEYS, queue: settings[turn].as_ref(), ..work };
+            sums[turn].add(work).await?;
+        }
+    }
+    let [without, room, line] = sums.map(|sum| sum.side(work.jobs));
+    let [_, with_room, with_line] = settings.map(Option::unwrap_or_default);
+    Ok(LimitsReport {
+        rounds: ROUNDS,
+        keys: KEYS,
+        room: LimitedSide::beside(&without, with_room, room),
+        line: LimitedSide::beside(&without, with_line, line),
+        without,
+    })
+}
+
+fn with_room() -> SetQueue {
+    limits(CONCURRENCY_MAX)
+}
+
+fn with_line(stage: StageOptions) -> SetQueue {
+    limits(u32::try_from((stage.slots + stage.prefetch) * ROOM_FOR_WORKERS).unwrap_or(CONCURRENCY_MAX))
+}
+
+/// A key may use the whole limit of its queue: executions wait for the queue, never for their key.
+fn limits(concurrency: u32) -> SetQueue {
+    SetQueue {
+        concurrency: Some(concurrency),
+        key_concurrency: Some(concurrency),
+        key_rate: Some(KEY_RATE),
+        ..SetQueue::default()
+    }
+}
+
+/// What the rounds of one side gave so far.
+#[derive(Debug, Default)]
+struct Sum {
+    side: Side,
+    submit_seconds: f64,
+    drain_seconds: f64,
+    together_seconds: f64,
+}
+
+impl Sum {
+    async fn add(&mut self, work: NoOps<'_>) -> anyhow::Result<()> {
+        let (drained, together) = (work.drain().await?, work.together().await?);
+        let side = &mut self.side;
+        side.succeeded += drained.succeeded + together.succeeded;
+        side.in_line = drained.in_line;
+        side.drain_per_second_by_round.push(drained.pace.per_second);
+        side.together_per_second_by_round.push(together.pace.per_second);
+        side.drain_server_cpu_ms_per_1000_jobs += drained.cost.server_cpu_ms_per_1000_jobs / ROUNDS as f64;
+        side.together_server_cpu_ms_per_1000_jobs +=
+            together.cost.server_cpu_ms_per_1000_jobs / ROUNDS as f64;
+        self.submit_seconds += drained.submit_seconds;
+        self.drain_seconds += drained.pace.seconds;
+        self.together_seconds += together.pace.seconds;
+        Ok(())
+    }
+
+    fn side(self, jobs: u64) -> Side {
+        let rate = |seconds: f64| (jobs * ROUNDS as u64) as f64 / seconds.max(1e-9);
+        Side {
+            submit_per_second: rate(self.submit_seconds),
+            drain_per_second: rate(self.drain_seconds),
+            together_per_second: rate(self.together_seconds),
+            ..self.side
+        }
+    }
+}
+
+impl LimitedSide {
+    fn beside(without: &Side, settings: SetQueue, side: Side) -> Self {
+        let of_without = Shares {
+            submit: side.submit_per_second / without.submit_per_second,
+            drain: side.drain_per_second / without.drain_per_second,
+            together: side.together_per_second / without.together_per_second,
+        };
+        LimitedSide { settings, side, of_without }
+    }
+
+    fn describe(&self) -> String {
+        let Shares { submit, drain, together } = self.of_without;
+        format!(
+            "{} of the rate without limits for submits, {} for drains, {} for both at once",
+            percent(submit),
+            percent(drain),
+            percent(together)
+        )
+    }
+}
+
+impl LimitsReport {
+    pub fn rows(&self) -> [(&'static str, Option<String>); 5] {
+        let rates = |side: &Side| {
+            format!(
+                "{} jobs/s to submit, {} to drain, {} both at once",
+                grouped(side.submit_per_second),
+                grouped(side.drain_per_second),
+                grouped(side.together_per_second)
+            )
+        };
+        let waiting = format!("; {} wait at first", grouped(self.line.side.in_line as f64));
+        [
+            ("Without limits", Some(rates(&self.without))),
+            ("Limits with room", Some(self.room.describe())),
+            ("", Some(rates(&self.room.side))),
+            ("Limits with a wait list", Some(self.line.describe())),
+            ("", Some(rates(&self.line.side) + &waiting)),
+        ]
+    }
+}

@@ -1,0 +1,240 @@
+//! The server that a benchmark measures, in a process of its own: all that `punctual serve` runs, on the loopback
+//! interface, with one more handler that records its starts. Or a part of it: the scheduler as one of several, or all but
+//! that.
+
+use crate::pipe::{Ask, Counts, Door, Moment, Tell, TransactionTimes};
+use crate::recorder::StartRecorder;
+use anyhow::Context;
+use punctual_api::{Api, Server, ServerLimits, secret_sha256};
+use punctual_client::{Span, host};
+use punctual_config::args;
+use punctual_config::exit::Exit;
+use punctual_config::{Flags, SizeMax, Surroundings};
+use punctual_core::histogram::HistogramSnapshot;
+use punctual_core::ports::{Executor, Host, Role, Token};
+use punctual_engine::{Duties, Engine, EngineConfig, Seat};
+use punctual_node::store::{self, OpenStore, StoreArgs};
+use punctual_node::{coordination, serve};
+use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+/// How the measuring process starts this one.
+pub const SUBCOMMAND: &str = "node";
+const TOKEN_ID: &str = "bench";
+/// Old things are looked for at least this often, and at most.
+const RETAIN_INTERVAL_MIN: Duration = Duration::from_millis(500);
+const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// What a process does of all that a server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    Everything,
+    /// One of several that share out segments among themselves.
+    Scheduler,
+    /// Requests and a worker: what falls due is left to schedulers.
+    Rest,
+}
+
+impl Part {
+    /// As it is said on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Part::Everything => "everything",
+            Part::Scheduler => "scheduler",
+            Part::Rest => "rest",
+        }
+    }
+
+    const fn duties(self) -> Duties {
+        match self {
+            Part::Everything | Part::Scheduler => Duties::Everything,
+            Part::Rest => Duties::OwnCommits,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct NodeArgs {
+    part: Part,
+    #[arg(long)]
+    data_dir: PathBuf,
+    /// The store, by variables: a flag would show its password
+    #[command(flatten)]
+    store: StoreArgs,
+    #[arg(long, value_parser = args::slots)]
+    slots: usize,
+    #[arg(long)]
+    prefetch: usize,
+    /// How long finished jobs and their history are kept
+    #[arg(long)]
+    keep: Option<Span>,
+}
+
+/// Serves until stdin ends.
+pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
+    let host = host::this_machine().context("cannot read randomness")?;
+    let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
+    let open = store::open(&place, SizeMax::default(), &host).await?;
+    let seat = if args.part == Part::Scheduler { seat(&open, &host).await? } else { None };
+    let engine =
+        serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, seat).await?;
+    let (tell, told) = unbounded_channel();
+    tokio::task::spawn_blocking(move || write_lines(told));
+    tokio::spawn(engine.clone().run());
+    if args.part == Part::Scheduler {
+        let _ = tell.send(Tell::Ready { door: None });
+        return answer_until_the_end(engine, tell).await;
+    }
+    let _draining = start_worker(&args, &host, &engine, open.is_embedded, &tell);
+    let token = make_token(&engine).await?;
+    let (address, _stop) = start_api(&host, &engine).await?;
+    let _ = tell.send(Tell::Ready { door: Some(Door { address, token }) });
+    answer_until_the_end(engine, tell).await
+}
+
+async fn answer_until_the_end(engine: Arc<Engine>, tell: UnboundedSender<Tell>) -> anyhow::Result<Exit> {
+    tokio::task::spawn_blocking(move || answer_lines(&engine, &tell))
+        .await
+        .context("reading standard input failed")?;
+    Ok(Exit::Done)
+}
+
+/// The seat that `punctual scheduler` has if nobody has set anything.
+async fn seat(open: &OpenStore, host: &Host) -> anyhow::Result<Option<Seat>> {
+    let nothing = Surroundings { variables: BTreeMap::new(), file: None };
+    let settings = nothing.read(&Flags::default())?;
+    let info = serve::node_info(open, &settings, &["scheduler"], None, open.store.clock().await?);
+    Ok(coordination::seat(&settings, open, host, &info)?)
+}
+
+fn engine_config(keep: Option<Span>) -> EngineConfig {
+    let usual = EngineConfig::default();
+    let Some(keep) = keep.map(Span::get) else { return usual };
+    EngineConfig {
+        jobs_kept: Some(keep),
+        history_kept: keep,
+        // A new store is measured, by a clock that nobody sets.
+        retention_hold: Duration::ZERO,
+        retain_interval: (keep / 4).clamp(RETAIN_INTERVAL_MIN, RETAIN_INTERVAL_MAX),
+        ..usual
+    }
+}
+
+/// The name of the worker of a process. The session of a killed process is listed until it expires, so that names differ.
+pub fn worker_name(process: u32) -> String {
+    format!("bench-{process}")
+}
+
+fn start_worker(
+    args: &NodeArgs,
+    host: &Host,
+    engine: &Arc<Engine>,
+    embedded: bool,
+    tell: &UnboundedSender<Tell>,
+) -> watch::Sender<bool> {
+    let recorder = StartRecorder { clock: host.clock.clone(), tell: tell.clone() };
+    let mut executors = builtin_executors(host);
+    executors.push(Arc::new(recorder) as Arc<dyn Executor>);
+    let config = WorkerConfig {
+        name: worker_name(std::process::id()),
+        slots: args.slots,
+        prefetch: args.prefetch,
+        embedded,
+        ..WorkerConfig::default()
+    };
+    let (drain, draining) = watch::channel(false);
+    tokio::spawn(Worker::new(config, host.clone(), engine.clone(), executors).run(draining));
+    drain
+}
+
+/// A token of its own for every run: others on the machine may reach the port, too.
+async fn make_token(engine: &Engine) -> anyhow::Result<String> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).context("cannot read randomness")?;
+    let mut secret = String::new();
+    for byte in random {
+        let _ = write!(secret, "{byte:02x}");
+    }
+    let token = Token {
+        id: TOKEN_ID.to_owned(),
+        secret_sha256: secret_sha256(&secret),
+        role: Role::Admin,
+        created_at: engine.now(),
+    };
+    engine.store().put_token(token).await?;
+    Ok(format!("pt_{TOKEN_ID}_{secret}"))
+}
+
+async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String, watch::Sender<bool>)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
+    let address = listener.local_addr()?.to_string();
+    let api = Api::new(engine.clone(), host.clock.clone());
+    let server = Server {
+        listener,
+        limits: ServerLimits::default(),
+        clock: host.clock.clone(),
+        spawn: host.spawn.clone(),
+        traffic: api.traffic(),
+    };
+    let (stop, stopping) = watch::channel(false);
+    tokio::spawn(server.run(api.router(), stopping));
+    Ok((address, stop))
+}
+
+/// Writes what is told until nobody reads it any more.
+fn write_lines(mut told: UnboundedReceiver<Tell>) {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    while let Some(tell) = told.blocking_recv() {
+        let written = serde_json::to_writer(&mut out, &tell).map_err(io::Error::from);
+        let ended = written.and_then(|()| out.write_all(b"\n"));
+        // A flush per line only when no further line waits: a burst goes out in large pieces.
+        let flushed = ended.and_then(|()| if told.is_empty() { out.flush() } else { Ok(()) });
+        if flushed.is_err() {
+            return;
+        }
+    }
+}
+
+fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        match serde_json::from_str(&line) {
+            Ok(Ask::Counts) => {
+                let _ = tell.send(Tell::Counted(counts(engine)));
+            }
+            Ok(Ask::Transactions) => match Handle::current().block_on(engine.store().figures()) {
+                Ok(figures) => {
+                    let HistogramSnapshot { bounds, counts, .. } = figures.transaction_time;
+                    let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
+                    let _ = tell.send(Tell::Transactions(times));
+                }
+                Err(error) => eprintln!("cannot read the statistics of the store: {error}"),
+            },
+            Err(error) => eprintln!("invalid command: {line}: {error}"),
+        }
+    }
+}
+
+fn counts(engine: &Engine) -> Counts {
+    let counted = engine.counters();
+    let otherwise = counted.failed + counted.timed_out + counted.cancelled + counted.expired + counted.lost;
+    let cluster = engine.cluster();
+    Counts {
+        at: Moment::now(),
+        succeeded: counted.succeeded,
+        otherwise,
+        lost: counted.lost,
+        fired: counted.fired,
+        fire_conflicts: counted.fire_conflicts,
+        segments: cluster.is_coordinated.then_some(cluster.segments as u64),
+    }
+}

@@ -1,0 +1,177 @@
+//! A measured process, and the pipe to it. It ends when this is dropped, and by itself when the measuring process is killed.
+
+use crate::node::{self, Part, worker_name};
+use crate::pipe::{Ask, Counts, Door, Start, Tell, TransactionTimes};
+use crate::usage::Usage;
+use anyhow::{Context, bail};
+use punctual_client::Span;
+use punctual_node::store::ServerPlace;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+/// How long a process may take to start, or to answer on its pipe.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long after an error a process is looked at, in case it has ended.
+const END_SEEN_WITHIN: Duration = Duration::from_secs(1);
+const END_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a process is to do, and where.
+pub struct Launch<'a> {
+    pub part: Part,
+    pub dir: &'a Path,
+    /// The database on a server, by a URL with all that is needed to get there; none for the embedded store.
+    pub database: Option<Database<'a>>,
+    pub slots: usize,
+    pub prefetch: usize,
+    pub keep: Option<Duration>,
+}
+
+pub struct Database<'a> {
+    pub url: String,
+    pub server: &'a ServerPlace,
+}
+
+pub struct NodeProcess {
+    child: Child,
+    stdin: ChildStdin,
+    counts: UnboundedReceiver<Counts>,
+    transactions: UnboundedReceiver<TransactionTimes>,
+}
+
+/// What a process has once it is ready.
+pub struct Launched {
+    pub process: NodeProcess,
+    pub starts: UnboundedReceiver<Start>,
+    /// Where it takes requests, if it does.
+    pub door: Option<Door>,
+}
+
+impl NodeProcess {
+    /// Starts a process and waits until it is ready.
+    pub async fn start(launch: Launch<'_>) -> anyhow::Result<Launched> {
+        let mut child = launch.command()?.spawn().context("cannot start the measured server")?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) = pipes.context("the measured server has no pipes")?;
+        let (ready_sender, mut ready) = unbounded_channel();
+        let (start_sender, starts) = unbounded_channel();
+        let (count_sender, counts) = unbounded_channel();
+        let (transaction_sender, transactions) = unbounded_channel();
+        let listener = Listener {
+            ready: ready_sender,
+            starts: start_sender,
+            counts: count_sender,
+            transactions: transaction_sender,
+        };
+        std::thread::spawn(move || listener.listen(stdout));
+        let process = NodeProcess { child, stdin, counts, transactions };
+        let Ok(Some(door)) = timeout(ANSWER_TIMEOUT, ready.recv()).await else {
+            bail!("the measured server did not start");
+        };
+        Ok(Launched { process, starts, door })
+    }
+
+    /// What it has done so far.
+    pub async fn counts(&mut self) -> anyhow::Result<Counts> {
+        self.ask(Ask::Counts)?;
+        let counted = timeout(ANSWER_TIMEOUT, self.counts.recv()).await;
+        counted.ok().flatten().context("the measured server does not respond")
+    }
+
+    /// How long its transactions have taken so far.
+    pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
+        self.ask(Ask::Transactions)?;
+        let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
+        told.ok().flatten().context("the measured server does not respond")
+    }
+
+    pub fn worker(&self) -> String {
+        worker_name(self.child.id())
+    }
+
+    /// What it has used so far.
+    pub fn usage(&self) -> anyhow::Result<Usage> {
+        Usage::of_process(self.child.id())
+    }
+
+    /// How it ended, if it has. Its connections are closed a moment before it is seen to be gone.
+    pub async fn ended(&mut self) -> Option<ExitStatus> {
+        let gives_up_at = Instant::now() + END_SEEN_WITHIN;
+        loop {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > gives_up_at {
+                return ended;
+            }
+            tokio::time::sleep(END_LOOK_INTERVAL).await;
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> anyhow::Result<()> {
+        let line = serde_json::to_string(&ask)? + "\n";
+        self.stdin.write_all(line.as_bytes()).context("the measured server has exited")
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        // Nothing that it holds is needed any more, and it must not write while its directory is removed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Launch<'_> {
+    fn command(&self) -> anyhow::Result<Command> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
+        command.args(["bench", node::SUBCOMMAND, self.part.word()]).arg("--data-dir").arg(self.dir);
+        command.arg("--slots").arg(self.slots.to_string());
+        command.arg("--prefetch").arg(self.prefetch.to_string());
+        if let Some(keep) = self.keep {
+            command.arg("--keep").arg(Span::from(keep).to_string());
+        }
+        // What somebody has set for a server is not meant for this one.
+        for setting in ["URL", "PASSWORD", "PASSWORD_FILE", "POOL", "WRITERS", "STATEMENT_TIMEOUT", "REPLICA"]
+        {
+            command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
+        }
+        command.env_remove("PUNCTUAL_STORE");
+        if let Some(Database { url, server }) = &self.database {
+            command.env("PUNCTUAL_STORE", url);
+            command.env("PUNCTUAL_STORE_POOL", server.pool.to_string());
+            command.env("PUNCTUAL_STORE_WRITERS", server.writers.to_string());
+            command.env("PUNCTUAL_STORE_STATEMENT_TIMEOUT", Span::from(server.statement_timeout).to_string());
+        }
+        // A group of its own: Ctrl-C reaches only the measuring process, which then ends this one.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        Ok(command)
+    }
+}
+
+/// Hands on what the process tells.
+struct Listener {
+    ready: UnboundedSender<Option<Door>>,
+    starts: UnboundedSender<Start>,
+    counts: UnboundedSender<Counts>,
+    transactions: UnboundedSender<TransactionTimes>,
+}
+
+impl Listener {
+    fn listen(self, stdout: ChildStdout) {
+        for line in BufReader::new(stdout).lines() {
+            let Ok(line) = line else { return };
+            // Nobody may listen any more: the benchmark is at its end.
+            let _ = match serde_json::from_str(&line) {
+                Ok(Tell::Ready { door }) => self.ready.send(door).is_ok(),
+                Ok(Tell::Started(start)) => self.starts.send(start).is_ok(),
+                Ok(Tell::Counted(counts)) => self.counts.send(counts).is_ok(),
+                Ok(Tell::Transactions(times)) => self.transactions.send(times).is_ok(),
+                Err(_) => return,
+            };
+        }
+    }
+}

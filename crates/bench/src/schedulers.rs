@@ -1,0 +1,247 @@
+//! `punctual bench schedulers`: how many due times so many schedulers on one database fire a second, near to it and over a
+//! longer way, and whether each of them was fired once.
+//!
+//! All jobs are due at the same moment, in a queue that is paused: schedulers fire, and nobody runs anything. Then the queue goes
+//! on, and every due time must start once.
+
+use crate::accuracy::{collect, describe_fires};
+use crate::crowd::{Crowd, Fired};
+use crate::durable::DurableWrite;
+use crate::ledger::{Fires, Ledger};
+use crate::load::submit_batch;
+use crate::machine::Machine;
+use crate::node::Part;
+use crate::noops::QUEUE;
+use crate::recorder::JOB_TYPE;
+use crate::stage::{Ground, Stage, StageOptions};
+use crate::words::{grouped, percent};
+use crate::{DUE_TIMES_MAX, PlaceArgs, bad_option, durable, progress};
+use anyhow::{Context, bail};
+use punctual_client::{Span, SubmitJob, host};
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{OutputArgs, details, span};
+use punctual_core::limits::OWN_LOOK_AHEAD;
+use punctual_core::time::Timestamp;
+use punctual_link::{Link, Weather};
+use serde::Serialize;
+use std::time::Duration;
+
+/// More would have one or two segments each.
+const SCHEDULERS_MAX: u64 = 32;
+/// Longer ways than around the earth tell nothing.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
+/// Jobs of one submit.
+const BATCH: u64 = 1_000;
+/// Time between the first submit and the due time: this much, and this much more for so many jobs.
+const LEAD: Duration = Duration::from_secs(5);
+const LEAD_MORE: Duration = Duration::from_secs(2);
+const LEAD_MORE_JOBS: f64 = 10_000.0;
+
+#[derive(clap::Args)]
+pub struct SchedulersArgs {
+    /// How many one-time jobs, all due at the same moment
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=DUE_TIMES_MAX))]
+    jobs: u64,
+    /// How many schedulers; several numbers, separated by commas, are measured one after the other
+    #[arg(long, value_delimiter = ',', default_values_t = [1_u64, 2, 4], value_parser = clap::value_parser!(u64).range(1..=SCHEDULERS_MAX))]
+    schedulers: Vec<u64>,
+    /// Latency added to the responses of the database, as over a network; several values are measured one after the
+    /// other
+    #[arg(long, value_delimiter = ',', default_values = ["0ms", "20ms"], value_name = "DURATION")]
+    round_trip: Vec<Span>,
+    /// Time from the first submit to the moment at which all jobs are due; all must be submitted two seconds before it; by
+    /// default 5s, plus 2s for every 10,000 jobs
+    #[arg(long, value_name = "DURATION")]
+    lead: Option<Span>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl SchedulersArgs {
+    fn lead(&self) -> Duration {
+        let usual = || LEAD + LEAD_MORE.mul_f64(self.jobs as f64 / LEAD_MORE_JOBS);
+        self.lead.map_or_else(usual, Span::get)
+    }
+
+    /// Where the database listens, for ways to it.
+    fn check(&self) -> Result<Option<String>, CliError> {
+        let Some(server) = self.place.database_server()? else {
+            return Err(bad_option(
+                "--store: pass the PostgreSQL or MySQL server whose database the schedulers share; the embedded store is used by \
+                 a single process",
+            ));
+        };
+        if let Some(long) = self.round_trip.iter().find(|trip| trip.get() > ROUND_TRIP_MAX) {
+            return Err(bad_option(format!("--round-trip {long}: must be at most {}", span(ROUND_TRIP_MAX))));
+        }
+        let address = server.url.address();
+        if address.is_none() && self.round_trip.iter().any(|trip| !trip.get().is_zero()) {
+            return Err(bad_option(
+                "--round-trip: added latency needs a single host with one port in --store; or measure with --round-trip 0ms",
+            ));
+        }
+        Ok(address)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct SchedulersReport {
+    machine: Machine,
+    jobs: u64,
+    ways: Vec<WayReport>,
+}
+
+/// All runs over one way to the database.
+#[derive(Debug, Serialize)]
+struct WayReport {
+    /// What was added to the way.
+    round_trip_ms: f64,
+    /// A small commit over it.
+    #[serde(flatten)]
+    durable_write: DurableWrite,
+    runs: Vec<RunReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct RunReport {
+    schedulers: u64,
+    #[serde(flatten)]
+    fired: Fired,
+    /// The rate as a multiple of that of the first run over the same way.
+    of_first: f64,
+    /// By the starts of handlers afterwards.
+    due_times: Fires,
+}
+
+pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
+    let address = args.check()?;
+    let mut report =
+        SchedulersReport { machine: Machine::here(&args.place.dir), jobs: args.jobs, ways: Vec::new() };
+    for round_trip in args.round_trip.iter().map(|trip| trip.get()) {
+        let way = match &address {
+            Some(address) if !round_trip.is_zero() => Some(longer_way(address, round_trip).await?),
+            _ => None,
+        };
+        report.ways.push(measure_way(&args, round_trip, way.as_ref()).await?);
+    }
+    args.output.print(&report, describe)?;
+    let is_exact = report.ways.iter().flat_map(|way| &way.runs).all(|run| run.due_times.exact);
+    Ok(if is_exact { Exit::Done } else { Exit::Failed })
+}
+
+/// A way on which an answer comes later by this much: half of it there, half of it back.
+async fn longer_way(address: &str, round_trip: Duration) -> anyhow::Result<Link> {
+    let way = Link::open(address).await.context("cannot listen on 127.0.0.1")?;
+    way.set(Weather::Slow(round_trip / 2));
+    Ok(way)
+}
+
+async fn measure_way(
+    args: &SchedulersArgs,
+    round_trip: Duration,
+    way: Option<&Link>,
+) -> anyhow::Result<WayReport> {
+    let way = way.map(|way| way.address.as_str());
+    let mut ground = Ground::lay(&args.place).await?;
+    ground.go_over(way).await?;
+    let durable_write = durable::measure(&mut ground).await?;
+    drop(ground);
+    let mut report =
+        WayReport { round_trip_ms: round_trip.as_secs_f64() * 1e3, durable_write, runs: Vec::new() };
+    for schedulers in args.schedulers.iter().copied() {
+        let options = StageOptions { part: Part::Rest, ..StageOptions::USUAL };
+        let measured =
+            Stage::measure(&args.place, options, async |stage| fire(stage, args, schedulers, way).await);
+        let (fired, due_times) = measured.await?;
+        let first = report.runs.first().map_or(fired.pace.per_second, |first| first.fired.pace.per_second);
+        let of_first = fired.pace.per_second / first;
+        report.runs.push(RunReport { schedulers, fired, of_first, due_times });
+    }
+    Ok(report)
+}
+
+/// Lets everything fall due and be fired, and then run.
+async fn fire(
+    stage: &mut Stage,
+    args: &SchedulersArgs,
+    schedulers: u64,
+    way: Option<&str>,
+) -> anyhow::Result<(Fired, Fires)> {
+    stage.client.pause_queue(QUEUE).await?;
+    let mut crowd = Crowd::gather(&stage.ground, schedulers, way).await?;
+    let due_at = host::wall_time().plus(args.lead());
+    let mut ledger = submit(stage, args.jobs, due_at).await?;
+    // Who takes a job that is due so soon fires it without a scheduler.
+    if host::wall_time().plus(OWN_LOOK_AHEAD) > due_at {
+        bail!(
+            "{} jobs were not submitted {} before they are due, {} after the first: allow more time with --lead",
+            args.jobs,
+            span(OWN_LOOK_AHEAD),
+            span(args.lead())
+        );
+    }
+    let fired = crowd.fire(args.jobs, due_at).await?;
+    stage.client.resume_queue(QUEUE).await?;
+    collect(stage, &mut ledger).await?;
+    Ok((fired, ledger.fires()))
+}
+
+async fn submit(stage: &Stage, jobs: u64, due_at: Timestamp) -> anyhow::Result<Ledger> {
+    let bar = progress("submitting", jobs);
+    let mut ledger = Ledger::default();
+    let job = SubmitJob { execute_at: Some(due_at), ..SubmitJob::named(JOB_TYPE) };
+    let mut left = jobs;
+    while left > 0 {
+        let batch = vec![job.clone(); left.min(BATCH) as usize];
+        let ids = submit_batch(&stage.client, &batch).await?;
+        bar.inc(ids.len() as u64);
+        left -= ids.len() as u64;
+        ids.into_iter().for_each(|id| ledger.expect(id, due_at));
+    }
+    bar.finish_and_clear();
+    Ok(ledger)
+}
+
+fn describe(report: &SchedulersReport) -> String {
+    let jobs = format!("{} one-time, all due at the same moment", grouped(report.jobs as f64));
+    let mut parts = vec![details([("Jobs", Some(jobs))])];
+    parts.extend(report.ways.iter().map(WayReport::describe));
+    parts.push(details(report.machine.rows()));
+    parts.join("\n\n")
+}
+
+impl WayReport {
+    fn describe(&self) -> String {
+        let way = match self.round_trip_ms {
+            0.0 => "no added latency".to_owned(),
+            ms => format!("{ms} ms added to each response"),
+        };
+        let (title, commit) = self.durable_write.row();
+        let head = [("Database", Some(way)), (title, commit)];
+        details(head.into_iter().chain(self.runs.iter().flat_map(RunReport::rows)))
+    }
+}
+
+impl RunReport {
+    fn rows(&self) -> [(&'static str, Option<String>); 4] {
+        let fired = &self.fired;
+        let rate = format!(
+            "{}: {} fires/s, {:.2} times the first; the machine's CPUs {} busy",
+            self.schedulers,
+            grouped(fired.pace.per_second),
+            self.of_first,
+            percent(fired.processors_busy)
+        );
+        let shares: Vec<String> = fired.fired_by.iter().map(|count| grouped(*count as f64)).collect();
+        let shares = format!("{}; {} conflicts with another scheduler", shares.join(" + "), fired.conflicts);
+        let cost = format!("{:.1} ms of all schedulers", fired.scheduler_cpu_ms_per_1000_fires);
+        [
+            ("Schedulers", Some(rate)),
+            ("  fired", Some(shares)),
+            ("  CPU per 1,000 fires", Some(cost)),
+            ("  started then", Some(describe_fires(&self.due_times))),
+        ]
+    }
+}

@@ -1,0 +1,73 @@
+//! Room on the disks that a benchmark writes to: whether there is enough before it begins, and whether it ran out.
+
+use crate::words::megabytes;
+use punctual_config::exit::CliError;
+use std::path::{Path, PathBuf};
+
+/// With less than this left nothing can be written that is worth measuring.
+const FULL_BYTES: u64 = 8 * 1024 * 1024;
+/// What has to be left when all is written, as a share of it: logs, sorting, and what others write meanwhile.
+const SPARE: f64 = 0.25;
+
+/// A disk, as people know it.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    pub path: PathBuf,
+    /// Who writes there.
+    pub of: String,
+}
+
+impl Disk {
+    pub fn of_dir(dir: &Path) -> Self {
+        Disk { path: dir.to_owned(), of: format!("--dir {}", dir.display()) }
+    }
+
+    pub fn of_database_server(path: PathBuf) -> Self {
+        let of = format!("the database server ({})", path.display());
+        Disk { path, of }
+    }
+
+    /// Unknown where the file system does not say, or nobody may look.
+    fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.path).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// In words, if nothing more can be written.
+    pub fn fullness(&self) -> Option<String> {
+        let free = self.free_bytes()?;
+        (free < FULL_BYTES).then(|| format!("the disk of {} is full ({} left)", self.of, megabytes(free)))
+    }
+
+    /// Refuses what would not fit.
+    pub fn must_hold(&self, what: &str, bytes: u64) -> Result<(), CliError> {
+        let needed = (bytes as f64 * (1.0 + SPARE)) as u64;
+        match self.free_bytes() {
+            Some(free) if free < needed => Err(CliError::cannot_start(format!(
+                "{what} take about {}, but the disk of {} has {} left: reduce the number, or free {}",
+                megabytes(bytes),
+                self.of,
+                megabytes(free),
+                megabytes(needed)
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::of_dir(dir.path());
+        assert!(disk.must_hold("a few jobs", 1_000).is_ok());
+        let refused = disk.must_hold("--historic 9 jobs", 1 << 60).unwrap_err().message;
+        assert!(refused.starts_with("--historic 9 jobs take about 1152921504606.8 MB"), "{refused}");
+        assert!(refused.contains("--dir") && refused.contains("left: reduce the number"), "{refused}");
+        let nowhere = Disk::of_dir(Path::new("/nowhere/at/all"));
+        assert!(nowhere.must_hold("anything", u64::MAX / 2).is_ok(), "what is not known is tried");
+    }
+}

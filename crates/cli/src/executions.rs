@@ -1,0 +1,109 @@
+//! `punctual executions`: running, waiting and ended executions of all jobs.
+
+use crate::job::progress;
+use crate::pages;
+use clap::Subcommand;
+use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus, Page};
+use punctual_config::args;
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::{OutputArgs, optional_time, shortened, table};
+
+#[derive(Subcommand)]
+pub enum ExecutionsCommand {
+    /// List executions of all jobs: running ones by default, or those with another status
+    List(ListArgs),
+}
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    /// Only executions with this status: RUNNING, QUEUED, WAITING, SUCCEEDED, FAILED, TIMED_OUT, CANCELLED, LOST, SKIPPED or EXPIRED
+    #[arg(long, default_value = "RUNNING", value_parser = parse_status)]
+    status: ExecutionStatus,
+    /// Only executions of jobs of this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// Only executions of jobs that this handler runs
+    #[arg(long = "type", value_name = "JOB_TYPE")]
+    job_type: Option<String>,
+    /// Only executions that run or ran on the worker of this name
+    #[arg(long)]
+    worker: Option<String>,
+    /// How many to show
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
+    limit: usize,
+    /// Continue where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn parse_status(text: &str) -> Result<ExecutionStatus, String> {
+    args::word(text).map_err(|_| {
+        "must be RUNNING, QUEUED, WAITING, SUCCEEDED, FAILED, TIMED_OUT, CANCELLED, LOST, SKIPPED or EXPIRED"
+            .to_owned()
+    })
+}
+
+pub async fn run(command: ExecutionsCommand) -> anyhow::Result<Exit> {
+    let ExecutionsCommand::List(args) = command;
+    let filter = ExecutionFilter {
+        status: Some(args.status),
+        queue: args.queue,
+        job_type: args.job_type,
+        worker: args.worker,
+        limit: None,
+        cursor: args.cursor,
+    };
+    let client = args.connect.client()?;
+    let read = async |limit, cursor| {
+        client.all_executions(&ExecutionFilter { limit: Some(limit), cursor, ..filter.clone() }).await
+    };
+    let page = pages::collect(args.limit, filter.cursor.clone(), read).await?;
+    args.output.print(&page, executions_table)?;
+    Ok(Exit::Done)
+}
+
+fn executions_table(page: &Page<ExecutionBody>) -> String {
+    let mut text = if page.items.is_empty() {
+        "no executions".to_owned()
+    } else {
+        let header = ["EXECUTION", "NAME", "TYPE", "QUEUE", "STATUS", "WORKER", "SINCE", "DETAIL"];
+        table(&header, page.items.iter().map(row))
+    };
+    if let Some(cursor) = &page.next_cursor {
+        text += &format!("\nmore with --cursor {cursor}");
+    }
+    text
+}
+
+fn row(execution: &ExecutionBody) -> Vec<String> {
+    let word =
+        |text: &Option<String>| text.as_ref().map_or_else(|| "-".to_owned(), |text| shortened(text, 40));
+    let since = execution.completed_at.or(execution.started_at).unwrap_or(execution.available_at);
+    vec![
+        execution.execution_id.to_string(),
+        word(&execution.name),
+        word(&execution.job_type),
+        word(&execution.queue),
+        execution.status.to_string(),
+        word(&execution.worker_id),
+        optional_time(Some(since)),
+        detail(execution),
+    ]
+}
+
+/// Details of an execution, depending on its state.
+fn detail(execution: &ExecutionBody) -> String {
+    let gates: Vec<&str> = execution.gates.iter().map(|gate| gate.name()).collect();
+    let said = match execution.status {
+        ExecutionStatus::Waiting => Some(format!("waits for {}", gates.join(", "))),
+        ExecutionStatus::Running if execution.cancel_requested => Some("asked to stop".to_owned()),
+        ExecutionStatus::Running => execution.progress.as_ref().map(progress::told),
+        _ => execution.error_message.clone().or_else(|| execution.reason.clone()),
+    };
+    said.map_or_else(|| "-".to_owned(), |said| shortened(&said, 60))
+}

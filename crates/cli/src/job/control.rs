@@ -1,0 +1,209 @@
+//! `punctual job pause|resume|cancel|retry|delete`: one verb, any number of jobs.
+//!
+//! A refusal for one job does not affect the others.
+
+use crate::job::wait::WaitBound;
+use crate::job::{next, trigger, which};
+use crate::patience::Patience;
+use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, JobBody, Problem};
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::{self, CliError, Exit};
+use punctual_config::hints;
+use punctual_config::output::{OutputArgs, one_line, shortened, tell};
+use punctual_core::ids::{ExecutionId, JobId};
+use serde::Serialize;
+
+#[derive(clap::Args)]
+pub struct ControlArgs {
+    /// The jobs' ids, prefixes of them (at least 8 characters), or names that are unique among all or among unfinished jobs
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct CancelArgs {
+    /// The jobs' ids or names, or the ids of single executions
+    #[arg(value_name = "JOB|EXECUTION", required = true)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct RetryArgs {
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Wait until the runs are finished; exit code 1 if one did not succeed
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    bound: WaitBound,
+}
+
+impl From<CancelArgs> for ControlArgs {
+    fn from(CancelArgs { jobs, connect, output }: CancelArgs) -> Self {
+        ControlArgs { jobs, connect, output }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Verb {
+    Pause,
+    Resume,
+    Cancel,
+    Retry,
+    Delete,
+}
+
+/// The outcome for each, in the order of the command line.
+#[derive(Serialize)]
+struct Answer {
+    items: Vec<Item>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a handful, printed at once")]
+enum Item {
+    Job(JobBody),
+    Execution(ExecutionBody),
+    Deleted { job_id: JobId },
+    Refused { job: String, error: Problem },
+}
+
+pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let (answer, exit) = each(&client, verb, &args.jobs).await?;
+    print(&client, verb, &answer, args.output).await?;
+    Ok(exit)
+}
+
+pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
+    let RetryArgs { control, wait, bound } = args;
+    if !wait {
+        return run(Verb::Retry, control).await;
+    }
+    let client = control.connect.client()?;
+    let (mut answer, mut exit) = each(&client, Verb::Retry, &control.jobs).await?;
+    let mut server = bound.patient(Patience::with(&control.connect, client.clone()));
+    for item in &mut answer.items {
+        let Item::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
+        eprintln!("retrying with execution {added}");
+        let last = trigger::until_ended(&mut server, client.execution(*added).await?, bound).await?;
+        if last.status != ExecutionStatus::Succeeded {
+            exit = Exit::Failed;
+        }
+        *item = Item::Execution(last);
+    }
+    print(&client, Verb::Retry, &answer, control.output).await?;
+    Ok(exit)
+}
+
+/// Applies the verb to each job.
+async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(Answer, Exit)> {
+    let mut answer = Answer { items: Vec::with_capacity(jobs.len()) };
+    let mut worst = Exit::Done;
+    for given in jobs {
+        let item = match applied(client, verb, given).await {
+            Ok(item) => item,
+            Err(error) => {
+                let (problem, exit) = refusal(error)?;
+                if worst == Exit::Done {
+                    worst = exit;
+                }
+                tell(&format!("error: {}: {problem}{}", one_line(given), hints::lines(&problem.advice)));
+                Item::Refused { job: given.clone(), error: problem }
+            }
+        };
+        answer.items.push(item);
+    }
+    Ok((answer, worst))
+}
+
+async fn print(client: &Client, verb: Verb, answer: &Answer, output: OutputArgs) -> anyhow::Result<()> {
+    let mut lines = Vec::with_capacity(answer.items.len());
+    if output.is_table() {
+        for item in &answer.items {
+            lines.extend(told(client, verb, item).await);
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+    }
+    output.print(answer, |_| lines.join("\n"))
+}
+
+async fn applied(client: &Client, verb: Verb, given: &str) -> anyhow::Result<Item> {
+    if let (Verb::Cancel, Ok(execution)) = (verb, given.parse::<ExecutionId>()) {
+        return Ok(Item::Execution(client.cancel_execution(execution).await?));
+    }
+    let id = which::find(client, given).await?;
+    let job = match verb {
+        Verb::Pause => client.pause(id).await?,
+        Verb::Resume => client.resume(id).await?,
+        Verb::Cancel => client.cancel(id).await?,
+        Verb::Retry => client.retry(id).await?,
+        Verb::Delete => {
+            client.delete(id).await?;
+            return Ok(Item::Deleted { job_id: id });
+        }
+    };
+    Ok(Item::Job(job))
+}
+
+/// Why the verb was refused for one job. Anything that would affect all other jobs as well is an error.
+fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused(problem)) if matches!(problem.status, 404 | 409 | 412 | 422) => {
+            Ok(((**problem).clone(), exit::of_problem(problem)))
+        }
+        Some(_) => Err(error),
+        None => match error.downcast_ref::<CliError>() {
+            Some(CliError { exit, message }) => {
+                let status = if *exit == Exit::NotFound { 404 } else { 400 };
+                Ok((Problem::new(status, message.clone()), *exit))
+            }
+            None => Err(error),
+        },
+    }
+}
+
+async fn told(client: &Client, verb: Verb, item: &Item) -> Option<String> {
+    let text = match item {
+        Item::Job(job) => {
+            let named = format!("job {} ({})", job.job_id, shortened(&job.name, 40));
+            match verb {
+                Verb::Pause => format!("paused {named}"),
+                Verb::Resume => match next::told(client, job).await {
+                    Some(next) => format!("resumed {named}, {next}"),
+                    None => format!("resumed {named}"),
+                },
+                Verb::Cancel => format!("cancelled {named}{}", note(job.status_reason.as_deref())),
+                Verb::Retry => match job.execution_id {
+                    Some(execution) => format!("retrying {named} with execution {execution}"),
+                    None => format!("retrying {named}"),
+                },
+                Verb::Delete => format!("deleted {named}"),
+            }
+        }
+        Item::Execution(execution) if execution.cancel_requested => {
+            format!("execution {} is running and was asked to stop", execution.execution_id)
+        }
+        Item::Execution(execution) => {
+            format!("execution {} is {}", execution.execution_id, execution.status)
+        }
+        Item::Deleted { job_id } => format!("deleted job {job_id}"),
+        Item::Refused { .. } => return None,
+    };
+    Some(text)
+}
+
+fn note(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}

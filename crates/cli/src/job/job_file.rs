@@ -1,0 +1,324 @@
+//! Jobs in a JSON or YAML file. The server validates them, so that errors are the same as over HTTP.
+
+use crate::job::parents::{Family, Fate, Turn};
+use anyhow::Context;
+use punctual_client::{BatchAnswer, BatchItem, Client, Problem};
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{OutputArgs, optional_time, table, tell};
+use punctual_core::limits;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+/// Bytes of the jobs of one batch, well below the server's limit for one request.
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many names of jobs a message lists.
+const NAMES_TOLD_MAX: usize = 10;
+
+/// The contents of a file.
+pub enum JobFile {
+    One(Box<RawValue>),
+    Many(Vec<Box<RawValue>>),
+}
+
+/// A file in the API's format of a batch.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchFile {
+    jobs: Vec<Box<RawValue>>,
+}
+
+pub fn read(file: &Path) -> anyhow::Result<JobFile> {
+    let mut text = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+    } else {
+        text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    }
+    let read = match is_yaml(file, &text) {
+        true => from_yaml(&text),
+        false => parse(&text).map_err(|error| error.to_string()),
+    };
+    let read = read.map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
+    match read {
+        JobFile::Many(jobs) if jobs.is_empty() => {
+            Err(CliError::refused(format!("{} contains no job", file.display())).into())
+        }
+        read => Ok(read),
+    }
+}
+
+/// Whether a file is YAML: by its name, and on standard input by its first character. Text that begins like
+/// JSON is parsed as JSON, so that numbers reach the server as written.
+fn is_yaml(file: &Path, text: &str) -> bool {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("yaml" | "yml") => true,
+        Some("json") => false,
+        _ => !text.trim_start().starts_with(['{', '[']),
+    }
+}
+
+/// The same as JSON: only `true` and `false` are booleans, as in YAML 1.2.
+fn from_yaml(text: &str) -> Result<JobFile, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let read: serde_json::Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
+    parse(&read.to_string()).map_err(|error| error.to_string())
+}
+
+fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
+    if text.trim_start().starts_with('[') {
+        return serde_json::from_str(text).map(JobFile::Many);
+    }
+    match serde_json::from_str::<BatchFile>(text) {
+        Ok(batch) => Ok(JobFile::Many(batch.jobs)),
+        Err(_) => serde_json::from_str(text).map(JobFile::One),
+    }
+}
+
+/// Submits many jobs.
+pub struct Batches<'a> {
+    pub client: &'a Client,
+    pub request_key: Option<&'a str>,
+}
+
+impl Batches<'_> {
+    /// Submits the jobs in as many batches as necessary, parents before the jobs that name them. A rejected
+    /// job does not affect the others.
+    pub async fn submit(&self, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
+        let mut items = vec![None; jobs.len()];
+        let submitted = self.submit_all(jobs, &mut items).await;
+        if submitted.is_err() {
+            items.iter_mut().for_each(|item| {
+                *item = item.take().or_else(|| {
+                    Some(refused("no response arrived, so it is unknown whether the job was accepted"))
+                })
+            });
+        }
+        let answer = BatchAnswer { items: items.into_iter().flatten().collect() };
+        if submitted.is_ok() || answer.items.iter().any(is_taken) {
+            output.print(&answer, |answer| batch_table(answer, jobs))?;
+        }
+        let exit = tell_refused(&answer, jobs);
+        submitted.map(|()| exit)
+    }
+
+    async fn submit_all(
+        &self,
+        jobs: &[Box<RawValue>],
+        items: &mut [Option<BatchItem>],
+    ) -> anyhow::Result<()> {
+        let family = Family::of(jobs);
+        let mut number = 1;
+        while items.iter().any(Option::is_none) {
+            let ready = self.ready(&family, jobs, items).await?;
+            if ready.is_empty() {
+                // The remaining jobs wait for each other in a cycle.
+                let waiting = items.iter_mut().filter(|item| item.is_none());
+                waiting.for_each(|item| {
+                    *item = Some(refused("depends_on forms a cycle back to the job itself"))
+                });
+            }
+            let (places, ready): (Vec<usize>, Vec<Box<RawValue>>) = ready.into_iter().unzip();
+            let (mut places, mut rest) = (places.into_iter(), ready.as_slice());
+            while !rest.is_empty() {
+                let (batch, after) = rest.split_at(batch_length(rest));
+                let answers = self.client_of(number).submit_batch_json(batch).await?.items;
+                for (within, (answer, place)) in answers.into_iter().zip(&mut places).enumerate() {
+                    items[place] = Some(without_place(answer, within));
+                }
+                number += 1;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// The jobs that can be submitted now, each with its index. Jobs that can never be submitted are
+    /// rejected.
+    async fn ready(
+        &self,
+        family: &Family,
+        jobs: &[Box<RawValue>],
+        items: &mut [Option<BatchItem>],
+    ) -> anyhow::Result<Vec<(usize, Box<RawValue>)>> {
+        let mut ready = Vec::new();
+        let fates: Vec<Fate> = items.iter().map(fate).collect();
+        for (place, job) in jobs.iter().enumerate().filter(|(place, _)| fates[*place] == Fate::Open) {
+            match family.turn(place, &fates) {
+                Turn::Waits => {}
+                Turn::Hopeless(why) => items[place] = Some(refused(&why)),
+                Turn::Ready(ids) => match family.with_ids(self.client, (place, job), ids).await {
+                    Ok(job) => ready.push((place, job)),
+                    Err(error) if error.is::<CliError>() => {
+                        items[place] = Some(refused(&format!("depends_on: {error}")));
+                    }
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(ready)
+    }
+
+    /// The client of one batch: a key identifies one request, and each batch is one.
+    fn client_of(&self, number: usize) -> Client {
+        match self.request_key {
+            Some(key) if number > 1 => self.client.with_request_key(format!("{key}.{number}")),
+            _ => self.client.clone(),
+        }
+    }
+}
+
+fn fate(item: &Option<BatchItem>) -> Fate {
+    match item {
+        None => Fate::Open,
+        Some(BatchItem::Submitted(submitted)) => Fate::Taken(submitted.job_id),
+        Some(BatchItem::Refused { .. }) => Fate::Refused,
+    }
+}
+
+/// A rejection by this command itself.
+fn refused(why: &str) -> BatchItem {
+    let error = Problem { detail: Some(why.to_owned()), ..Problem::new(422, "the job was not submitted") };
+    BatchItem::Refused { error }
+}
+
+fn is_taken(item: &BatchItem) -> bool {
+    matches!(item, BatchItem::Submitted(_))
+}
+
+/// Prints which jobs were rejected and why, and what happens if the file is submitted again.
+fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
+    let mut exit = Exit::Done;
+    for (place, (item, job)) in answer.items.iter().zip(jobs).enumerate() {
+        if let BatchItem::Refused { error } = item {
+            let (number, name) = (place + 1, name_of(job));
+            tell(&format!("refused job {number} of {} ({name}): {}", jobs.len(), told(error)));
+            exit = Exit::Refused;
+        }
+    }
+    let taken = answer.items.iter().zip(jobs).filter(|(item, _)| is_taken(item));
+    let (keyed, plain): (Vec<_>, Vec<_>) = taken.partition(|(_, job)| has_key(job));
+    if exit == Exit::Done || keyed.len() + plain.len() == 0 {
+        return exit;
+    }
+    let were_taken = format!("{} of {} jobs were accepted", keyed.len() + plain.len(), jobs.len());
+    if plain.is_empty() {
+        tell(&format!(
+            "note: {were_taken}; the file can be submitted again, because each job has an idempotency_key"
+        ));
+        return exit;
+    }
+    let names: Vec<String> = plain.iter().take(NAMES_TOLD_MAX).map(|(_, job)| name_of(job)).collect();
+    let more = if plain.len() > names.len() { ", …" } else { "" };
+    tell(&format!(
+        "note: {were_taken}; submitting the file again would submit {} of them again ({}{more}): remove them from the file \
+         first, and next time give every job an idempotency_key",
+        plain.len(),
+        names.join(", "),
+    ));
+    exit
+}
+
+/// The job with the names of its dependencies replaced by ids.
+pub async fn with_parents(client: &Client, job: Box<RawValue>) -> anyhow::Result<Box<RawValue>> {
+    let jobs = [job];
+    Family::of(&jobs).with_ids(client, (0, &jobs[0]), BTreeMap::new()).await.context("depends_on")
+}
+
+fn batch_table(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> String {
+    let rows = answer.items.iter().zip(jobs).map(|(item, job)| match item {
+        BatchItem::Submitted(submitted) => {
+            vec![name_of(job), submitted.job_id.to_string(), optional_time(submitted.next_run_time)]
+        }
+        BatchItem::Refused { .. } => vec![name_of(job), "refused".to_owned(), "-".to_owned()],
+    });
+    table(&["NAME", "JOB", "NEXT RUN"], rows)
+}
+
+/// How many of the jobs, at least one, fit into the next batch.
+fn batch_length(jobs: &[Box<RawValue>]) -> usize {
+    let mut bytes = 0;
+    let fitting = jobs.iter().take(limits::SUBMIT_BATCH_MAX).take_while(|job| {
+        bytes += job.get().len() + 1;
+        bytes <= BATCH_BYTES_MAX
+    });
+    fitting.count().max(1)
+}
+
+/// The outcome without the job's index in its batch, which is not its index in the file.
+fn without_place(mut item: BatchItem, place: usize) -> BatchItem {
+    if let BatchItem::Refused { error } = &mut item {
+        let place = format!("jobs[{place}].");
+        error.detail = error.detail.as_ref().map(|detail| detail.replace(&place, ""));
+        for field in &mut error.errors {
+            field.field = field.field.replace(&place, "");
+        }
+    }
+    item
+}
+
+fn told(error: &Problem) -> &str {
+    error.detail.as_deref().unwrap_or(&error.title)
+}
+
+/// Whether submitting the job again would return the existing one.
+fn has_key(job: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Keyed {
+        idempotency_key: Option<String>,
+    }
+    serde_json::from_str::<Keyed>(job.get()).is_ok_and(|keyed| keyed.idempotency_key.is_some())
+}
+
+fn name_of(job: &RawValue) -> String {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    match serde_json::from_str::<Named>(job.get()) {
+        Ok(named) if !named.name.is_empty() => named.name,
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_by_count_and_by_bytes() {
+        let job = |bytes: usize| RawValue::from_string(format!("\"{}\"", "x".repeat(bytes))).unwrap();
+        assert_eq!(batch_length(&vec![job(1); limits::SUBMIT_BATCH_MAX + 1]), limits::SUBMIT_BATCH_MAX);
+        assert_eq!(batch_length(&vec![job(1_000_000); 10]), 4);
+        assert_eq!(batch_length(&[job(BATCH_BYTES_MAX)]), 1);
+    }
+
+    #[test]
+    fn a_file_holds_one_job_or_many() {
+        let count = |text: &str| match parse(text) {
+            Ok(JobFile::One(_)) => Some(1),
+            Ok(JobFile::Many(jobs)) => Some(jobs.len()),
+            Err(_) => None,
+        };
+        let one = r#"{"name":"a"}"#;
+        let files = [one.to_owned(), format!("[{one},{one}]"), format!(r#"{{"jobs":[{one},{one},{one}]}}"#)];
+        assert_eq!(files.map(|text| count(&text)), [Some(1), Some(2), Some(3)]);
+        assert_eq!(count("{"), None);
+    }
+
+    #[test]
+    fn yaml_is_read_as_the_json_that_it_stands_for() {
+        let text = "jobs:\n- name: no\n  payload: {ms: 5, on: true}\n- name: b\n  delay: 1h\n";
+        let Ok(JobFile::Many(jobs)) = from_yaml(text) else { panic!("a list of jobs") };
+        assert_eq!(jobs[0].get(), r#"{"name":"no","payload":{"ms":5,"on":true}}"#);
+        assert_eq!(jobs[1].get(), r#"{"delay":"1h","name":"b"}"#);
+        assert!(matches!(from_yaml("name: a\n"), Ok(JobFile::One(_))));
+        assert!(from_yaml("name: [").is_err());
+        let kinds = ["jobs.yaml", "jobs.yml", "jobs.json", "-"].map(|name| is_yaml(Path::new(name), " [1]"));
+        assert_eq!(kinds, [true, true, false, false]);
+        assert!(is_yaml(Path::new("-"), "- name: a"));
+    }
+}

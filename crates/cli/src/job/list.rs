@@ -1,0 +1,150 @@
+//! `punctual job list`.
+
+use crate::pages;
+use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody, ScheduleType};
+use punctual_config::args;
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::{OutputArgs, optional_time, shortened, table, tell};
+use punctual_config::suggest::did_you_mean;
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    /// Only jobs with this status: ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED
+    #[arg(long, value_parser = parse_status)]
+    status: Option<JobStatus>,
+    /// Only jobs with exactly this name
+    #[arg(long)]
+    name: Option<String>,
+    /// Only jobs that this handler runs
+    #[arg(long = "type", value_name = "JOB_TYPE")]
+    job_type: Option<String>,
+    /// Only jobs of this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// Only jobs of this owner
+    #[arg(long)]
+    owner: Option<String>,
+    /// Only jobs of this priority: 1 to 10, or low, medium, high
+    #[arg(long)]
+    priority: Option<PriorityBody>,
+    /// Only jobs of this kind: IMMEDIATE, ONE_TIME or RECURRING
+    #[arg(long, value_parser = parse_schedule_type)]
+    schedule_type: Option<ScheduleType>,
+    /// Only jobs with this tag; if given more than once, only jobs with all of them
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Only jobs whose name, type or tags contain this text, or whose id begins with it
+    #[arg(short = 'q', long, value_name = "TEXT")]
+    search: Option<String>,
+    /// How many to show
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
+    limit: usize,
+    /// Continue where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A status, case-insensitive: people type `active`.
+fn parse_status(text: &str) -> Result<JobStatus, String> {
+    let upper = text.to_ascii_uppercase();
+    JobStatus::deserialize(StrDeserializer::<ValueError>::new(&upper))
+        .map_err(|_| "must be ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED".to_owned())
+}
+
+fn parse_schedule_type(text: &str) -> Result<ScheduleType, String> {
+    args::word(text).map_err(|_| "must be IMMEDIATE, ONE_TIME or RECURRING".to_owned())
+}
+
+pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let filter = JobFilter {
+        status: args.status,
+        name: args.name,
+        job_type: args.job_type,
+        queue: args.queue,
+        owner: args.owner,
+        priority: args.priority,
+        schedule_type: args.schedule_type,
+        tags: args.tags,
+        text: args.search,
+        limit: None,
+        cursor: args.cursor,
+    };
+    let page = collect(&client, filter.clone(), args.limit).await?;
+    args.output.print(&page, jobs_table)?;
+    if page.items.is_empty() {
+        for note in misspelled(&client, &filter).await {
+            tell(&format!("note: {note}"));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Suggestions for a filter that matched nothing, from the latest jobs.
+async fn misspelled(client: &Client, filter: &JobFilter) -> Vec<String> {
+    let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+    let jobs = client.jobs(&latest).await.map(|page| page.items).unwrap_or_default();
+    let named = |what: &str, given: &Option<String>, name_of: fn(&JobBody) -> &str| {
+        let given = given.as_ref().filter(|given| jobs.iter().all(|job| name_of(job) != given.as_str()))?;
+        let meant = did_you_mean(given, jobs.iter().map(name_of));
+        (!meant.is_empty()).then(|| format!("no job has the {what} {given}{meant}"))
+    };
+    let notes = [
+        named("name", &filter.name, |job| &job.name),
+        named("type", &filter.job_type, |job| &job.job_type),
+        named("queue", &filter.queue, |job| &job.queue),
+        named("owner", &filter.owner, |job| &job.owner_id),
+    ];
+    notes.into_iter().flatten().collect()
+}
+
+/// As many jobs as requested.
+pub async fn collect(client: &Client, filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
+    let read =
+        async |limit, cursor| client.jobs(&JobFilter { limit: Some(limit), cursor, ..filter.clone() }).await;
+    Ok(pages::collect(limit, filter.cursor.clone(), read).await?)
+}
+
+fn jobs_table(page: &Page<JobBody>) -> String {
+    if page.items.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let rows = page.items.iter().map(|job| {
+        vec![
+            job.job_id.to_string(),
+            shortened(&job.name, 40),
+            status(job.status),
+            shortened(&job.job_type, 30),
+            shortened(&job.queue, 30),
+            job.priority.0.get().to_string(),
+            optional_time(job.next_run_time),
+            job.last_execution.as_ref().map_or_else(|| "-".to_owned(), |last| last.status.to_string()),
+        ]
+    });
+    let mut text =
+        table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST OUTCOME"], rows);
+    if let Some(cursor) = &page.next_cursor {
+        text += &format!("\nmore with --cursor {cursor}");
+    }
+    text
+}
+
+pub fn status(status: JobStatus) -> String {
+    let word = match status {
+        JobStatus::Active => "ACTIVE",
+        JobStatus::Paused => "PAUSED",
+        JobStatus::Completed => "COMPLETED",
+        JobStatus::Failed => "FAILED",
+        JobStatus::Cancelled => "CANCELLED",
+    };
+    word.to_owned()
+}

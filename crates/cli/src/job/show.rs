@@ -1,0 +1,237 @@
+//! `punctual job show` and `punctual job history`.
+
+use crate::job::list::status;
+use crate::job::policies;
+use crate::job::which::WhichJob;
+use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody, SkipRangeBody};
+use punctual_config::args;
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::{OutputArgs, details, shortened, span, table, time, time_to_millis};
+use punctual_core::gates::Gate;
+use punctual_core::ids::JobId;
+use punctual_core::limits;
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    which: WhichJob,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: ShowArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let job = client.job(args.which.id(&client).await?).await?;
+    args.output.print(&job, job_details)?;
+    Ok(Exit::Done)
+}
+
+pub fn job_details(job: &JobBody) -> String {
+    let last = job.last_execution.as_ref();
+    details([
+        ("Job", Some(job.job_id.to_string())),
+        ("Name", Some(job.name.clone())),
+        ("Status", Some(status(job.status))),
+        ("Reason", job.status_reason.clone()),
+        ("Type", Some(job.job_type.clone())),
+        ("Queue", Some(job.queue.clone())),
+        ("Priority", Some(job.priority.0.get().to_string())),
+        ("Owner", Some(job.owner_id.clone())),
+        ("Tags", (!job.tags.is_empty()).then(|| job.tags.join(", "))),
+        ("Schedule", Some(schedule(job))),
+        ("Missed runs", policies::missed(job)),
+        ("Overlap", policies::overlap(job)),
+        ("Expires", expiry(job)),
+        ("Depends on", (!job.depends_on.is_empty()).then(|| listed(&job.depends_on))),
+        ("Idempotency key", job.idempotency_key.clone()),
+        ("Unique key", job.unique_key.clone()),
+        ("Concurrency key", job.concurrency_key.clone()),
+        ("Next run", job.next_run_time.map(time)),
+        ("Next retry", job.next_retry_time.map(time)),
+        ("Last run", job.last_run_time.map(time)),
+        ("Progress", job.progress.as_ref().map(|progress| shortened(&progress.to_string(), 200))),
+        ("Last outcome", last.map(|last| last.status.to_string())),
+        ("Last error", job.last_error.as_ref().map(|error| shortened(error, 200))),
+        ("Time limit", Some(span(Duration::from_millis(job.timeout_secs.as_millis())))),
+        ("If it fails", Some(policies::retries(job))),
+        (
+            "Not retried",
+            job.retry.fail_on.as_ref().filter(|texts| !texts.is_empty()).map(|texts| texts.join(", ")),
+        ),
+        ("Payload", job.payload.as_ref().map(|payload| shortened(payload.get(), 200))),
+        ("Result", job.result.as_ref().map(|result| shortened(result.get(), 200))),
+        ("Version", Some(job.version.to_string())),
+        ("Created", Some(time(job.created_at))),
+    ])
+}
+
+fn schedule(job: &JobBody) -> String {
+    match (&job.schedule_description, job.execute_at) {
+        (Some(description), _) => {
+            let runs = job.max_runs.map_or_else(String::new, |runs| format!(", {runs} times"));
+            format!("{description}{runs}")
+        }
+        (None, Some(at)) => format!("once at {}", time(at)),
+        (None, None) => "at once".to_owned(),
+    }
+}
+
+fn expiry(job: &JobBody) -> Option<String> {
+    let after =
+        job.expires_after.map(|after| format!("{after} after its scheduled time, unless it has started"));
+    after.or_else(|| job.expires_at.map(|at| format!("at {}, unless it has started", time(at))))
+}
+
+fn listed(ids: &[JobId]) -> String {
+    ids.iter().map(JobId::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[derive(clap::Args)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    which: WhichJob,
+    /// How many executions to show
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
+    limit: usize,
+    /// Continue where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn history(args: HistoryArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let job = args.which.id(&client).await?;
+    let page = collect(&client, job, args.limit, args.cursor).await?;
+    args.output.print(&page, executions_table)?;
+    Ok(Exit::Done)
+}
+
+async fn collect(
+    client: &Client,
+    job: JobId,
+    limit: usize,
+    cursor: Option<String>,
+) -> anyhow::Result<ExecutionsPage> {
+    let mut all = ExecutionsPage { items: vec![], skipped: vec![], next_cursor: cursor };
+    loop {
+        let wanted = (limit - all.items.len()).clamp(1, limits::PAGE_ITEMS_MAX);
+        let page = client.executions(job, Some(wanted), all.next_cursor.as_deref()).await?;
+        all.items.extend(page.items);
+        all.skipped.extend(page.skipped);
+        all.next_cursor = page.next_cursor;
+        if all.next_cursor.is_none() || all.items.len() >= limit {
+            return Ok(all);
+        }
+    }
+}
+
+fn executions_table(page: &ExecutionsPage) -> String {
+    let mut text = String::new();
+    if page.items.is_empty() && page.skipped.is_empty() {
+        return "no executions are stored: none has started yet, or retention has deleted them".to_owned();
+    }
+    if !page.items.is_empty() {
+        text += &table(
+            &["EXECUTION", "STATUS", "SCHEDULED", "STARTED", "TOOK", "WORKER", "ERROR"],
+            page.items.iter().map(execution_row),
+        );
+    }
+    if !page.skipped.is_empty() {
+        text += &format!("\n\nDid not run:\n{}", skipped_table(&page.skipped));
+    }
+    if let Some(cursor) = &page.next_cursor {
+        text += &format!("\nmore with --cursor {cursor}");
+    }
+    text
+}
+
+fn execution_row(execution: &ExecutionBody) -> Vec<String> {
+    let took = match (execution.started_at, execution.completed_at) {
+        (Some(started), Some(completed)) => span(completed.since(started)),
+        _ => "-".to_owned(),
+    };
+    vec![
+        execution.execution_id.to_string(),
+        state_and_progress(execution),
+        time_to_millis(execution.scheduled_time),
+        execution.started_at.map_or_else(|| "-".to_owned(), time_to_millis),
+        took,
+        execution.worker_id.clone().unwrap_or_else(|| "-".to_owned()),
+        why(execution).map_or_else(|| "-".to_owned(), |error| shortened(error, 60)),
+    ]
+}
+
+/// The handler's error, or why it did not run.
+fn why(execution: &ExecutionBody) -> Option<&str> {
+    execution.error_message.as_deref().or(execution.reason.as_deref())
+}
+
+/// The status, and the latest progress.
+fn state_and_progress(execution: &ExecutionBody) -> String {
+    match &execution.progress {
+        Some(progress) => format!("{}: {}", state(execution), shortened(&progress.to_string(), 40)),
+        None => state(execution),
+    }
+}
+
+/// The checkpoint that its next attempt starts from.
+fn checkpoint(execution: &ExecutionBody) -> Option<String> {
+    let document = execution.checkpoint.as_ref().map(|document| shortened(document.get(), 200));
+    document.or_else(|| execution.checkpoint_bytes.map(|bytes| format!("{bytes} bytes")))
+}
+
+/// The status, and what it waits for; with a time if it waits for one.
+fn state(execution: &ExecutionBody) -> String {
+    let status = execution.status;
+    if execution.cancel_requested {
+        return format!("{status}, asked to stop");
+    }
+    let others = execution.gates.iter().filter(|gate| **gate != Gate::Time).map(|gate| gate.name());
+    let others = others.collect::<Vec<_>>().join(", ");
+    let until = match execution.gates.contains(&Gate::Time) {
+        true => format!(" until {}", time(execution.available_at)),
+        false => String::new(),
+    };
+    match others.as_str() {
+        "" => format!("{status}{until}"),
+        others => format!("{status}{until} ({others})"),
+    }
+}
+
+/// Ranges of occurrences that did not run.
+pub fn skipped_table(skipped: &[SkipRangeBody]) -> String {
+    let rows = skipped.iter().map(|range| {
+        vec![
+            format!("{:?}", range.reason).to_lowercase(),
+            range.count.to_string(),
+            time(range.first),
+            time(range.last),
+        ]
+    });
+    table(&["REASON", "COUNT", "FIRST", "LAST"], rows)
+}
+
+pub fn execution_details(execution: &ExecutionBody) -> String {
+    details([
+        ("Execution", Some(execution.execution_id.to_string())),
+        ("Status", Some(state(execution))),
+        ("Reason", execution.reason.clone()),
+        ("Scheduled", Some(time_to_millis(execution.scheduled_time))),
+        ("Started", execution.started_at.map(time_to_millis)),
+        ("Completed", execution.completed_at.map(time_to_millis)),
+        ("Expires", execution.expires_at.map(time)),
+        ("Worker", execution.worker_id.clone()),
+        ("Progress", execution.progress.as_ref().map(|progress| shortened(&progress.to_string(), 200))),
+        ("Checkpoint", checkpoint(execution)),
+        ("Error", execution.error_message.as_ref().map(|error| shortened(error, 200))),
+        ("Result", execution.result.as_ref().map(|result| shortened(result.get(), 200))),
+    ])
+}

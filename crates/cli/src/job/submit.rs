@@ -1,0 +1,168 @@
+//! `punctual job submit`.
+
+use crate::job::fields::{self, FieldArgs, given};
+use crate::job::job_file::{self, Batches, JobFile};
+use crate::job::outlook;
+use crate::job::wait::{self, WaitBound};
+use crate::job::which;
+use crate::patience::Patience;
+use anyhow::Context;
+use clap::ArgGroup;
+use punctual_client::{Client, SubmitJob, SubmittedBody};
+use punctual_config::args;
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{OutputArgs, tell};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("What").args(["name", "shell", "command", "file"]).required(true).multiple(true))]
+pub struct SubmitArgs {
+    /// The job's name; optional if the job is a command
+    #[arg(conflicts_with = "file")]
+    name: Option<String>,
+    /// Run this command, with its arguments: a job of type process
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "job_type", "payload", "shell"])]
+    command: Vec<String>,
+    /// Run this script through sh: a job of type shell
+    #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with_all = ["file", "job_type", "payload"])]
+    shell: Option<String>,
+    /// JSON for the handler, or @FILE to read it from a file (@- for standard input)
+    #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
+    payload: Option<Box<RawValue>>,
+    /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file (- for standard input)
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
+    file: Option<PathBuf>,
+    /// Idempotency key of this request: repeating the request within 24 hours submits nothing twice
+    #[arg(long, value_name = "KEY", value_parser = args::request_key)]
+    request_key: Option<String>,
+    /// Wait until the job is finished; exit code 1 if it did not succeed
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    bound: WaitBound,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    fields: FieldArgs,
+    #[command(flatten)]
+    lasting: LastingArgs,
+}
+
+/// Fixed at submission.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Fixed at submission")]
+struct LastingArgs {
+    /// The owner of the job
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Idempotency key of the job: submitting it again returns the existing job
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Reject the job while another job with this key is unfinished
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
+    /// Start when this job has succeeded, by id or name; can be given more than once
+    #[arg(long, value_name = "JOB")]
+    depends_on: Vec<String>,
+}
+
+pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
+    let mut client = args.connect.client()?;
+    if let Some(key) = &args.request_key {
+        client = client.with_request_key(key);
+    }
+    let submitted = match &args.file {
+        None => client.submit(&args.job(&client).await?).await?,
+        Some(file) => match job_file::read(file)? {
+            JobFile::One(job) => client.submit_json(&job_file::with_parents(&client, job).await?).await?,
+            JobFile::Many(jobs) => match jobs.as_slice() {
+                [job] if args.wait => {
+                    client.submit_json(&job_file::with_parents(&client, job.clone()).await?).await?
+                }
+                jobs if args.wait => {
+                    let message =
+                        format!("--wait needs a single job; {} contains {}", file.display(), jobs.len());
+                    return Err(CliError { exit: Exit::Misunderstood, message }.into());
+                }
+                jobs => {
+                    let batches = Batches { client: &client, request_key: args.request_key.as_deref() };
+                    return batches.submit(jobs, args.output).await;
+                }
+            },
+        },
+    };
+    if args.wait {
+        eprintln!("{}", begun(&submitted));
+        let server = Patience::with(&args.connect, client);
+        return wait::until_finished(server, submitted.job_id, args.bound, args.output).await;
+    }
+    // The job is stored in any case, so later errors do not concern the submit.
+    let job = client.job(submitted.job_id).await.ok();
+    let outlook = outlook::outlook(&client, &submitted, job.as_ref()).await;
+    args.output.print(&submitted, |submitted| format!("{}, {}", begun(submitted), outlook.text))?;
+    if !args.output.is_table() && outlook.is_note {
+        tell(&format!("note: it {}", outlook.text));
+    }
+    if let Some(past) = outlook::past(&submitted, args.fields.at()) {
+        eprintln!("note: {past}");
+    }
+    if let Some(job) = job
+        && !job.is_finished()
+        && let Some(lack) = outlook::lacks_worker(&client, &job.job_type).await
+    {
+        tell(&format!("warning: {lack}"));
+    }
+    Ok(Exit::Done)
+}
+
+fn begun(submitted: &SubmittedBody) -> String {
+    if submitted.existing {
+        return format!("job {} was submitted before with this idempotency key", submitted.job_id);
+    }
+    format!("submitted job {}", submitted.job_id)
+}
+
+impl SubmitArgs {
+    async fn job(&self, client: &Client) -> anyhow::Result<SubmitJob> {
+        let lasting = &self.lasting;
+        let mut depends_on = Vec::with_capacity(lasting.depends_on.len());
+        for parent in &lasting.depends_on {
+            depends_on.push(which::find(client, parent).await.context("--depends-on")?);
+        }
+        let fields = self.fields.job();
+        let (job_type, payload) = self.handler(fields.job_type.clone());
+        Ok(SubmitJob {
+            name: self.name.clone().or_else(|| self.name_of_command()).unwrap_or_default(),
+            job_type,
+            payload,
+            owner_id: lasting.owner.clone(),
+            idempotency_key: lasting.idempotency_key.clone(),
+            unique_key: lasting.unique_key.clone(),
+            depends_on: given(&depends_on),
+            ..fields
+        })
+    }
+
+    /// The job type and its payload.
+    fn handler(&self, job_type: Option<String>) -> (Option<String>, Option<Box<RawValue>>) {
+        let (own_type, payload) = match &self.shell {
+            Some(script) => ("shell", json!({ "script": script })),
+            None if !self.command.is_empty() => ("process", json!({ "command": self.command })),
+            None => return (job_type, self.payload.clone()),
+        };
+        (Some(own_type.to_owned()), to_raw_value(&payload).ok())
+    }
+
+    /// A name for a command without one.
+    fn name_of_command(&self) -> Option<String> {
+        match self.command.first() {
+            Some(program) => Some(Path::new(program).file_name()?.to_string_lossy().into_owned()),
+            None => self.shell.is_some().then(|| "shell".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Which job a command refers to.
+
+use crate::job::list::{self, status};
+use punctual_client::{Client, JobBody, JobFilter};
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{one_line, quoted, time};
+use punctual_config::suggest::did_you_mean;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+
+/// How many jobs of the same name are listed.
+const TOLD_MAX: usize = 5;
+/// The minimum number of characters of an id.
+const ID_LETTERS_MIN: usize = 8;
+/// How many of the latest jobs are searched for a shortened id.
+const SHORTENED_AMONG_MAX: usize = 10 * limits::PAGE_ITEMS_MAX;
+
+#[derive(Debug, clap::Args)]
+pub struct WhichJob {
+    /// The job's id, a prefix of it (at least 8 characters), or its name if that is unique among all or among unfinished jobs
+    #[arg(value_name = "JOB")]
+    job: String,
+}
+
+impl WhichJob {
+    /// The job's id, looked up if a name was given.
+    pub async fn id(&self, client: &Client) -> anyhow::Result<JobId> {
+        find(client, &self.job).await
+    }
+}
+
+/// The id of the job with this id, of the only job with this name, or of the only unfinished one with it.
+pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
+    if let Ok(id) = name.parse() {
+        return Ok(id);
+    }
+    if let Some(message) = part_of_a_job(name) {
+        return Err(CliError { exit: Exit::Misunderstood, message }.into());
+    }
+    let all = named(client, name, None).await?;
+    match all.as_slice() {
+        [] => return beginning_with(client, name).await,
+        [job] => return Ok(job.job_id),
+        _ => {}
+    }
+    let mut unfinished = named(client, name, Some(JobStatus::Active)).await?;
+    unfinished.extend(named(client, name, Some(JobStatus::Paused)).await?);
+    match unfinished.as_slice() {
+        [] => Err(ambiguous(name, "jobs are named", &all)),
+        [job] => Ok(job.job_id),
+        _ => Err(ambiguous(name, "unfinished jobs are named", &unfinished)),
+    }
+}
+
+/// The id of the only job whose id begins with this text. Ids are ordered by time, so the latest jobs are
+/// searched.
+async fn beginning_with(client: &Client, name: &str) -> anyhow::Result<JobId> {
+    let start = name.to_ascii_lowercase();
+    let is_start = |id: &JobId| id.to_string().starts_with(&start);
+    let mut filter = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+    let mut matching: Vec<JobBody> = Vec::new();
+    let mut seen = 0;
+    loop {
+        let page = client.jobs(&filter).await?;
+        seen += page.items.len();
+        let is_past = page.items.last().is_none_or(|last| last.job_id.to_string() < start);
+        if !could_be_an_id(&start) {
+            return Err(unknown(name, &page.items));
+        }
+        matching.extend(page.items.into_iter().filter(|job| is_start(&job.job_id)));
+        filter.cursor = page.next_cursor;
+        if is_past || filter.cursor.is_none() || seen >= SHORTENED_AMONG_MAX || matching.len() > TOLD_MAX {
+            break;
+        }
+    }
+    match matching.as_slice() {
+        [] => Err(unknown(name, &[])),
+        [job] => Ok(job.job_id),
+        _ => Err(ambiguous(name, "ids begin with", &matching)),
+    }
+}
+
+/// Whether a text could be the beginning of an id, and is long enough to search for.
+fn could_be_an_id(text: &str) -> bool {
+    let letters = text.chars().filter(|letter| letter.is_ascii_hexdigit()).count();
+    letters >= ID_LETTERS_MIN && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+}
+
+/// Whether a text looks like the beginning of an id, but is too short.
+fn is_too_short(text: &str) -> bool {
+    text.len() < ID_LETTERS_MIN
+        && text.contains(|letter: char| letter.is_ascii_digit())
+        && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+}
+
+fn unknown(name: &str, latest: &[JobBody]) -> anyhow::Error {
+    let mut meant = did_you_mean(name, latest.iter().map(|job| job.name.as_str()));
+    if meant.is_empty() && is_too_short(name) {
+        meant = format!("; a prefix of an id needs at least {ID_LETTERS_MIN} characters");
+    }
+    CliError::not_found(format!("there is no job with the id or name {}{meant}", one_line(name))).into()
+}
+
+/// The latest jobs of this name, one more than are listed.
+async fn named(client: &Client, name: &str, status: Option<JobStatus>) -> anyhow::Result<Vec<JobBody>> {
+    let filter = JobFilter { name: Some(name.to_owned()), status, ..JobFilter::default() };
+    Ok(list::collect(client, filter, TOLD_MAX + 1).await?.items)
+}
+
+/// What to use instead of the id of a part of a job.
+fn part_of_a_job(id: &str) -> Option<String> {
+    let (kind, job) = match (id.parse::<ExecutionId>(), id.parse::<OccurrenceId>()) {
+        (Ok(execution), _) => ("an execution", execution.occurrence.job),
+        (_, Ok(occurrence)) => ("one run of a job", occurrence.job),
+        _ => return None,
+    };
+    Some(format!("{id} is the id of {kind}; pass the id of its job, {job}"))
+}
+
+fn ambiguous(name: &str, are_named: &str, jobs: &[JobBody]) -> anyhow::Error {
+    let count = match jobs.len() {
+        ..=TOLD_MAX => jobs.len().to_string(),
+        _ => format!("more than {TOLD_MAX}"),
+    };
+    let mut message = format!("{count} {are_named} {}: pass the id of one of them", one_line(name));
+    for job in jobs.iter().take(TOLD_MAX) {
+        message += &format!("\n  {} {}, created {}", job.job_id, status(job.status), time(job.created_at));
+    }
+    if jobs.len() > TOLD_MAX {
+        let list = if jobs.iter().all(|job| job.name == name) {
+            format!("punctual job list --name {}", quoted(name))
+        } else {
+            "punctual job list".to_owned()
+        };
+        message += &format!("\n  and more: see `{list}`");
+    }
+    CliError { exit: Exit::Misunderstood, message }.into()
+}

@@ -1,0 +1,20 @@
+//! Setting values that are one of a few words.
+
+use crate::value::choice;
+use punctual_shim::containment::ContainmentMode;
+
+/// The clock of schedules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClockKind {
+    System,
+    Manual,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+choice!(ClockKind, LogFormat, ContainmentMode);

@@ -1,0 +1,180 @@
+//! Configuration and what all commands share. One table of settings, from which flags, variables,
+//! `punctual.toml`, its template and the reference page are generated, and `punctual config`; the data
+//! directory; arguments, output and exit codes. This crate does not know what settings do, nor any store,
+//! engine or API.
+
+mod allowed;
+pub mod args;
+mod choices;
+pub mod connect;
+mod coordination_url;
+pub mod data_dir;
+pub mod exit;
+mod file;
+pub mod hints;
+mod layers;
+mod log_level;
+pub mod output;
+mod page;
+mod secret_file;
+mod settings;
+pub mod store_url;
+pub mod suggest;
+pub mod value;
+mod variables;
+
+pub use allowed::{Allowed, Network};
+pub use choices::{ClockKind, LogFormat};
+pub use coordination_url::{COORDINATION_BY_STORE, CoordinationUrl};
+pub use file::{ConfigFile, USUAL_FILE};
+pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
+pub use log_level::Level;
+pub use secret_file::{exposure, foreign_hand, seen_password};
+pub use settings::{
+    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, LogSettings, Place,
+    RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,
+    WorkerSettings,
+};
+pub use value::SizeMax;
+pub use variables::unknown_variables;
+
+use crate::exit::{CliError, Exit};
+use crate::output::{OutputArgs, table};
+use crate::store_url::StoreUrl;
+use clap::Subcommand;
+use layers::{Problem, Source};
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum ConfigCommand {
+    /// Print a configuration file with every setting, its default and what it does
+    Template,
+    /// Show the effective settings and the source of each value
+    Show(ShowArgs),
+    /// Report all problems in a configuration file
+    Check(CheckArgs),
+    /// Print the reference page
+    #[command(hide = true)]
+    Reference,
+}
+
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    config: ConfigFlag,
+    #[command(flatten)]
+    place: Flags<Place>,
+    #[command(flatten)]
+    roles: Flags<RoleSettings>,
+    #[command(flatten)]
+    client: Flags<ClientSettings>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct CheckArgs {
+    /// The file to check; by default the one that a server would read
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFlag,
+}
+
+/// The output of `config show`.
+#[derive(Serialize)]
+struct Shown {
+    /// The file that was read.
+    file: Option<PathBuf>,
+    settings: Vec<ShownSetting>,
+}
+
+#[derive(Serialize)]
+struct ShownSetting {
+    key: &'static str,
+    value: serde_json::Value,
+    #[serde(flatten)]
+    source: Source,
+}
+
+pub fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
+    match command {
+        ConfigCommand::Template => output::print_raw(&page::template())?,
+        ConfigCommand::Reference => output::print_raw(&page::reference())?,
+        ConfigCommand::Show(args) => args.output.print(&show(&args)?, shown_table)?,
+        ConfigCommand::Check(args) => check(args)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn show(args: &ShowArgs) -> Result<Shown, CliError> {
+    let around = Surroundings::find(&args.config)?;
+    // Invalid values are reported instead of shown.
+    around.read(&args.place)?;
+    around.read(&args.roles)?.serve.check()?;
+    around.read(&args.client)?;
+    let mut rows = around.sources(&args.place);
+    rows.extend(around.sources(&args.roles));
+    rows.extend(around.sources(&args.client));
+    let shown = |(setting, value, source): (&'static settings::Setting, _, _)| ShownSetting {
+        key: setting.key,
+        value,
+        source,
+    };
+    Ok(Shown { file: around.file.map(|file| file.path), settings: rows.into_iter().map(shown).collect() })
+}
+
+fn shown_table(shown: &Shown) -> String {
+    let value = |setting: &ShownSetting| match &setting.value {
+        serde_json::Value::Null => "-".to_owned(),
+        value => page::toml(value),
+    };
+    let rows = shown
+        .settings
+        .iter()
+        .map(|setting| vec![setting.key.to_owned(), value(setting), setting.source.to_string()]);
+    let file = match &shown.file {
+        Some(file) => format!("configuration file: {}", file.display()),
+        None => format!(
+            "no configuration file: {USUAL_FILE} does not exist in this directory, and none was given"
+        ),
+    };
+    format!("{}\n\n{file}", table(&["SETTING", "VALUE", "FROM"], rows))
+}
+
+fn check(args: CheckArgs) -> anyhow::Result<()> {
+    let config = args.file.map_or(args.config, ConfigFlag::naming);
+    let Some(file) = config.file() else {
+        let message = format!(
+            "{USUAL_FILE} does not exist in this directory; pass a file, or create one with `punctual config template`"
+        );
+        return Err(CliError::not_found(message).into());
+    };
+    // Only the file: variables and flags do not matter here.
+    let file = ConfigFile::read(&file).map_err(|problems| refusal(&problems))?;
+    let path = file.path.clone();
+    let alone = Surroundings { variables: Default::default(), file: Some(file) };
+    alone.read(&Flags::<RoleSettings>::default())?.serve.check()?;
+    output::print_text(&format!("{} is valid", path.display()))
+}
+
+impl ServeSettings {
+    /// Checks across several values: whether they fit together.
+    pub fn check(&self) -> Result<(), CliError> {
+        let is_manual = self.clock.clock == ClockKind::Manual;
+        if self.clock.clock_start.is_some() && !is_manual {
+            let message =
+                "only valid with a manual clock: add --clock manual, or clock = \"manual\" to the file"
+                    .to_owned();
+            return Err(refusal(&[Problem::new("clock_start", message)]));
+        }
+        if let (true, Some(StoreUrl::Server(url))) = (is_manual, &self.store.url) {
+            let message = format!(
+                "a manual clock is only for the embedded store, which a single process uses; other processes on {url} would \
+                 use a different time"
+            );
+            return Err(refusal(&[Problem::new("clock", message)]));
+        }
+        Ok(())
+    }
+}

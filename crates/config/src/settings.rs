@@ -1,0 +1,481 @@
+//! Every setting, once: its key in `punctual.toml`, its type, its default, and what it does. Flags,
+//! variables, the template and the reference page are all generated from these tables.
+
+use crate::allowed::{Allowed, Network};
+use crate::args::Kept;
+use crate::choices::{ClockKind, LogFormat};
+use crate::coordination_url::CoordinationUrl;
+use crate::layers::Layers;
+use crate::log_level::Level;
+use crate::store_url::StoreUrl;
+use crate::value::{
+    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
+    SlotCount, Value,
+};
+use punctual_core::limits;
+use punctual_core::time::Timestamp;
+use punctual_shim::containment::ContainmentMode;
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The metadata of a setting, besides its type.
+#[derive(Debug)]
+pub struct Setting {
+    /// The key in the file, prefixed with its table and a dot.
+    pub key: &'static str,
+    pub about: &'static str,
+    /// The effects of large and small values, and what happens at the limit.
+    pub limits: &'static str,
+    pub default: Default,
+    pub kind: fn() -> String,
+    pub placeholder: fn() -> String,
+    /// Parses a value relative to a directory and returns it in the file's syntax.
+    pub check: fn(&Raw, &Path) -> Result<Json, String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// In flag syntax.
+    Is(&'static str),
+    /// There is no default; an example value.
+    Unset { such_as: &'static str },
+}
+
+/// The table with the settings that commands use to find a server. Its flags and variables omit the table's
+/// name.
+const CLIENT_TABLE: &str = "client.";
+/// The main setting of a table: its flag and variable are the table's name.
+const URL: &str = ".url";
+
+impl Setting {
+    fn plain_name(&self) -> &'static str {
+        let name = self.key.strip_prefix(CLIENT_TABLE).unwrap_or(self.key);
+        name.strip_suffix(URL).unwrap_or(name)
+    }
+
+    /// The flag, without dashes.
+    pub fn flag(&self) -> String {
+        self.plain_name().replace(['.', '_'], "-")
+    }
+
+    pub fn variable(&self) -> String {
+        format!("PUNCTUAL_{}", self.plain_name().replace('.', "_").to_ascii_uppercase())
+    }
+
+    /// The table of the key; empty for top-level keys.
+    pub fn table(&self) -> &'static str {
+        self.key.split_once('.').map_or("", |(table, _)| table)
+    }
+
+    /// The key within its table.
+    pub fn name(&self) -> &'static str {
+        self.key.split_once('.').map_or(self.key, |(_, name)| name)
+    }
+}
+
+/// Settings that are read together.
+pub trait Table: Sized {
+    fn settings() -> Vec<&'static Setting>;
+
+    /// Reads the settings; problems are added to those of the layers, and a default is used instead.
+    fn read(layers: &mut Layers<'_>) -> Self;
+}
+
+/// Defines a table: the settings, and a struct with a field for each.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        pub struct $table:ident {$(
+            $(#[doc = $about:literal])+
+            $field:ident: $type:ty = $key:literal, $default:expr, $limits:literal;
+        )+}
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        pub struct $table {$(
+            $(#[doc = $about])+
+            pub $field: $type,
+        )+}
+
+        impl $table {
+            const SETTINGS: &'static [Setting] = &[$(Setting {
+                key: $key,
+                about: concat!($($about),+).trim_ascii(),
+                limits: $limits,
+                default: $default,
+                kind: <$type as Value>::kind,
+                placeholder: <$type as Value>::placeholder,
+                check: |raw, directory| {
+                    value::read::<$type>(raw).map(|value| value.seen_from(directory).written())
+                },
+            }),+];
+        }
+
+        impl Table for $table {
+            fn settings() -> Vec<&'static Setting> {
+                Self::SETTINGS.iter().collect()
+            }
+
+            fn read(layers: &mut Layers<'_>) -> Self {
+                let mut settings = Self::SETTINGS.iter();
+                $table {$(
+                    $field: layers.value::<$type>(settings.next().expect("a setting for each field")),
+                )+}
+            }
+        }
+    };
+}
+
+/// Combines tables for a command that reads all of them, so that problems in all of them are reported at
+/// once.
+macro_rules! tables {
+    ($(#[$meta:meta])* pub struct $name:ident { $($field:ident: $table:ty),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        pub struct $name {
+            $(pub $field: $table,)+
+        }
+
+        impl Table for $name {
+            fn settings() -> Vec<&'static Setting> {
+                [$(<$table>::settings()),+].concat()
+            }
+
+            fn read(layers: &mut Layers<'_>) -> Self {
+                $name { $($field: <$table>::read(layers)),+ }
+            }
+        }
+    };
+}
+
+const fn is(text: &'static str) -> Default {
+    Default::Is(text)
+}
+
+const fn unset(such_as: &'static str) -> Default {
+    Default::Unset { such_as }
+}
+
+/// Bounds of durations, in milliseconds.
+const SECOND: u64 = 1_000;
+const HOUR: u64 = 3_600 * SECOND;
+const LEASE_MIN: u64 = millis(limits::SESSION_LEASE_MIN);
+const LEASE_MAX: u64 = millis(limits::SESSION_LEASE_MAX);
+const MEMBER_TTL_MIN: u64 = millis(limits::MEMBER_TTL_MIN);
+const MEMBER_TTL_MAX: u64 = millis(limits::MEMBER_TTL_MAX);
+const CLOCK_OFFSET_LEAST: u64 = millis(limits::CLOCK_OFFSET_MAX_LEAST);
+const CLOCK_OFFSET_MOST: u64 = millis(limits::CLOCK_OFFSET_MAX_MOST);
+const DRAIN_GRACE_MAX: u64 = millis(limits::TIMEOUT_MAX);
+
+const fn millis(duration: Duration) -> u64 {
+    duration.as_secs() * 1_000 + duration.subsec_millis() as u64
+}
+
+settings! {
+    /// Where a server's files are: for the server and for commands on the same machine.
+    pub struct Place {
+        /// Directory of the embedded database and the admin token
+        data_dir: PathBuf = "data_dir", is("./punctual-data"),
+            "Created with access for its owner only. Only one server at a time can open it.";
+    }
+}
+
+settings! {
+    /// How commands find the server.
+    pub struct ClientSettings {
+        /// The server's address; by default the one recorded in the data directory, or 127.0.0.1:7070
+        server: Option<ServerAddress> = "client.server", unset("jobs.example.org:7070"),
+            "If the server cannot be reached, the command fails with exit code 3.";
+        /// A file with the API token; by default the admin token in the data directory
+        token_file: Option<PathBuf> = "client.token_file", unset("/etc/punctual/token"),
+            "Only its owner should be able to read it; commands print a warning otherwise.";
+    }
+}
+
+settings! {
+    /// How the API accepts requests.
+    pub struct ApiSettings {
+        /// Address to listen on; port 0 selects any free port
+        listen: Address = "listen", is("127.0.0.1:7070"),
+            "Connections are not encrypted: use a TLS proxy for any address other than loopback.";
+        /// How long open requests may take to finish after all handlers have finished
+        shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
+            "Requests that take longer are aborted.";
+        /// Maximum number of concurrent connections
+        connections_max: Count<1, 1_000_000> = "connections_max", is("4096"),
+            "A new connection beyond that replaces an idle one, or is answered with 503 if all are busy. Each connection needs a file descriptor.";
+        /// How long a request's head may take to arrive, and how long a connection may stay idle
+        header_timeout: Length<SECOND, HOUR> = "header_timeout", is("30s"),
+            "Slower clients are disconnected.";
+        /// How long a request's body may take to arrive
+        body_timeout: Length<SECOND, HOUR> = "body_timeout", is("30s"),
+            "A slower request is answered with 408, and its connection is closed.";
+        /// How long a client may take to read a response
+        write_timeout: Length<SECOND, HOUR> = "write_timeout", is("30s"),
+            "Slower clients are disconnected.";
+        /// Maximum size of a request's head in bytes
+        head_bytes_max: Count<8_192, 1_048_576> = "head_bytes_max", is("32768"),
+            "A longer one is answered with 431.";
+        /// Maximum size of a request's path and query in bytes
+        uri_bytes_max: Count<256, 65_536> = "uri_bytes_max", is("8192"),
+            "A longer one is answered with 414.";
+    }
+}
+
+settings! {
+    /// The settings of a worker: the one of `punctual serve`, or a standalone one.
+    pub struct WorkerSettings {
+        /// Handlers that the worker runs at once: a number, or a minimum and a maximum, such as 4..64
+        slots: SlotCount = "slots", is("16"),
+            "Further due executions wait in their queue. With a minimum and a maximum, the worker adds slots while executions wait and the machine has capacity, and removes them when they are idle.";
+        /// Executions that the worker fetches ahead, beyond its slots
+        prefetch: Count<0, 10_000> = "prefetch", is("64"),
+            "Prefetching avoids a wait between short jobs: the worker holds no more executions than it will start within 100 ms, and returns those it has held for 500 ms. Executions it holds are not available to other workers; 0 disables prefetching.";
+        /// The queues that the worker serves; all if empty
+        queues: Vec<QueueName> = "queues", is(""),
+            "Jobs in other queues wait for a worker that serves them.";
+        /// Command job types that the worker runs for anyone who may submit jobs: process, shell
+        allow: Vec<Allowed> = "allow", is(""),
+            "Commands run as the user of the server. Jobs of a type that is not allowed wait for a worker that allows it.";
+        /// How long the worker may be silent before its executions are given to other workers
+        lease: Length<LEASE_MIN, LEASE_MAX> = "lease", is("6s"),
+            "A short lease recovers sooner; if a machine stalls for longer than its lease, its executions are lost and retried.";
+        /// How long running handlers may take to finish when the server stops
+        drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
+            "Handlers that still run after that are stopped, and their executions end LOST. This counts as an attempt: the execution is retried if it has retries left; with max_retries 0 it becomes a dead letter. Set TimeoutStopSec of systemd to a longer time.";
+        /// Private networks and hosts that http jobs may call, such as 10.0.0.0/8 or internal.example:8080
+        http_allow: Vec<Network> = "http.allow", is(""),
+            "Calls to other private addresses fail without a retry.";
+        /// A file with the key that signs calls of http jobs that have no key of their own
+        http_signing_key_file: Option<PathBuf> = "http.signing_key_file", unset("/etc/punctual/signing.key"),
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// A file with CA certificates (PEM) that http jobs trust in addition to the well-known ones
+        http_ca_file: Option<PathBuf> = "http.ca_file", unset("/etc/punctual/ca.pem"),
+            "Read at startup.";
+        /// How all processes of a command are contained, even if it kills the process that watches it: auto, cgroup, namespace or none
+        containment: ContainmentMode = "worker.containment", is("auto"),
+            "Auto uses a cgroup for each command if the worker can create cgroups, and none otherwise; the log and `punctual doctor` report which. The worker does not start if this machine does not support the chosen value. In a namespace, commands cannot signal processes outside, and those of an ordinary user cannot use sudo.";
+        /// Memory that must be free for the worker to accept more work: of its control group or of the machine
+        memory_free_min: LeastFree = "worker.memory_free_min", is("3%"),
+            "With less, the worker accepts nothing new and continues what it has, until a fifth more than this is free: with another handler, the kernel might kill the worker, and everything it runs would be lost. Off accepts work regardless of free memory.";
+        /// Space that must be free on the worker's disk for it to accept more work
+        disk_free_min: LeastFree = "worker.disk_free_min", is("off"),
+            "The disk is that of the data directory, or of the working directory of the worker. Choose a value that fits what your handlers write.";
+        /// How busy the CPUs may be for the worker to accept more work
+        cpu_max: MostPercent = "worker.cpu_max", is("off"),
+            "Measured over about ten seconds, across the CPUs that the worker may use. A busy machine is slow, but loses nothing; with a limit, work waits in its queue instead.";
+    }
+}
+
+settings! {
+    /// What schedulers retain.
+    pub struct SchedulerSettings {
+        /// How long to keep jobs after they have finished; jobs with dead letters are kept
+        keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
+            "The history of a job is deleted with it.";
+        /// How long to keep the history and logs of executions
+        keep_history: Kept = "keep_history", is("30d"),
+            "Older entries are deleted in small batches, once a minute. The space is reused; the file does not shrink.";
+        /// Maximum difference between this machine's clock and the store's
+        clock_offset_max: Length<CLOCK_OFFSET_LEAST, CLOCK_OFFSET_MOST> = "scheduler.clock_offset_max", is("30s"),
+            "A scheduler beyond this limit reports it in /readyz and fires nothing; other schedulers take over its segments.";
+        /// A file of hooks that are called when a queue has been long or short for a while, to start or stop workers
+        scaling_hooks_file: Option<PathBuf> = "scaling.hooks_file", unset("/etc/punctual/hooks.toml"),
+            "Read at startup. Its commands run as the user of the server: only its owner should be able to write it; the server logs a warning otherwise.";
+    }
+}
+
+settings! {
+    /// The clock of schedules.
+    pub struct ClockSettings {
+        /// The clock that schedules use: this machine's, or a manual one that moves only with `punctual clock`
+        clock: ClockKind = "clock", is("system"),
+            "A manual clock is for testing schedules.";
+        /// The start time of a manual clock; now if omitted
+        clock_start: Option<Timestamp> = "clock_start", unset("2026-03-29T00:00:00Z"),
+            "Only with clock = \"manual\".";
+    }
+}
+
+settings! {
+    /// The log of the process.
+    pub struct LogSettings {
+        /// Human-readable lines, or one JSON object per line
+        format: LogFormat = "log.format", is("text"),
+            "The log is written to standard error.";
+        /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
+        level: Level = "log.level", is("info"),
+            "A repeated warning is shown once every 30 seconds, with a count.";
+    }
+}
+
+settings! {
+    /// Where jobs are stored.
+    pub struct StoreSettings {
+        /// The database of jobs: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE; by default SQLite in the data directory
+        url: Option<StoreUrl> = "store.url", unset("postgres://punctual@db.example.org/punctual"),
+            "A SQLite store is used by a single process; any number can share a PostgreSQL or MySQL database. Set the password with store.password_file or PUNCTUAL_STORE_PASSWORD.";
+        /// A file with the password of the database; PUNCTUAL_STORE_PASSWORD takes precedence
+        password_file: Option<PathBuf> = "store.password_file", unset("/etc/punctual/store.password"),
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// Number of connections that this process uses for reads
+        pool: Count<1, 1_000> = "store.pool", is("8"),
+            "Reads wait while all of them are busy. Not for SQLite.";
+        /// Number of connections that this process uses for writes, one transaction on each
+        writers: Count<1, 64> = "store.writers", is("4"),
+            "Waiting writes share transactions, so more writers help only if the network latency to the database is high. Not for SQLite.";
+        /// Time limit of one statement
+        statement_timeout: Length<{SECOND / 10}, HOUR> = "store.statement_timeout", is("30s"),
+            "A statement that takes longer is cancelled, and the request is answered with 503. Not for SQLite.";
+        /// A read replica of the database, for lists and views
+        replica: Option<StoreUrl> = "store.replica", unset("postgres://punctual@replica.example.org/punctual"),
+            "It may lag behind: scheduling decisions never read from it. Not for SQLite.";
+        /// How often the SQLite files are checked for damage in the background
+        check_interval: Length<0, {30 * 24 * HOUR}> = "store.check_interval", is("1d"),
+            "The first check begins at startup. A check is throttled to about 5% of one CPU, and takes correspondingly long. If it finds damage, /readyz answers 503. 0s checks only at startup. Only for SQLite.";
+    }
+}
+
+settings! {
+    /// How much of the logs of executions is retained.
+    pub struct LogsSettings {
+        /// Maximum total size of the log lines of all executions
+        total_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
+            "Beyond it, the oldest lines are deleted; a log that lost lines begins with a line that says so. Use the same value on all nodes. Off keeps all lines for the time in keep_history.";
+    }
+}
+
+settings! {
+    /// How the processes that share a store divide the work.
+    pub struct CoordinationSettings {
+        /// The service through which processes that share a store divide segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
+        url: CoordinationUrl = "coordination.url", is("store"),
+            "While it is unavailable, every scheduler handles all segments: nothing is late or fired twice, but the database is read more. Not for SQLite.";
+        /// A file with the password of the user in coordination.url
+        password_file: Option<PathBuf> = "coordination.password_file", unset("/etc/punctual/coordination.password"),
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// How long a process may be silent before other processes take over its segments
+        ttl: Length<MEMBER_TTL_MIN, MEMBER_TTL_MAX> = "coordination.ttl", is("3s"),
+            "A short time fails over sooner; a machine that stalls for longer loses its segments until it is back, and nothing else. Use the same value on all nodes. Not for SQLite.";
+    }
+}
+
+settings! {
+    /// Where processes that serve no requests about jobs report their health.
+    pub struct HealthSettings {
+        /// Address where `punctual scheduler` and `punctual worker` serve /livez, /readyz and /metrics; by default 127.0.0.1:7071 for a scheduler, and none for a worker
+        listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
+            "Connections are not encrypted, also beyond loopback. /metrics needs a token, the others do not.";
+    }
+}
+
+settings! {
+    /// The identity of a standalone worker.
+    pub struct WorkerName {
+        /// The name of `punctual worker`, the same after a restart; by default the host name
+        worker_name: Option<Name> = "worker_name", unset("reports-1"),
+            "`punctual workers list` shows it.";
+    }
+}
+
+tables! {
+    /// The settings of `punctual serve`.
+    pub struct ServeSettings {
+        api: ApiSettings,
+        worker: WorkerSettings,
+        scheduler: SchedulerSettings,
+        clock: ClockSettings,
+        log: LogSettings,
+        store: StoreSettings,
+        logs: LogsSettings,
+        coordination: CoordinationSettings,
+    }
+}
+
+tables! {
+    /// The settings of `punctual api`.
+    pub struct ApiRoleSettings {
+        api: ApiSettings,
+        log: LogSettings,
+        store: StoreSettings,
+        logs: LogsSettings,
+        coordination: CoordinationSettings,
+    }
+}
+
+tables! {
+    /// The settings of `punctual scheduler`.
+    pub struct SchedulerRoleSettings {
+        health: HealthSettings,
+        scheduler: SchedulerSettings,
+        log: LogSettings,
+        store: StoreSettings,
+        logs: LogsSettings,
+        coordination: CoordinationSettings,
+    }
+}
+
+tables! {
+    /// The settings of `punctual worker`.
+    pub struct WorkerRoleSettings {
+        name: WorkerName,
+        worker: WorkerSettings,
+        health: HealthSettings,
+        log: LogSettings,
+        store: StoreSettings,
+        logs: LogsSettings,
+        coordination: CoordinationSettings,
+    }
+}
+
+tables! {
+    /// The settings of all roles.
+    pub struct RoleSettings {
+        serve: ServeSettings,
+        name: WorkerName,
+        health: HealthSettings,
+    }
+}
+
+/// Every setting, in the order of a file: top-level keys first.
+pub fn all() -> Vec<&'static Setting> {
+    let mut all = [Place::settings(), RoleSettings::settings(), ClientSettings::settings()].concat();
+    all.sort_by_key(|setting| !setting.table().is_empty());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_examples_are_right() {
+        for setting in all() {
+            let text = match setting.default {
+                Default::Is(text) => text,
+                Default::Unset { such_as } => such_as,
+            };
+            let read = (setting.check)(&Raw::word(text), Path::new(""));
+            assert!(read.is_ok(), "{}: {read:?}", setting.key);
+        }
+    }
+
+    #[test]
+    fn names_of_flags_and_variables_follow_from_the_key() {
+        let names = |key: &str| {
+            let setting = all().into_iter().find(|setting| setting.key == key).unwrap();
+            (setting.flag(), setting.variable())
+        };
+        let expect = |flag: &str, variable: &str| (flag.to_owned(), variable.to_owned());
+        assert_eq!(names("drain_grace"), expect("drain-grace", "PUNCTUAL_DRAIN_GRACE"));
+        assert_eq!(names("http.ca_file"), expect("http-ca-file", "PUNCTUAL_HTTP_CA_FILE"));
+        assert_eq!(names("client.token_file"), expect("token-file", "PUNCTUAL_TOKEN_FILE"));
+        assert_eq!(names("store.url"), expect("store", "PUNCTUAL_STORE"));
+        assert_eq!(names("store.replica"), expect("store-replica", "PUNCTUAL_STORE_REPLICA"));
+        let mut variables: Vec<String> = all().iter().map(|setting| setting.variable()).collect();
+        variables.sort();
+        variables.dedup();
+        assert_eq!(variables.len(), all().len(), "two settings share a variable");
+    }
+}

@@ -1,0 +1,135 @@
+//! The admin token. It is written to the data directory, readable only by its owner; the store keeps its
+//! hash.
+
+use crate::store::OpenStore;
+use anyhow::Context;
+use punctual_api::secret_sha256;
+use punctual_config::data_dir::DataDir;
+use punctual_config::exit::CliError;
+use punctual_config::exposure;
+use punctual_core::ports::{Role, Store, Token};
+use punctual_core::time::Timestamp;
+use std::fmt::Write;
+
+/// The public part of the admin token, and its prefix.
+const ADMIN: &str = "admin";
+const PREFIX: &str = "pt_admin_";
+const SECRET_BYTES: usize = 32;
+/// The minimum number of characters of a handwritten token's secret: fewer could be guessed.
+const SECRET_CHARS_MIN: usize = 32;
+const SECRET_CHARS_MAX: usize = 200;
+
+/// Which admin token is valid after a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminToken {
+    /// The same as before, or the first one.
+    Usual,
+    /// A new one in place of an earlier one, which no longer works.
+    Replaced,
+    /// One that another server of the same store has created. It is valid, but not known here.
+    Elsewhere,
+}
+
+/// Makes sure that there is an admin token. Creates one on the first start, on request, or when its file is
+/// missing: the store keeps only a hash, so a token without its file could not be used again. With a shared
+/// store, another server may have the file: its token is kept unless a new one is requested.
+///
+/// The file is written last: a crash before that leaves no file, and the next start creates another token.
+pub async fn ensure(
+    open: &OpenStore,
+    data_dir: &DataDir,
+    now: Timestamp,
+    replace: bool,
+) -> anyhow::Result<AdminToken> {
+    let store = &*open.store;
+    let kept = match store.token(ADMIN).await {
+        // It is replaced, even if it is malformed.
+        Err(_) if replace => None,
+        kept => kept.context("cannot read the admin token; `--new-admin-token` replaces it")?,
+    };
+    let is_kept = kept.is_some();
+    match data_dir.token()?.filter(|_| !replace) {
+        Some(token) => {
+            warn_if_exposed(data_dir);
+            let secret_sha256 = secret_sha256(secret(&token, data_dir)?);
+            match kept {
+                Some(kept) if kept.secret_sha256 == secret_sha256 => {}
+                Some(_) => tracing::warn!(
+                    file = %data_dir.token_file().display(),
+                    "the file does not contain the current admin token: restore it, or start with --new-admin-token"
+                ),
+                // Another server may have been faster.
+                None if add(store, secret_sha256, now).await? => {}
+                None => tracing::warn!(
+                    file = %data_dir.token_file().display(),
+                    "another server created an admin token at the same moment, and this file does not contain it: copy that one \
+                     here, or start with --new-admin-token"
+                ),
+            }
+            Ok(AdminToken::Usual)
+        }
+        None if is_kept && !replace && !open.is_embedded => Ok(AdminToken::Elsewhere),
+        None if is_kept || replace => {
+            let secret = new_secret()?;
+            data_dir.remove_token()?;
+            keep(store, secret_sha256(&secret), now).await?;
+            data_dir.write_token(&format!("{PREFIX}{secret}"))?;
+            Ok(if is_kept { AdminToken::Replaced } else { AdminToken::Usual })
+        }
+        None => {
+            let secret = new_secret()?;
+            // Of several servers that start together on an empty store, one creates the token. The others
+            // write no file: it would contain a token that is never valid.
+            if !add(store, secret_sha256(&secret), now).await? {
+                return Ok(AdminToken::Elsewhere);
+            }
+            data_dir.write_token(&format!("{PREFIX}{secret}"))?;
+            Ok(AdminToken::Usual)
+        }
+    }
+}
+
+/// The secret of a token that may have been written by hand.
+fn secret<'a>(token: &'a str, data_dir: &DataDir) -> Result<&'a str, CliError> {
+    let is_secret = |secret: &&str| {
+        (SECRET_CHARS_MIN..=SECRET_CHARS_MAX).contains(&secret.len())
+            && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    token.strip_prefix(PREFIX).filter(is_secret).ok_or_else(|| {
+        let file = data_dir.token_file();
+        CliError::cannot_start(format!(
+            "{} does not contain an admin token, which is {PREFIX} and {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} letters and \
+             digits: delete the file, and the next start creates a new token",
+            file.display()
+        ))
+    })
+}
+
+fn warn_if_exposed(data_dir: &DataDir) {
+    if let Ok(Some(exposed)) = exposure(&data_dir.token_file()) {
+        tracing::warn!("{exposed}");
+    }
+}
+
+async fn keep(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<()> {
+    store.put_token(admin(secret_sha256, now)).await.context("cannot store the admin token")
+}
+
+/// Stores the first token; returns whether this one is valid.
+async fn add(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<bool> {
+    let kept = store.add_token(admin(secret_sha256, now)).await.context("cannot store the admin token")?;
+    Ok(kept.secret_sha256 == secret_sha256)
+}
+
+fn admin(secret_sha256: [u8; 32], created_at: Timestamp) -> Token {
+    Token { id: ADMIN.to_owned(), secret_sha256, role: Role::Admin, created_at }
+}
+
+fn new_secret() -> anyhow::Result<String> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes).context("cannot read randomness")?;
+    Ok(bytes.iter().fold(String::with_capacity(SECRET_BYTES * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

@@ -1,0 +1,65 @@
+//! `punctual api`: serves requests, hands work to workers that poll over HTTP, and fires what it has
+//! committed itself and is due at once. Runs no handlers, and leaves everything else to schedulers.
+
+use super::engine::store_time;
+use super::listener::{limits, listen, node_info, server};
+use super::node::Node;
+use super::welcome::Welcome;
+use super::{
+    admin_token, apart, api_of, begin, engine, tell_commands, warn_of_open_address, warn_of_seen_passwords,
+    warn_of_token,
+};
+use crate::coordination;
+use crate::store::{self, PasswordArg, StorePlace};
+use anyhow::Context;
+use punctual_config::data_dir::DataDirArgs;
+use punctual_config::exit::Exit;
+use punctual_config::{ApiRoleSettings, Flags};
+use punctual_engine::{Duties, EngineConfig};
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct ApiArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    settings: Flags<ApiRoleSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+    /// Replace the admin token with a new one
+    #[arg(long)]
+    new_admin_token: bool,
+}
+
+pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
+    let around = args.data_dir.surroundings()?;
+    let data_dir = args.data_dir.within(&around)?;
+    let settings = around.read(&args.settings)?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    place.must_be_shared("api")?;
+    let (mut signals, host) = begin(&settings.log, unknown)?;
+    warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
+    data_dir.prepare()?;
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let listener = listen(&settings.api.listen.0, "--listen").await?;
+    let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
+    let engine = engine::start(config, Duties::OwnCommits, &host, &open, seat).await?;
+    let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
+    let mut node = Node::new(Duration::ZERO);
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let api = api_of(&engine, &host, &node, info).noticing(apart);
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
+    let http = server(&api, &host, listener, limits(&settings.api));
+    node.run_http(http.run(api.router(), node.stopping()));
+    node.run_loops(engine);
+    tell_commands(&data_dir, address);
+    let config_file = around.file.as_ref().map(|file| file.path.as_path());
+    let store = Some(&place);
+    Welcome { data_dir: &data_dir, store, config_file, address, token, manual_clock: None }.print()?;
+    tracing::info!(%address, store = %place, "taking requests");
+    warn_of_token(token, &data_dir);
+    warn_of_open_address(address);
+    Ok(node.until_stopped(&mut signals).await)
+}

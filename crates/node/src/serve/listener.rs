@@ -1,0 +1,96 @@
+//! The listener of a process, and its description of itself.
+
+use crate::store::OpenStore;
+use punctual_api::{Api, NodeInfo, Server, ServerLimits};
+use punctual_config::exit::CliError;
+use punctual_config::{ApiSettings, CoordinationSettings};
+use punctual_core::ports::Host;
+use punctual_core::time::Timestamp;
+use std::io;
+use tokio::net::TcpListener;
+
+/// Listens on an address; `flag` is the flag for choosing another one.
+pub async fn listen(address: &str, flag: &str) -> Result<TcpListener, CliError> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => ": the port is in use; stop the other process or choose another port",
+            io::ErrorKind::PermissionDenied => ": no permission to use this port; choose one above 1023",
+            io::ErrorKind::AddrNotAvailable => ": this machine does not have the address; choose another",
+            _ => return CliError::cannot_start(format!("cannot listen on {address}: {error}")),
+        };
+        CliError::cannot_start(format!("cannot listen on {address}{hint} with {flag}"))
+    })
+}
+
+/// A server for an API on this listener.
+pub fn server(api: &Api, host: &Host, listener: TcpListener, limits: ServerLimits) -> Server {
+    Server { listener, limits, clock: host.clock.clone(), spawn: host.spawn.clone(), traffic: api.traffic() }
+}
+
+/// This process's description of itself.
+pub fn node_info(
+    open: &OpenStore,
+    coordination: &CoordinationSettings,
+    roles: &[&str],
+    listener: Option<&TcpListener>,
+    now: Timestamp,
+) -> NodeInfo {
+    let address = listener.and_then(|listener| listener.local_addr().ok());
+    NodeInfo {
+        id: node_id(open),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: now,
+        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        address: address.map_or_else(String::new, |address| address.to_string()),
+        store: open.kind.to_owned(),
+        schema_version: open.schema_version,
+        embedded_store: open.is_embedded,
+        coordination: open.shared.as_ref().map_or("", |_| coordination.url.kind()).to_owned(),
+        host: host_name().unwrap_or_default(),
+        pid: std::process::id(),
+    }
+}
+
+/// Distinguishes processes that share a store.
+fn node_id(open: &OpenStore) -> String {
+    if open.is_embedded {
+        return "local".to_owned();
+    }
+    format!("{}-{}", host_name().as_deref().unwrap_or("node"), std::process::id())
+}
+
+pub fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+pub fn limits(settings: &ApiSettings) -> ServerLimits {
+    ServerLimits {
+        connections_max: settings.connections_max.as_u32(),
+        header_timeout: settings.header_timeout.get(),
+        body_timeout: settings.body_timeout.get(),
+        write_timeout: settings.write_timeout.get(),
+        head_bytes_max: settings.head_bytes_max.as_usize(),
+        uri_bytes_max: settings.uri_bytes_max.as_usize(),
+        shutdown_grace: settings.shutdown_grace.get(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_name_can_be_listened_on() {
+        let listener = listen("localhost:0", "--listen").await.unwrap();
+        assert!(listener.local_addr().unwrap().ip().is_loopback());
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_told_with_the_flag_that_chooses_another() {
+        let taken = listen("127.0.0.1:0", "--listen").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let error = listen(&address, "--health-listen").await.unwrap_err();
+        assert!(error.message.ends_with("choose another port with --health-listen"), "{}", error.message);
+    }
+}

@@ -1,0 +1,226 @@
+//! The server processes: `punctual serve`, which combines all roles, and `punctual api`, `punctual scheduler`
+//! and `punctual worker`, of which any number share one database.
+
+mod admin_token;
+mod allowed;
+mod apart;
+mod api;
+mod clock;
+mod engine;
+mod http;
+mod listener;
+mod logging;
+mod manual_clock;
+mod node;
+mod repeats;
+mod retention;
+mod scaling;
+mod scheduler;
+#[cfg(test)]
+mod several;
+mod signals;
+mod welcome;
+mod worker;
+
+pub use api::{ApiArgs, run as run_api};
+pub use engine::start as start_engine;
+pub use listener::node_info;
+pub use scheduler::{SchedulerArgs, run as run_scheduler};
+pub use worker::{WorkerArgs, run as run_worker};
+
+use crate::coordination;
+use crate::store::{self, PasswordArg, StorePlace};
+use admin_token::AdminToken;
+use anyhow::Context;
+use engine::store_time;
+use listener::{limits, listen, server};
+use node::{Drained, Node};
+use punctual_api::{Api, NodeInfo};
+use punctual_client::host;
+use punctual_config::data_dir::{self, Announced, DataDir, DataDirArgs};
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::{CoordinationSettings, Flags, LogSettings, ServeSettings};
+use punctual_core::ports::Host;
+use punctual_engine::{Duties, Engine};
+use punctual_worker::Worker;
+use signals::Signals;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use welcome::Welcome;
+
+#[derive(clap::Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    settings: Flags<ServeSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+    /// Replace the admin token with a new one
+    #[arg(long)]
+    new_admin_token: bool,
+}
+
+/// `unknown` are sentences about variables that mean nothing, for the log.
+pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
+    let around = args.data_dir.surroundings()?;
+    let data_dir = args.data_dir.within(&around)?;
+    let settings = around.read(&args.settings)?;
+    settings.check()?;
+    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let (host, driven) = clock::choose(&settings.clock, host);
+    let origin = |key: &str| around.origin(&args.settings, key);
+    let executors = worker::executors(&settings.worker, origin, &host).await?;
+    let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    warn_of_seen_passwords(&place, &settings.coordination, origin);
+    prepare(&data_dir, &place)?;
+    let logs = settings.logs.total_size_max;
+    let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
+    let listener = listen(&settings.api.listen.0, "--listen").await?;
+    let info = node_info(
+        &open,
+        &settings.coordination,
+        &["api", "scheduler", "worker"],
+        Some(&listener),
+        store_time(&open).await?,
+    );
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let mut config = retention::config(&settings.scheduler, &settings.coordination);
+    if driven.is_some() {
+        // Jumps of a driven clock are intended.
+        config.retention_hold = std::time::Duration::ZERO;
+    }
+    let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
+    let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
+    let now = engine.now();
+    let is_driven = driven.is_some();
+    let mut node = Node::new(settings.worker.drain_grace.get());
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let mut api = api_of(&engine, &host, &node, info).noticing(apart);
+    if let Some(clock) = driven {
+        api = api.driving(clock);
+    }
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
+    let http = server(&api, &host, listener, limits(&settings.api));
+    node.run_http(http.run(api.router(), node.stopping()));
+    let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
+    let worker = Worker::new(config, host.clone(), engine.clone(), executors);
+    node.run_worker(worker.on_machine(host::health(data_dir.path())), Drained::GoOn);
+    tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
+    node.run_loops(engine);
+    if is_driven {
+        engine::worker_connected(&host, &*open.store).await;
+    }
+    tell_commands(&data_dir, address);
+    Welcome {
+        data_dir: &data_dir,
+        store: (!open.is_embedded).then_some(&place),
+        config_file: around.file.as_ref().map(|file| file.path.as_path()),
+        address,
+        token,
+        manual_clock: is_driven.then_some(now),
+    }
+    .print()?;
+    tracing::info!(%address, data_dir = %data_dir.path().display(), store = %place, "serving");
+    warn_of_token(token, &data_dir);
+    if is_driven {
+        tracing::warn!(%now, "the clock is manual: nothing falls due until it is moved, see `punctual clock`");
+    }
+    warn_of_open_address(address);
+    Ok(node.until_stopped(&mut signals).await)
+}
+
+/// The first steps of every role.
+fn begin(log: &LogSettings, unknown: &[String]) -> anyhow::Result<(Signals, Host)> {
+    logging::start(log)?;
+    for unknown in unknown {
+        tracing::warn!("{unknown}");
+    }
+    let signals = Signals::listen().context("cannot listen for signals")?;
+    raise_open_files_limit();
+    Ok((signals, host::this_machine().context("cannot read randomness")?))
+}
+
+/// Creates the required directories, and refuses to start with a new database where the old one is missing.
+fn prepare(data_dir: &DataDir, place: &StorePlace) -> Result<(), CliError> {
+    data_dir.prepare()?;
+    match place {
+        StorePlace::Sqlite(directory) if directory == data_dir.path() => {
+            data_dir.must_not_have_lost_database()
+        }
+        StorePlace::Sqlite(directory) => data_dir::prepare(directory).map_err(|error| {
+            let dir = directory.display();
+            CliError::cannot_start(format!("store.url names {dir}, which cannot be used: {error}"))
+        }),
+        StorePlace::Server(_) => Ok(()),
+    }
+}
+
+/// The part of this process's API that all roles have in common.
+fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api {
+    Api::new(engine.clone(), host.clock.clone())
+        .on_node(info)
+        .ready_until(node.draining())
+        .streaming_until(node.stopping())
+}
+
+/// Writes the server's address for commands. If that fails, as on a full disk, the server continues.
+fn tell_commands(data_dir: &DataDir, address: SocketAddr) {
+    match data_dir.announce(&address.to_string()) {
+        Ok(Announced::Now) => {}
+        Ok(Announced::Later) => tracing::info!(
+            "another server runs in this data directory: until it ends, commands find this one only with --server {address}"
+        ),
+        Err(error) => {
+            tracing::warn!("{error:#}: commands find this server only with --server {address}");
+        }
+    }
+}
+
+fn warn_of_token(token: AdminToken, data_dir: &DataDir) {
+    let file = data_dir.token_file();
+    match token {
+        AdminToken::Usual => {}
+        AdminToken::Replaced => {
+            tracing::warn!(file = %file.display(), "created a new admin token; the old one no longer works");
+        }
+        AdminToken::Elsewhere => tracing::warn!(
+            file = %file.display(),
+            "another server created the admin token of this store: copy its admin.token here for commands on this \
+             machine, or create a new one with --new-admin-token"
+        ),
+    }
+}
+
+fn warn_of_open_address(address: SocketAddr) {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "other machines can reach this address, and connections are not encrypted: use a TLS proxy"
+        );
+    }
+}
+
+/// Warns of passwords in a flag or in a file that others can read. `origin` returns where a setting was
+/// found.
+fn warn_of_seen_passwords(
+    place: &StorePlace,
+    coordination: &CoordinationSettings,
+    origin: impl Fn(&str) -> String,
+) {
+    let of_coordination = coordination.url.seen_password(&origin("coordination.url"));
+    for warning in place.warnings(&origin("store.url")).into_iter().chain(of_coordination) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Raises the limit of open files to the maximum: the usual soft limit of 1,024 is less than the server's
+/// connections.
+fn raise_open_files_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "cannot raise the limit on open files");
+    }
+}

@@ -1,0 +1,66 @@
+//! `punctual scheduler`: fires what is due, recovers the executions of lost workers, and deletes what has
+//! exceeded its retention. Any number may run on one store: they divide the segments among themselves, and
+//! one leads. Every change is a compare-and-swap, so nothing is done twice.
+
+use super::engine::store_time;
+use super::listener::{listen, node_info, server};
+use super::node::Node;
+use super::scaling::{self, Hook};
+use super::{apart, api_of, begin, engine, retention, warn_of_open_address, warn_of_seen_passwords};
+use crate::coordination;
+use crate::store::{self, PasswordArg, StorePlace};
+use anyhow::Context;
+use punctual_api::ServerLimits;
+use punctual_config::data_dir::DataDirArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output;
+use punctual_config::{Flags, SchedulerRoleSettings};
+use punctual_engine::Duties;
+use std::time::Duration;
+
+/// The default address of a scheduler's health endpoints.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7071";
+
+#[derive(clap::Args)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    settings: Flags<SchedulerRoleSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+}
+
+pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit> {
+    let around = args.data_dir.surroundings()?;
+    let data_dir = args.data_dir.within(&around)?;
+    let settings = around.read(&args.settings)?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    place.must_be_shared("scheduler")?;
+    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let hooks = Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
+    warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
+    let listener = listen(address, "--health-listen").await?;
+    let info =
+        node_info(&open, &settings.coordination, &["scheduler"], Some(&listener), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let config = retention::config(&settings.scheduler, &settings.coordination);
+    let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
+    let mut node = Node::new(Duration::ZERO);
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let api = api_of(&engine, &host, &node, info).noticing(apart);
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
+    let http = server(&api, &host, listener, ServerLimits::default());
+    node.run_http(http.run(api.health_router(), node.stopping()));
+    tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
+    node.run_loops(engine);
+    let version = env!("CARGO_PKG_VERSION");
+    output::print_raw(&format!(
+        "Punctual {version} schedules on {place}, health checks on http://{address}"
+    ))?;
+    tracing::info!(%address, store = %place, "scheduling");
+    warn_of_open_address(address);
+    Ok(node.until_stopped(&mut signals).await)
+}

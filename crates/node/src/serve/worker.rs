@@ -1,0 +1,216 @@
+//! `punctual worker`: runs only handlers. It uses the store directly, as one of the processes that share it,
+//! or polls a server over the worker protocol.
+
+use super::engine::store_time;
+use super::listener::{host_name, listen, node_info, server};
+use super::node::{Drained, Node};
+use super::{apart, api_of, begin, engine, warn_of_open_address, warn_of_seen_passwords};
+use crate::coordination;
+use crate::store::{self, OpenStore, PasswordArg, StorePlace};
+use anyhow::Context;
+use punctual_api::ServerLimits;
+use punctual_client::{Client, ClientError, RemotePort, host};
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output;
+use punctual_config::store_url::StoreUrl;
+use punctual_config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
+use punctual_core::health::HealthLimits;
+use punctual_core::limits;
+use punctual_core::ports::{Executor, Host};
+use punctual_engine::{Duties, EngineConfig};
+use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The name of a worker in the process that holds the store.
+const EMBEDDED: &str = "embedded";
+
+#[derive(clap::Args)]
+pub struct WorkerArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    settings: Flags<WorkerRoleSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+}
+
+/// Where a worker gets its work from.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    Store,
+    Server,
+}
+
+pub async fn run(args: WorkerArgs, unknown: &[String]) -> anyhow::Result<Exit> {
+    let around = args.connect.surroundings()?;
+    let settings = around.read(&args.settings)?;
+    match way(&args, &settings)? {
+        Way::Store => on_store(&args, &around, &settings, unknown).await,
+        Way::Server => on_server(&args, &around, &settings, unknown).await,
+    }
+}
+
+/// A flag decides; without one, a database in the configuration; without that, the server that commands find.
+fn way(args: &WorkerArgs, settings: &WorkerRoleSettings) -> Result<Way, CliError> {
+    match (args.settings.has("store.url"), args.connect.names_server()) {
+        (true, true) => Err(CliError {
+            exit: Exit::Misunderstood,
+            message: "a worker uses either a store or a server: pass --store or --server, not both"
+                .to_owned(),
+        }),
+        (false, true) => Ok(Way::Server),
+        (true, false) => Ok(Way::Store),
+        (false, false) if matches!(settings.store.url, Some(StoreUrl::Server(_))) => Ok(Way::Store),
+        (false, false) => Ok(Way::Server),
+    }
+}
+
+async fn on_store(
+    args: &WorkerArgs,
+    around: &Surroundings,
+    settings: &WorkerRoleSettings,
+    unknown: &[String],
+) -> anyhow::Result<Exit> {
+    let data_dir = args.connect.data_dir_within(around)?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    if place.is_embedded() {
+        return Err(CliError {
+            exit: Exit::Misunderstood,
+            message: "a worker cannot share the embedded SQLite store, which is used by a single process: connect it to the \
+                      server of that store, with --server and a token"
+                .to_owned(),
+        }
+        .into());
+    }
+    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let origin = |key: &str| around.origin(&args.settings, key);
+    warn_of_seen_passwords(&place, &settings.coordination, origin);
+    let executors = executors(&settings.worker, origin, &host).await?;
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let listener = match &settings.health.listen {
+        Some(address) => Some(listen(&address.0, "--health-listen").await?),
+        None => None,
+    };
+    let info =
+        node_info(&open, &settings.coordination, &["worker"], listener.as_ref(), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let engine_config =
+        EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
+    let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, seat).await?;
+    let mut node = Node::new(settings.worker.drain_grace.get());
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
+    if let Some(listener) = listener {
+        let address = listener.local_addr().context("cannot read the address of the listener")?;
+        let api = api_of(&engine, &host, &node, info).noticing(apart);
+        let http = server(&api, &host, listener, ServerLimits::default());
+        node.run_http(http.run(api.health_router(), node.stopping()));
+        said += &format!(", health checks on http://{address}");
+        warn_of_open_address(address);
+    }
+    let config = config(&settings.worker, name(settings), false);
+    tracing::info!(store = %place, worker = config.name, "working");
+    let worker = Worker::new(config, host.clone(), engine.clone(), executors);
+    node.run_worker(worker.on_machine(host::health(".")), Drained::End);
+    node.run_loops(engine);
+    output::print_raw(&said)?;
+    Ok(node.until_stopped(&mut signals).await)
+}
+
+async fn on_server(
+    args: &WorkerArgs,
+    around: &Surroundings,
+    settings: &WorkerRoleSettings,
+    unknown: &[String],
+) -> anyhow::Result<Exit> {
+    if settings.health.listen.is_some() {
+        return Err(CliError {
+            exit: Exit::Misunderstood,
+            message: "health.listen is only for workers on a store: `punctual workers list` shows the health of workers that are \
+                      connected to a server"
+                .to_owned(),
+        }
+        .into());
+    }
+    let client = args.connect.client_within(around)?;
+    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let origin = |key: &str| around.origin(&args.settings, key);
+    let executors = executors(&settings.worker, origin, &host).await?;
+    let mut node = Node::new(settings.worker.drain_grace.get());
+    let refusal: Arc<Mutex<Option<ClientError>>> = Arc::default();
+    let shown = client.server().to_owned();
+    let port = remote_port(client, &node, refusal.clone());
+    let config = remote_config(config(&settings.worker, name(settings), false));
+    tracing::info!(server = shown, worker = config.name, "working");
+    let worker = Worker::new(config, host, Arc::new(port), executors);
+    node.run_worker(worker.on_machine(host::health(".")), Drained::End);
+    output::print_raw(&format!("Punctual {} works for {shown}", env!("CARGO_PKG_VERSION")))?;
+    let exit = node.until_stopped(&mut signals).await;
+    let refused = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+    refused.map_or(Ok(exit), |error| Err(error.into()))
+}
+
+/// The port to the server. A server that rejects this worker, however often it retries, ends it.
+fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientError>>>) -> RemotePort {
+    let drain = node.drain();
+    RemotePort::new(client).when_refused(move |error| {
+        *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        drain.send_replace(true);
+    })
+}
+
+/// The same with prefetch limited to what a server allows remote workers. The server rejects too many slots.
+fn remote_config(config: WorkerConfig) -> WorkerConfig {
+    let slots = config.slots_max.unwrap_or(config.slots);
+    let most = limits::LEASES_NAMED_MAX.saturating_sub(slots);
+    WorkerConfig { prefetch: config.prefetch.min(most), ..config }
+}
+
+/// The worker's config.
+pub fn config(settings: &WorkerSettings, name: String, embedded: bool) -> WorkerConfig {
+    WorkerConfig {
+        name,
+        slots: settings.slots.0.min() as usize,
+        slots_max: Some(settings.slots.0.max() as usize),
+        prefetch: settings.prefetch.as_usize(),
+        queues: settings.queues.iter().map(|queue| queue.0.clone()).collect(),
+        lease: settings.lease.get(),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        host: host_name(),
+        address: host::own_address(),
+        limits: HealthLimits {
+            memory_free_min: settings.memory_free_min.0,
+            disk_free_min: settings.disk_free_min.0,
+            cpu_pct_max: settings.cpu_max.0,
+        },
+        embedded,
+        drain_grace: settings.drain_grace.get(),
+        ..WorkerConfig::default()
+    }
+}
+
+fn name(settings: &WorkerRoleSettings) -> String {
+    match &settings.name.worker_name {
+        Some(name) => name.0.clone(),
+        None => host_name().unwrap_or_else(|| "worker".to_owned()),
+    }
+}
+
+/// The name of the worker of `punctual serve`: on a shared store other processes have one, too.
+pub fn name_beside_api(open: &OpenStore) -> String {
+    let name = if open.is_embedded { None } else { host_name() };
+    name.unwrap_or_else(|| EMBEDDED.to_owned())
+}
+
+/// The handlers of a worker.
+pub async fn executors(
+    settings: &WorkerSettings,
+    origin: impl Fn(&str) -> String,
+    host: &Host,
+) -> Result<Vec<Arc<dyn Executor>>, CliError> {
+    let mut executors = builtin_executors(host);
+    executors.extend(super::allowed::executors(&settings.allow, settings.containment, host).await?);
+    executors.push(super::http::executor(settings, origin, host)?);
+    Ok(executors)
+}

@@ -1,0 +1,69 @@
+//! Runs a harmless command as a job would, to see whether that works.
+
+use super::{Contained, InForce};
+use punctual_worker::process::containment::Containment;
+use punctual_worker::process::protocol::{CommandLimits, Ended, FRAME_HEAD_BYTES, Frame, How, Request};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether this containment works; if not, why.
+pub fn of(in_force: &InForce) -> Result<(), String> {
+    match run(crate::THIS_PROGRAM, &["--version"], in_force) {
+        Ok(Ended { how: How::Exited { code: 0 }, .. }) => Ok(()),
+        Ok(Ended { how: How::CannotStart { problem, .. }, .. }) => Err(problem),
+        Ok(ended) => Err(format!("a test run failed: {:?}", ended.how)),
+        Err(error) => Err(format!("a test run failed: {error}")),
+    }
+}
+
+/// Runs a command under its own shim.
+pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<Ended> {
+    let contained = Arc::new(Contained::new(in_force));
+    let enclosure = contained.next();
+    let shim = crate::command(contained);
+    let mut child = Command::new(&shim.program)
+        .args(&shim.args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let request = Request {
+        command: std::iter::once(program).chain(args.iter().copied()).map(str::to_owned).collect(),
+        env: BTreeMap::from_iter(shim.env),
+        cwd: None,
+        stdin: None,
+        kill_grace: Duration::from_secs(1),
+        limits: CommandLimits { output_bytes: 1_024, ..CommandLimits::default() },
+        enclosure,
+    };
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    // Kept open until the end: closing it would stop the command.
+    let mut stdin = child.stdin.take();
+    if let Some(stdin) = &mut stdin {
+        stdin.write_all(&line)?;
+    }
+    let mut frames = Vec::new();
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_end(&mut frames)?;
+    }
+    drop(stdin);
+    child.wait()?;
+    ended(&frames)
+}
+
+/// The last frame, which reports how the command ended.
+fn ended(mut frames: &[u8]) -> io::Result<Ended> {
+    while let Some((head, rest)) = frames.split_first_chunk::<FRAME_HEAD_BYTES>() {
+        let (kind, length) = Frame::read_head(*head).map_err(io::Error::other)?;
+        let Some((content, rest)) = rest.split_at_checked(length) else { break };
+        if let Frame::Ended(ended) = Frame::read(kind, content.to_vec()).map_err(io::Error::other)? {
+            return Ok(ended);
+        }
+        frames = rest;
+    }
+    Err(io::Error::other("the shim did not report the result of the command"))
+}

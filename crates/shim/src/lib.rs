@@ -1,0 +1,429 @@
+//! `punctual __shim`: runs one command for a worker and leaves no process of it behind.
+//!
+//! The shim is the subreaper of every process that the command starts: a process that loses its parent, even
+//! after `setsid`, becomes a child of the shim. So the tree is gone exactly when the kernel reports that the
+//! shim has no children left, and until then every process can be found from here. The shim stops the tree
+//! when the worker asks for it, when the pipe from the worker closes (the worker dropped the execution, or is
+//! dead), and when the command itself has ended.
+//!
+//! A command may stop or kill its shim. The worker and [`crate::containment`] handle that case; the shim puts
+//! the command into its cgroup or its PID namespace.
+//!
+//! It has one thread: reaping and signalling alternate, so that no signal reaches a process that has reused
+//! the pid of a dead one.
+
+mod cgroups;
+pub mod containment;
+mod exec;
+mod lines;
+mod namespace;
+mod notes;
+mod output;
+mod tree;
+
+pub use cgroups::place as cgroup_place;
+pub use exec::{SUBCOMMAND as EXEC_SUBCOMMAND, run as exec};
+pub use namespace::{INIT_SUBCOMMAND, run_init};
+pub use tree::signal_all as signal_below;
+
+use crate::containment::Owner;
+use cgroups::Cgroups;
+use exec::Setup;
+use namespace::{InitSetup, StatusPipe};
+use notes::Notebook;
+use output::{Outlet, Output, Pump};
+use punctual_worker::process::ShimCommand;
+use punctual_worker::process::containment::Containment;
+use punctual_worker::process::protocol::{
+    Ended, Frame, Hold, How, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
+};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::process::ChildStdin;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+pub const SUBCOMMAND: &str = "__shim";
+
+/// The running program, even after its file was replaced by another version.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+/// The variables of the server's environment that commands get. All others may be secret.
+const PASSED_ENV: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
+const PASSED_ENV_PREFIX: &str = "LC_";
+/// The search path if the server itself has no PATH.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The first and the longest pause between two rounds of SIGKILL. The second round is for processes that were
+/// being forked during the first one, later ones for processes that do not die, such as another user's.
+const KILL_PAUSE_MIN: Duration = Duration::from_millis(10);
+const KILL_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How a worker of this process starts shims. The arguments identify the worker, so that a later one finds
+/// shims that this one has left behind.
+pub fn command(containment: Arc<dyn Containment>) -> ShimCommand {
+    let mut env: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| PASSED_ENV.contains(&name.as_str()) || name.starts_with(PASSED_ENV_PREFIX))
+        .collect();
+    env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
+    let args = vec![SUBCOMMAND.into(), Owner::this().to_string().into()];
+    ShimCommand { program: THIS_PROGRAM.into(), args, env, containment }
+}
+
+pub fn run() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(serve())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: the shim of a command failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> io::Result<()> {
+    let _ = rustix::thread::set_name(c"punctual-shim");
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let outlet = Outlet::new(pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?);
+    let mut inlet = BufReader::new(pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?);
+    let Some(mut request) = read_request(&mut inlet).await? else { return Ok(()) };
+    let signals = Signals::listen()?;
+    let nonce = nonce()?;
+    let notebook = Notebook::open()?;
+    request.env.insert(notes::VARIABLE.to_owned(), notebook.path());
+    let ended = match Cgroups::create(&request.enclosure, request.limits) {
+        Ok(cgroups) => match start(&request, &cgroups, &nonce) {
+            Ok(started) => {
+                let tree = Tree::new(started, &request, outlet.clone(), nonce, notebook)?;
+                tree.run(inlet, signals, &cgroups).await
+            }
+            Err(problem) => problem.into(),
+        },
+        Err(error) => CannotStart {
+            text: format!("the cgroup of the command cannot be made: {error}"),
+            is_permanent: false,
+        }
+        .into(),
+    };
+    outlet.send(&[Frame::Ended(ended)]).await;
+    Ok(())
+}
+
+/// The request, or `None` if the worker disconnected before it was complete.
+async fn read_request(inlet: &mut BufReader<pipe::Receiver>) -> io::Result<Option<Request>> {
+    let mut line = Vec::new();
+    inlet.take(REQUEST_BYTES_MAX as u64).read_until(b'\n', &mut line).await?;
+    if !line.ends_with(b"\n") {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+/// A text that no command can guess.
+fn nonce() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(u128::from_le_bytes(bytes).to_string())
+}
+
+/// The signals that a shim handles.
+struct Signals {
+    child: tokio::signal::unix::Signal,
+    /// Handled so that they do not end the shim: only the worker decides when the command stops.
+    _ignored: Vec<tokio::signal::unix::Signal>,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let ignored = [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()];
+        Ok(Signals {
+            child: signal(SignalKind::child())?,
+            _ignored: ignored.into_iter().map(signal).collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+/// Why the command was not started.
+struct CannotStart {
+    text: String,
+    is_permanent: bool,
+}
+
+impl From<CannotStart> for Ended {
+    fn from(problem: CannotStart) -> Self {
+        Ended {
+            how: How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent },
+            result: None,
+            stderr_tail: vec![],
+            out_of_memory: false,
+            was_stopped: false,
+        }
+    }
+}
+
+/// A command that has just been started.
+struct Started {
+    child: Child,
+    /// Reports how the command ended where the child is not the command itself.
+    status_pipe: Option<StatusPipe>,
+}
+
+fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Started, CannotStart> {
+    if let Some(cwd) = &request.cwd
+        && !cwd.is_dir()
+    {
+        let text = format!("payload.cwd: {} is not a directory that can be entered", cwd.display());
+        return Err(CannotStart { text, is_permanent: true });
+    }
+    let setup = Setup {
+        nonce: nonce.to_owned(),
+        cgroups: cgroups.memberships(),
+        memory_bytes: request.limits.memory_bytes.filter(|_| !cgroups.limit_memory()),
+        cpu_secs: request.limits.cpu_secs,
+        processes: request.limits.processes.filter(|_| !cgroups.limit_processes()),
+    };
+    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
+    let mut command = Command::new(THIS_PROGRAM);
+    let status_pipe = match request.enclosure.hold {
+        Hold::ShimOnly | Hold::Cgroup { .. } => None,
+        Hold::Namespace => Some(enter_namespace(&mut command, request.kill_grace, nonce)?),
+    };
+    command
+        .arg(exec::SUBCOMMAND)
+        .arg(setup)
+        .args(&request.command)
+        .env_clear()
+        .envs(&request.env)
+        .current_dir(request.cwd.as_deref().unwrap_or(Path::new(".")))
+        .process_group(0)
+        .stdin(if request.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))?;
+    Ok(Started { child, status_pipe })
+}
+
+/// Makes the command start under the first process of a new PID namespace.
+fn enter_namespace(
+    command: &mut Command,
+    kill_grace: Duration,
+    nonce: &str,
+) -> Result<StatusPipe, CannotStart> {
+    let opened = namespace::unshare().and_then(|()| StatusPipe::open());
+    let status_pipe = opened.map_err(|error| CannotStart {
+        text: format!("the PID namespace of the command cannot be made: {error}"),
+        is_permanent: false,
+    })?;
+    let setup = InitSetup::new(&status_pipe, kill_grace, nonce);
+    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
+    command.arg(INIT_SUBCOMMAND).arg(setup);
+    Ok(status_pipe)
+}
+
+/// A command with all processes that it has started.
+struct Tree {
+    main: Pid,
+    kill_grace: Duration,
+    outlet: Arc<Outlet>,
+    stdout: tokio::task::JoinHandle<Output>,
+    stderr: tokio::task::JoinHandle<Output>,
+    /// Passes on the command's notes.
+    noted: tokio::task::JoinHandle<()>,
+    /// Becomes true when no process of the tree is left.
+    is_dead: watch::Sender<bool>,
+    /// Messages of the shim itself that are being sent.
+    words: tokio::task::JoinSet<()>,
+    status: Option<WaitStatus>,
+    status_pipe: Option<StatusPipe>,
+    phase: Phase,
+    was_stopped: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// SIGTERM was sent; SIGKILL follows at this time.
+    Stopping(Instant),
+    Killing,
+}
+
+impl Tree {
+    fn new(
+        Started { mut child, status_pipe }: Started,
+        request: &Request,
+        outlet: Arc<Outlet>,
+        nonce: String,
+        notebook: Notebook,
+    ) -> io::Result<Self> {
+        let (is_dead, dead) = watch::channel(false);
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(io::Error::other("the pipes of the command are missing"));
+        };
+        if let (Some(stdin), Some(text)) = (child.stdin.take(), request.stdin.clone()) {
+            let mut stdin = ChildStdin::from_std(stdin)?;
+            // A command need not read its input.
+            tokio::spawn(async move { stdin.write_all(text.as_bytes()).await });
+        }
+        let noted = tokio::spawn(notebook.pass_on(outlet.clone(), dead.clone()));
+        let pump = Pump::new(outlet.clone(), request.limits.output_bytes, nonce, dead);
+        let stdout = tokio::process::ChildStdout::from_std(stdout)?;
+        let stderr = tokio::process::ChildStderr::from_std(stderr)?;
+        Ok(Tree {
+            main: Pid::from_child(&child),
+            kill_grace: request.kill_grace,
+            outlet,
+            stdout: tokio::spawn(pump.clone().run(stdout, Frame::Stdout)),
+            stderr: tokio::spawn(pump.run(stderr, Frame::Stderr)),
+            noted,
+            is_dead,
+            words: tokio::task::JoinSet::new(),
+            status: None,
+            status_pipe,
+            phase: Phase::Running,
+            was_stopped: false,
+        })
+    }
+
+    async fn run(
+        mut self,
+        inlet: BufReader<pipe::Receiver>,
+        mut signals: Signals,
+        cgroups: &Cgroups,
+    ) -> Ended {
+        let mut stops = listen(inlet);
+        let mut kill_pause = KILL_PAUSE_MIN;
+        while self.reap() {
+            if self.status.is_some() && self.phase == Phase::Running {
+                self.note("the command left processes running: stopping them".to_owned());
+                self.stop_politely();
+            }
+            let wakes_at = match self.phase {
+                Phase::Running => None,
+                Phase::Stopping(until) => Some(until),
+                Phase::Killing => {
+                    cgroups.kill();
+                    tree::signal_all(getpid(), Signal::KILL);
+                    let wakes_at = Instant::now() + kill_pause;
+                    kill_pause = (kill_pause * 2).min(KILL_PAUSE_MAX);
+                    Some(wakes_at)
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(stop) = stops.recv() => self.stop(stop),
+                _ = signals.child.recv() => {}
+                () = wake_at(wakes_at) => self.woken(),
+            }
+        }
+        self.is_dead.send_replace(true);
+        self.ended(cgroups).await
+    }
+
+    /// Reaps ended processes; returns whether any are left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.main => self.status = Some(status),
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) => return true,
+                // No children: nothing is left.
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn stop(&mut self, stop: u8) {
+        self.was_stopped |= self.status.is_none();
+        match (stop, self.phase) {
+            (STOP_POLITELY, Phase::Running) => {
+                self.note(format!("asked to stop: SIGTERM, and SIGKILL after {:?}", self.kill_grace));
+                self.stop_politely();
+            }
+            (STOP_POLITELY, _) => {}
+            _ => self.phase = Phase::Killing,
+        }
+    }
+
+    fn stop_politely(&mut self) {
+        tree::signal_all(getpid(), Signal::TERM);
+        self.phase = Phase::Stopping(Instant::now() + self.kill_grace);
+    }
+
+    fn woken(&mut self) {
+        if let Phase::Stopping(_) = self.phase {
+            self.note(format!("still running {:?} after SIGTERM: SIGKILL", self.kill_grace));
+            self.phase = Phase::Killing;
+        }
+    }
+
+    /// Sends a message without waiting for a slow worker: stopping comes first.
+    fn note(&mut self, text: String) {
+        let outlet = self.outlet.clone();
+        self.words.spawn(async move { outlet.send(&[Frame::Note(text)]).await });
+    }
+
+    async fn ended(self, cgroups: &Cgroups) -> Ended {
+        self.words.join_all().await;
+        let _ = self.noted.await;
+        let stdout = self.stdout.await.unwrap_or_default();
+        let stderr = self.stderr.await.unwrap_or_default();
+        let told = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
+        let how = match (told, self.status) {
+            (Some(how), _) => how,
+            (None, Some(status)) => how(status),
+            (None, None) => How::Exited { code: -1 },
+        };
+        let result = match stdout.result() {
+            Ok(result) => result,
+            Err(problem) => {
+                self.outlet.send(&[Frame::Note(problem)]).await;
+                None
+            }
+        };
+        Ended {
+            how,
+            result,
+            stderr_tail: stderr.tail.into(),
+            out_of_memory: cgroups.out_of_memory(),
+            was_stopped: self.was_stopped,
+        }
+    }
+}
+
+async fn wake_at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn how(status: WaitStatus) -> How {
+    match (status.exit_status(), status.terminating_signal()) {
+        (_, Some(signal)) => How::Signaled { signal },
+        (code, None) => How::Exited { code: code.unwrap_or(-1) },
+    }
+}
+
+/// Passes on the worker's requests. A closed pipe is the most urgent stop.
+fn listen(mut inlet: BufReader<pipe::Receiver>) -> mpsc::Receiver<u8> {
+    let (sender, receiver) = mpsc::channel(4);
+    tokio::spawn(async move {
+        loop {
+            let stop = inlet.read_u8().await;
+            let is_last = stop.is_err();
+            if sender.send(stop.unwrap_or(STOP_AT_ONCE)).await.is_err() || is_last {
+                return;
+            }
+        }
+    });
+    receiver
+}
