@@ -7,13 +7,14 @@
 use crate::error::ApiError;
 use crate::{Api, secret_sha256};
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use punctual_core::ports::{Role, Token};
+use punctual_core::ports::Token;
 use punctual_core::time::Monotonic;
+use punctual_engine::{Caller, UseCases};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -50,65 +51,31 @@ impl TokenCache {
     }
 }
 
-/// The authenticated caller of a request, for handlers.
-#[derive(Debug, Clone)]
-pub struct Caller {
-    /// The public part of the token.
-    pub token: String,
-    role: Role,
+/// An authenticated request: the server's state, and the use cases on behalf of its caller.
+pub struct Call {
+    pub api: Api,
+    pub cases: UseCases,
 }
 
-impl Caller {
-    pub const fn role_name(&self) -> &'static str {
-        match self.role {
-            Role::Viewer => "viewer",
-            Role::Submitter => "submitter",
-            Role::Operator => "operator",
-            Role::Admin => "admin",
-        }
-    }
-
-    /// Rejects callers who are not operators; the error says what to do.
-    pub fn check_operator(&self) -> Result<(), ApiError> {
-        if self.role >= Role::Operator {
-            return Ok(());
-        }
-        Err(ApiError::Forbidden("it affects jobs of all owners and needs the role operator"))
-    }
-
-    /// Rejects callers who may not act as workers. A worker reads the payloads of all jobs and reports how
-    /// they ended. Until there is a role for that, the caller must be an operator.
-    fn check_worker(&self) -> Result<(), ApiError> {
-        if self.role >= Role::Operator {
-            return Ok(());
-        }
-        Err(ApiError::Forbidden("a worker handles jobs of all owners and needs the role operator"))
-    }
-}
-
-/// Lets only callers through that may act as workers.
-pub async fn workers_only(caller: Caller, request: Request, next: Next) -> Result<Response, ApiError> {
-    caller.check_worker()?;
-    Ok(next.run(request).await)
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
+impl FromRequestParts<Api> for Call {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        caller.ok_or_else(|| ApiError::Internal("a request came past the guard".to_owned()))
+        let caller = caller.ok_or_else(|| ApiError::Internal("a request came past the guard".to_owned()))?;
+        Ok(Call { api: api.clone(), cases: api.access.on_behalf_of(caller) })
     }
 }
 
-/// Lets a request through if its path is public or its token permits its method.
+/// Lets a request through if its path is public or it has a valid token. The use cases check what that token
+/// may do.
 pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     if PUBLIC_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    match admit(&api, request.method(), request.headers()).await {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
+    match authenticate(&api, request.headers()).await {
+        Ok(token) => {
+            request.extensions_mut().insert(Caller::from(&token));
             next.run(request).await
         }
         Err(error) => error.into_response(),
@@ -120,15 +87,6 @@ pub async fn is_known(api: &Api, headers: &HeaderMap) -> bool {
     headers.contains_key(AUTHORIZATION) && authenticate(api, headers).await.is_ok()
 }
 
-async fn admit(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let token = authenticate(api, headers).await?;
-    let needed = if matches!(*method, Method::GET | Method::HEAD) { Role::Viewer } else { Role::Submitter };
-    if token.role < needed {
-        return Err(ApiError::Forbidden("its role only allows reading"));
-    }
-    Ok(Caller { token: token.id, role: token.role })
-}
-
 async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError> {
     let (id, secret) = bearer(headers)?;
     let now = api.clock.monotonic();
@@ -137,7 +95,7 @@ async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError>
         return Ok(token);
     }
     // A cached token may have been replaced meanwhile, by this process or another one.
-    let kept = api.store().token(id).await?;
+    let kept = api.access.token(id).await?;
     // An unknown id takes the same comparison as a wrong secret, so timing does not reveal it.
     match (is_proven(kept.as_ref(), &presented), kept) {
         (true, Some(token)) => {
@@ -176,6 +134,7 @@ fn bearer(headers: &HeaderMap) -> Result<(&str, &str), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::ports::Role;
     use punctual_core::time::Timestamp;
 
     fn header(value: &str) -> HeaderMap {
@@ -190,15 +149,6 @@ mod tests {
             assert!(bearer(&header(bad)).is_err(), "{bad:?}");
         }
         assert!(bearer(&header(&format!("Bearer pt_a_{}", "x".repeat(300)))).is_err());
-    }
-
-    #[test]
-    fn only_operators_and_admins_act_on_what_belongs_to_everybody() {
-        let caller = |role| Caller { token: "t".to_owned(), role };
-        let roles = [Role::Viewer, Role::Submitter, Role::Operator, Role::Admin];
-        let expected = [false, false, true, true];
-        assert_eq!(roles.map(|role| caller(role).check_operator().is_ok()), expected);
-        assert_eq!(roles.map(|role| caller(role).check_worker().is_ok()), expected);
     }
 
     #[test]

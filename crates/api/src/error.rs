@@ -1,15 +1,16 @@
 //! All errors of requests, and their problem+json responses.
 
+use crate::routes::refused;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use punctual_client::{Advice, FieldError, Problem};
-use punctual_core::ids::JobId;
+use punctual_client::{API_PREFIX, Advice, ExecutionStatus, FieldError, Problem};
+use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::ports::{StoreError, WorkerPortError};
 use punctual_core::queue::QueueFull;
-use punctual_engine::SubmitError;
+use punctual_engine::{Forbidden, SubmitError, UseCaseError};
 
 /// Retry-After when the store is unreachable or the server is busy.
 const RETRY_AFTER_SECS: u64 = 1;
@@ -295,6 +296,49 @@ impl From<WorkerPortError> for ApiError {
             WorkerPortError::Unavailable(reason) => ApiError::Unavailable(reason),
             WorkerPortError::SessionLost => ApiError::SessionLost,
             WorkerPortError::StaleTurn => ApiError::StaleTurn,
+        }
+    }
+}
+
+impl From<Forbidden> for ApiError {
+    fn from(Forbidden(refusal): Forbidden) -> Self {
+        ApiError::Forbidden(refusal)
+    }
+}
+
+impl From<UseCaseError> for ApiError {
+    fn from(error: UseCaseError) -> Self {
+        match error {
+            UseCaseError::Forbidden(error) => error.into(),
+            UseCaseError::NoSuchJob(_) | UseCaseError::NoSuchExecution(_) | UseCaseError::NoSuchWorker(_) => {
+                ApiError::NotFound(error.to_string())
+            }
+            UseCaseError::AmbiguousWorker { ref sessions, .. } => {
+                let ids: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
+                ApiError::Conflict(format!("{error}: pass one of the session ids {}", ids.join(", ")))
+            }
+            UseCaseError::WorkerDraining { .. } => {
+                ApiError::Conflict(format!("{error} and will close: start the worker again to give it work"))
+            }
+            UseCaseError::Refused { job, refusal } => refused(job, refusal),
+            UseCaseError::ExecutionEnded(status) => ApiError::Conflict(format!(
+                "the execution has already ended {}: it cannot be cancelled",
+                ExecutionStatus::from(status)
+            )),
+            UseCaseError::NotHeld { .. } => ApiError::Conflict(error.to_string()),
+            UseCaseError::Invalid(problems) => ApiError::invalid(problems),
+            // The path contains no name.
+            UseCaseError::InvalidQueueName { queue, .. } if queue.is_empty() => {
+                ApiError::NotFound("no queue is named".to_owned())
+            }
+            UseCaseError::InvalidQueueName { problem, .. } => ApiError::field("queue", problem),
+            UseCaseError::QueueUnreadable { ref queue, .. } => {
+                ApiError::Conflict(format!("{error}: set them again with PUT {API_PREFIX}/queues/{queue}"))
+            }
+            UseCaseError::Busy => ApiError::Conflict(format!("{error}: nothing was changed; try again")),
+            UseCaseError::Unavailable(reason) => ApiError::Unavailable(reason),
+            UseCaseError::Worker(error) => error.into(),
+            UseCaseError::StoreFailed(error) => error.into(),
         }
     }
 }

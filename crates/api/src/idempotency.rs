@@ -4,8 +4,7 @@
 //! with the time and the seed of the first try: it finds what the first try created instead of creating it
 //! twice.
 
-use crate::Api;
-use crate::auth::Caller;
+use crate::auth::Call;
 use crate::error::ApiError;
 use axum::body::to_bytes;
 use axum::extract::FromRequestParts;
@@ -15,14 +14,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_client::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
-use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer};
+use punctual_core::ports::{RequestState, StoredAnswer};
 use punctual_core::time::Timestamp;
-use punctual_engine::IdSource;
+use punctual_engine::{IdSource, RequestTry};
 use sha2::{Digest, Sha256};
 
 /// The identity of a request, apart from its body.
 pub struct RequestName {
-    key: Option<RequestKey>,
+    key: Option<String>,
     method: Method,
     path: String,
 }
@@ -30,9 +29,8 @@ pub struct RequestName {
 impl<S: Send + Sync> FromRequestParts<S> for RequestName {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let caller = Caller::from_request_parts(parts, state).await?;
-        let key = key_in(&parts.headers)?.map(|key| RequestKey { token: caller.token, key });
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let key = key_in(&parts.headers)?;
         Ok(RequestName { key, method: parts.method.clone(), path: parts.uri.path().to_owned() })
     }
 }
@@ -54,22 +52,6 @@ fn key_in(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// One try of a request.
-#[derive(Debug, Clone, Copy)]
-pub struct Try {
-    /// The source of ids for what it creates; `None` without a key.
-    pub ids: Option<IdSource>,
-    /// An earlier try was not answered, but may have taken effect.
-    pub is_repeated: bool,
-}
-
-impl Try {
-    /// The time of the first try.
-    pub fn began_at(&self, now: Timestamp) -> Timestamp {
-        self.ids.map_or(now, |ids| ids.at)
-    }
-}
-
 /// Whether a request can run again after a try whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeating {
@@ -87,22 +69,21 @@ const OUTCOME_UNKNOWN: &str = "an earlier request with this Idempotency-Key has 
 
 /// Returns the stored response if there is one; otherwise runs the request.
 pub async fn once<F>(
-    api: &Api,
+    call: &Call,
     name: RequestName,
     body: &[u8],
     repeating: Repeating,
-    run: impl FnOnce(Try) -> F + Send,
+    run: impl FnOnce(RequestTry) -> F + Send,
 ) -> Result<Response, ApiError>
 where
     F: Future<Output = Result<Response, ApiError>> + Send,
 {
     let Some(key) = name.key.clone() else {
-        return run(Try { ids: None, is_repeated: false }).await;
+        return run(RequestTry { ids: None, is_repeated: false }).await;
     };
-    let now = api.engine.now();
     let fingerprint = name.fingerprint(body);
-    let request = NewRequest { seed: seed(&key, &fingerprint, now), request: key.clone(), fingerprint };
-    match api.store().begin_request(now, request).await? {
+    let seed = seed(&call.cases.caller().token_id, &key, &fingerprint, call.cases.now());
+    match call.cases.begin_request(key.clone(), fingerprint, seed).await? {
         RequestState::Answered(answer) => Ok(replayed(answer)),
         RequestState::Mismatch => Err(ApiError::field(
             IDEMPOTENCY_KEY,
@@ -112,8 +93,8 @@ where
             Err(ApiError::Conflict(OUTCOME_UNKNOWN.to_owned()))
         }
         RequestState::Begun { at, seed, is_new } => {
-            let answer = run(Try { ids: Some(IdSource { at, seed }), is_repeated: !is_new }).await;
-            keep(api, key, answer.unwrap_or_else(IntoResponse::into_response)).await
+            let answer = run(RequestTry { ids: Some(IdSource { at, seed }), is_repeated: !is_new }).await;
+            keep(call, key, answer.unwrap_or_else(IntoResponse::into_response)).await
         }
     }
 }
@@ -125,9 +106,9 @@ impl RequestName {
 }
 
 /// Unique per key and time, which is all that ids need.
-fn seed(key: &RequestKey, fingerprint: &[u8; 32], now: Timestamp) -> u64 {
+fn seed(token_id: &str, key: &str, fingerprint: &[u8; 32], now: Timestamp) -> u64 {
     let time = now.as_micros().to_le_bytes();
-    let hash = digest([key.token.as_bytes(), key.key.as_bytes(), fingerprint, &time]);
+    let hash = digest([token_id.as_bytes(), key.as_bytes(), fingerprint, &time]);
     hash[..8].iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte))
 }
 
@@ -143,7 +124,7 @@ fn digest<const N: usize>(parts: [&[u8]; N]) -> [u8; 32] {
 
 /// Stores the response for repeats. A response that asks the client to retry is not stored, so that a retry
 /// can succeed.
-async fn keep(api: &Api, key: RequestKey, answer: Response) -> Result<Response, ApiError> {
+async fn keep(call: &Call, key: String, answer: Response) -> Result<Response, ApiError> {
     let is_passing = answer.status().is_server_error() || answer.status() == StatusCode::TOO_MANY_REQUESTS;
     if is_passing || answer.extensions().get::<Unsettled>().is_some() {
         return Ok(answer);
@@ -156,7 +137,7 @@ async fn keep(api: &Api, key: RequestKey, answer: Response) -> Result<Response, 
         location: location.map(str::to_owned),
         body: String::from_utf8_lossy(&body).into_owned(),
     };
-    if let Err(error) = api.store().answer_request(key, stored).await {
+    if let Err(error) = call.cases.answer_request(key, stored).await {
         // A repeat runs the request again, which creates nothing twice.
         tracing::warn!(%error, "the response to a request with an Idempotency-Key was not stored");
     }
@@ -217,13 +198,12 @@ mod tests {
 
     #[test]
     fn seeds_differ_by_token_key_and_time() {
-        let key = |token: &str, key: &str| RequestKey { token: token.to_owned(), key: key.to_owned() };
-        let seed = |key: &RequestKey, micros| seed(key, &[0; 32], Timestamp::from_micros(micros));
-        let base = seed(&key("a", "b"), 1);
-        assert_eq!(base, seed(&key("a", "b"), 1));
-        assert_ne!(base, seed(&key("a", "c"), 1));
-        assert_ne!(base, seed(&key("ab", ""), 1));
-        assert_ne!(base, seed(&key("a", "b"), 2));
+        let seed = |token, key, micros| seed(token, key, &[0; 32], Timestamp::from_micros(micros));
+        let base = seed("a", "b", 1);
+        assert_eq!(base, seed("a", "b", 1));
+        assert_ne!(base, seed("a", "c", 1));
+        assert_ne!(base, seed("ab", "", 1));
+        assert_ne!(base, seed("a", "b", 2));
     }
 
     #[test]

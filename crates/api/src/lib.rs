@@ -1,12 +1,11 @@
 //! The HTTP API: routes, authentication, and the translation between wire types and the engine.
 //!
-//! It owns all of HTTP and nothing else: core decides what a valid job is, and the engine what happens to it.
-//! It must not know SQL or any concrete store. All routes except those in [`auth::PUBLIC_PATHS`] need a
-//! token; a new route is closed until it is listed there.
+//! It owns all of HTTP and nothing else: core decides what a valid job is, and the engine what happens to it
+//! and what its caller may do. It reaches data only through the engine's use cases and must not know a store.
+//! All routes except those in [`auth::PUBLIC_PATHS`] need a token; a new route is closed until it is listed
+//! there.
 
-mod able;
 mod auth;
-mod capacity;
 mod conditional;
 mod connections;
 mod described;
@@ -18,7 +17,6 @@ mod json;
 mod metrics;
 mod nesting;
 mod openapi;
-mod overview;
 mod patch;
 mod query;
 mod reasons;
@@ -36,10 +34,9 @@ use auth::TokenCache;
 use axum::Router;
 use extract::BodyShares;
 use metrics::KnownLanes;
-use overview::LastOverview;
-use punctual_core::ports::{Clock, DrivenClock, Store};
+use punctual_core::ports::{Clock, DrivenClock};
 use punctual_core::time::Timestamp;
-use punctual_engine::Engine;
+use punctual_engine::{Access, Engine};
 use std::sync::Arc;
 use stream::StreamPlaces;
 use tokio::sync::watch;
@@ -68,14 +65,13 @@ pub struct NodeInfo {
 /// The state that handlers share.
 #[derive(Clone)]
 pub struct Api {
-    engine: Arc<Engine>,
+    access: Access,
     clock: Arc<dyn Clock>,
     tokens: Arc<TokenCache>,
     bodies: Arc<BodyShares>,
     streams: StreamPlaces,
     traffic: Arc<Traffic>,
     lanes: Arc<KnownLanes>,
-    overview: Arc<LastOverview>,
     started_at: Timestamp,
     /// The description of this node; absent where no route needs it.
     node: Option<Arc<NodeInfo>>,
@@ -92,10 +88,9 @@ pub struct Api {
 impl Api {
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
         Api {
-            engine,
+            access: Access::new(engine),
             traffic: Arc::default(),
             lanes: Arc::default(),
-            overview: Arc::default(),
             started_at: clock.wall(),
             clock,
             tokens: Arc::default(),
@@ -161,10 +156,6 @@ impl Api {
     /// Only liveness, readiness and metrics, for processes that serve no requests about jobs.
     pub fn health_router(self) -> Router {
         routes::health_router(self)
-    }
-
-    fn store(&self) -> &dyn Store {
-        &**self.engine.store()
     }
 }
 

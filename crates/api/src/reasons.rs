@@ -1,19 +1,19 @@
 //! Reasons for a job's status and for executions that did not run: one sentence each.
 
-use crate::able::{self, Able};
-use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus, Settings};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live};
 use punctual_core::ports::{JobView, Lane, SessionRow};
 use punctual_core::schedule::SkipReason;
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
+use punctual_engine::{EligibleWorkers, parent_to_blame};
 
 /// Characters of an error that are quoted in a sentence.
 const ERROR_CHARS_MAX: usize = 300;
 
 /// Why the job has its status, where the status alone does not explain it. `blamed` is the name of the job
-/// that caused it, if [`to_blame`] returns one.
+/// that caused it, if [`parent_to_blame`] returns one.
 pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
     match view.status() {
         JobStatus::Failed => view.last_finished.as_ref().map(|last| of_end(last, &view.job.spec, blamed)),
@@ -25,12 +25,12 @@ pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
 /// Why work in a lane stays queued although its gates are open.
 pub fn of_queueing(lane: &Lane, sessions: &[SessionRow]) -> Option<String> {
     let (queue, job_type) = (lane.queue(), lane.job_type());
-    let able = Able::in_lane(lane, sessions);
+    let able = EligibleWorkers::in_lane(lane, sessions);
     if !able.open.is_empty() {
         return None;
     }
     if !able.held.is_empty() {
-        let held: Vec<String> = able.held.iter().map(|row| able::held(row)).collect();
+        let held: Vec<String> = able.held.iter().map(|row| of_holding(row)).collect();
         return Some(format!("waits for a worker that takes work: {}", held.join(", ")));
     }
     let serves = if sessions.iter().any(|row| row.has_handler(job_type)) {
@@ -46,10 +46,13 @@ pub fn of_stopping() -> String {
     "runs after the next start, as the server is stopping".to_owned()
 }
 
-/// The job that caused an execution to be skipped.
-pub fn to_blame(last: &Finished, spec: &JobSpec) -> Option<JobId> {
-    let why = last.error.as_ref().filter(|_| last.reason == Some(SkipReason::Dependency))?;
-    spec.settings.depends_on.iter().find(|parent| why.contains(&parent.to_string())).copied()
+/// A worker and the reason why it accepts no work.
+pub fn of_holding(row: &SessionRow) -> String {
+    match row.mode {
+        SessionMode::Open => format!("{} refuses work ({})", row.worker, row.refuses().join("; ")),
+        SessionMode::Paused => format!("{} is paused", row.worker),
+        SessionMode::Draining => format!("{} is draining", row.worker),
+    }
 }
 
 /// The first line of an error, cut to fit into a sentence.
@@ -102,7 +105,7 @@ fn expiry_in_the_way(last: &Finished, settings: &Settings) -> Option<Timestamp> 
 }
 
 fn of_skip(last: &Finished, spec: &JobSpec, blamed: Option<&str>) -> String {
-    if let Some(parent) = to_blame(last, spec) {
+    if let Some(parent) = parent_to_blame(last, spec) {
         let name = blamed.map_or(String::new(), |name| format!(" ({name})"));
         return format!("it was skipped because job {parent}{name}, on which it depended, did not succeed");
     }

@@ -108,10 +108,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn api(&self) -> &Api {
-        &self.api
-    }
-
     /// Sends an event, with its id if it has one; a client reconnects with that id.
     pub async fn send(&mut self, kind: &str, id: Option<&str>, body: &impl Serialize) -> Option<()> {
         let data = serde_json::to_string(body).ok()?;

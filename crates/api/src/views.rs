@@ -16,13 +16,12 @@ use punctual_core::ports::{
     DeadLetter, Depth, ExecutionView, JobView, ListedExecution, QueueRow, SessionRow,
 };
 use punctual_core::recurrence::Recurrence;
-use punctual_core::schedule::{ScheduleState, SkipRange};
+use punctual_core::schedule::SkipRange;
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
-use punctual_engine::Submitted;
+use punctual_engine::{QueueView, Submitted, WorkerView, next_run_time};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use std::collections::BTreeMap;
 
 pub fn submitted(submitted: Submitted) -> SubmittedBody {
     SubmittedBody {
@@ -103,21 +102,6 @@ pub fn job(view: JobView) -> JobBody {
         updated_at: job.updated_at,
     }
 }
-
-/// When the next occurrence runs, if that is known: an occurrence that waits for another job, another
-/// occurrence or a resume has no time.
-pub fn next_run_time(view: &JobView) -> Option<Timestamp> {
-    let has_time = |live: &&Live| {
-        live.attempt == 1
-            && claimed_at(live).is_none()
-            && !UNTIMED.iter().any(|gate| live.is_closed_by(*gate))
-    };
-    let open = view.open.iter().filter(has_time).map(|live| live.available_at).min();
-    open.or(view.schedule.as_ref().and_then(ScheduleState::runs_at))
-}
-
-/// Gates whose opening time is unknown.
-const UNTIMED: [Gate; 3] = [Gate::Dependency, Gate::Overlap, Gate::Paused];
 
 pub fn claimed_at(live: &Live) -> Option<Timestamp> {
     match live.state {
@@ -276,48 +260,26 @@ pub fn listed(listed: ListedExecution) -> ExecutionBody {
     }
 }
 
-/// Every queue that has live work, is paused or has settings, by name.
-pub fn queues<'d>(depths: impl IntoIterator<Item = &'d Depth>, rows: Vec<QueueRow>) -> Vec<QueueBody> {
-    let mut queues: BTreeMap<String, QueueBody> = BTreeMap::new();
-    for depth in depths {
-        let queue = depth.lane.queue();
-        let body = queues.entry(queue.to_owned()).or_insert_with(|| idle_queue(queue.to_owned()));
-        body.waiting += depth.waiting;
-        body.queued += depth.queued;
-        body.running += depth.running;
-        body.oldest_queued_at = body.oldest_queued_at.into_iter().chain(depth.oldest_queued).min();
-    }
-    for row in rows {
-        let is_held = row.is_held();
-        let QueueRow { queue, paused_at, settings, unreadable, .. } = row;
-        let body = queues.entry(queue.clone()).or_insert_with(|| idle_queue(queue));
-        (body.paused, body.paused_at, body.unreadable) = (is_held, paused_at, unreadable);
-        body.max_depth = settings.max_depth;
-        let QueueLimits { concurrency, rate, key_concurrency, key_rate, weights } = settings.limits;
-        (body.concurrency, body.key_concurrency, body.weights) = (concurrency, key_concurrency, weights);
-        (body.rate, body.key_rate) = (rate.map(StartRate), key_rate.map(StartRate));
-    }
-    queues.into_values().collect()
-}
-
-/// A queue without live work or settings.
-pub fn idle_queue(queue: String) -> QueueBody {
+pub fn queue(view: QueueView) -> QueueBody {
+    let paused = view.row.is_held();
+    let QueueRow { queue, paused_at, settings, unreadable, .. } = view.row;
+    let QueueLimits { concurrency, rate, key_concurrency, key_rate, weights } = settings.limits;
     QueueBody {
         queue,
-        paused: false,
-        paused_at: None,
-        unreadable: None,
-        max_depth: None,
-        concurrency: None,
-        rate: None,
-        key_concurrency: None,
-        key_rate: None,
-        weights: BTreeMap::new(),
-        in_line: 0,
-        waiting: 0,
-        queued: 0,
-        running: 0,
-        oldest_queued_at: None,
+        paused,
+        paused_at,
+        unreadable,
+        max_depth: settings.max_depth,
+        concurrency,
+        rate: rate.map(StartRate),
+        key_concurrency,
+        key_rate: key_rate.map(StartRate),
+        weights,
+        in_line: view.in_line,
+        waiting: view.waiting,
+        queued: view.queued,
+        running: view.running,
+        oldest_queued_at: view.oldest_queued,
     }
 }
 
@@ -331,33 +293,26 @@ pub fn worker(session: &SessionRow) -> WorkerBody {
     }
 }
 
-pub fn worker_session(row: SessionRow, running: u64) -> WorkerSessionBody {
-    let (slots, mode) = (row.slots_now(), row.mode);
-    let session = WorkerSessionBody {
+pub fn worker_session(view: WorkerView) -> WorkerSessionBody {
+    let WorkerView { row, running } = view;
+    let slots = row.slots_now();
+    let takes_work = row.mode.gets_work() && row.refuses().is_empty();
+    WorkerSessionBody {
         session_id: row.pulse.session,
         worker_id: row.worker,
-        state: worker_state(mode),
+        state: worker_state(row.mode),
         embedded: row.embedded,
         version: row.about.version,
         host: row.about.host,
         slots,
         running,
-        free_slots: 0,
+        free_slots: if takes_work { u64::from(slots).saturating_sub(running) } else { 0 },
         job_types: row.job_types,
         queues: row.about.queues,
         started_at: row.opened_at,
         last_heartbeat_at: row.beaten_at,
         condition: row.condition.map(Into::into),
-    };
-    in_mode(session, mode)
-}
-
-/// The session after its mode was changed.
-pub fn in_mode(session: WorkerSessionBody, mode: SessionMode) -> WorkerSessionBody {
-    let refuses = session.condition.as_ref().is_some_and(|told| !told.refuses.is_empty());
-    let takes_work = mode.gets_work() && !refuses;
-    let free_slots = if takes_work { u64::from(session.slots).saturating_sub(session.running) } else { 0 };
-    WorkerSessionBody { state: worker_state(mode), free_slots, ..session }
+    }
 }
 
 const fn worker_state(mode: SessionMode) -> WorkerState {
@@ -383,8 +338,6 @@ mod tests {
     use punctual_core::ids::JobId;
     use punctual_core::job::{Job, JobMark, JobSpec, Priority};
     use punctual_core::occurrence::Origin;
-    use punctual_core::ports::Lane;
-    use punctual_core::queue::QueueSettings;
     use std::time::Duration;
 
     fn at(seconds: i64) -> Timestamp {
@@ -424,34 +377,11 @@ mod tests {
         assert_eq!(job(view(LiveState::Queued)).next_run_time, Some(at(5)));
         let behind = |gate| job(view(LiveState::Waiting(Gates::only(gate)))).next_run_time;
         assert_eq!(behind(Gate::Time), Some(at(5)));
-        assert_eq!(UNTIMED.map(behind), [None; 3]);
+        assert_eq!([Gate::Dependency, Gate::Overlap, Gate::Paused].map(behind), [None; 3]);
         let mut retried = view(LiveState::Waiting(Gates::only(Gate::Time).with(Gate::Paused)));
         retried.open[0].attempt = 2;
         assert_eq!(job(retried.clone()).next_retry_time, None);
         retried.open[0].state = LiveState::Waiting(Gates::only(Gate::Time));
         assert_eq!(job(retried).next_retry_time, Some(at(5)));
-    }
-
-    #[test]
-    fn a_queue_adds_up_its_lanes_and_is_there_while_it_is_paused() {
-        let depth = |queue: &str, job_type: &str, queued, oldest| Depth {
-            lane: Lane::new(queue, job_type),
-            waiting: 1,
-            queued,
-            running: 2,
-            oldest_queued: oldest,
-        };
-        let depths =
-            vec![depth("b", "x", 0, None), depth("b", "y", 2, Some(at(7))), depth("b", "z", 1, Some(at(6)))];
-        let paused = |queue: &str, max_depth| QueueRow {
-            paused_at: Some(at(9)),
-            settings: QueueSettings::holding(max_depth),
-            ..QueueRow::unset(queue)
-        };
-        let listed = queues(&depths, vec![paused("a", None), paused("b", Some(4))]);
-        let (a, b) = (&listed[0], &listed[1]);
-        assert_eq!((a.queue.as_str(), a.paused_at, a.queued), ("a", Some(at(9)), 0));
-        assert_eq!((b.waiting, b.queued, b.running, b.oldest_queued_at), (3, 3, 6, Some(at(6))));
-        assert_eq!((b.paused, b.max_depth, b.depth()), (true, Some(4), 6));
     }
 }

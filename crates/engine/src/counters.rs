@@ -1,6 +1,7 @@
 //! Counters of this node since it started, for metrics and tests.
 
 use punctual_core::lifecycle::Status;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Default)]
@@ -29,6 +30,12 @@ macro_rules! counters {
             /// All counters, by name.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// The sum with the counters of another process, by name.
+            pub fn plus(self, named: &BTreeMap<String, u64>) -> Self {
+                let of = |name: &str| named.get(name).copied().unwrap_or_default();
+                CounterSnapshot { $($name: self.$name + of(stringify!($name)),)* }
             }
         }
 
@@ -100,4 +107,19 @@ counters! {
     rebalances,
     /// Schedules fired later than [`punctual_core::limits::FIRE_LATE`].
     late_fires,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_of_another_process_is_added_to_our_own() {
+        let ours = CounterSnapshot { fired: 10, ..CounterSnapshot::default() };
+        let theirs = ours.named().enumerate().map(|(place, (name, _))| (name.to_owned(), place as u64 + 1));
+        for (place, (name, sum)) in ours.plus(&theirs.collect()).named().enumerate() {
+            let own = if name == "fired" { 10 } else { 0 };
+            assert_eq!(sum, place as u64 + 1 + own, "{name}");
+        }
+    }
 }

@@ -2,9 +2,9 @@
 //! loops that react to the passing of time.
 //!
 //! It owns sequence and batching: which store verb follows which, what is batched into one call, and who is
-//! notified afterwards. It must not decide states (core does), know SQL (store does) or HTTP (api does). It
-//! holds nothing that would be missing after a crash: look-ahead, waiting polls and counters are rebuilt from
-//! the store.
+//! notified afterwards. It also owns the use cases, which check what a caller may do. It must not decide
+//! states (core does), know SQL (store does) or HTTP (api does). It holds nothing that would be missing after
+//! a crash: look-ahead, waiting polls and counters are rebuilt from the store.
 //!
 //! Every loop is a reconciler: it takes no input, may run at any time and any number of times, does a bounded
 //! amount of work, and is woken by a signal or a timer.
@@ -30,6 +30,7 @@ mod pause;
 mod retention;
 mod submit;
 mod timekeeper;
+mod use_cases;
 mod wheel;
 mod work;
 
@@ -40,6 +41,7 @@ pub use drive::{Drive, Driven};
 pub use events::{Listener, LogFollower, Touched};
 pub use measures::MeasureSnapshot;
 pub use submit::{IdSource, SubmitError, Submitted};
+pub use use_cases::*;
 
 use agenda::Agenda;
 use batcher::Batcher;
@@ -188,6 +190,7 @@ struct Context {
     lateness: Lateness,
     demands: demand::Demands,
     retention: Retention,
+    overview: LastOverview,
 }
 
 impl Engine {
@@ -228,6 +231,7 @@ impl Engine {
             lateness: Lateness::default(),
             demands: demand::Demands::default(),
             retention: Retention::new(config.retention_hold),
+            overview: LastOverview::default(),
             config,
             host,
             store,

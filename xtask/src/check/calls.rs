@@ -1,6 +1,6 @@
 //! Which APIs code may use. Core, engine and worker run under the simulator, so they get time, randomness and
 //! concurrency only through ports. SQL stays in the store and HTTP at the edge, so that either can be
-//! replaced.
+//! replaced; `api` reaches data through use cases only, so that no route bypasses their checks.
 
 use super::Violation;
 use super::source::{Source, find_words, used_paths};
@@ -50,6 +50,9 @@ pub fn check(source: &Source) -> Vec<Violation> {
     if SIMULATED.contains(&source.crate_name()) {
         violations.extend(unsimulable_calls(source));
         violations.extend(unfair_selects(source));
+    }
+    if source.crate_name() == "api" {
+        violations.extend(store_in_api(source));
     }
     if source.crate_name() != "store" {
         violations.extend(sql_outside_the_store(source));
@@ -106,6 +109,16 @@ fn sql_outside_the_store(source: &Source) -> Vec<Violation> {
     }));
     lines_once(source, places, "sql", |_| {
         "SQL belongs in crates/store only: add a verb to the Store port".to_owned()
+    })
+}
+
+/// Use cases check what their caller may do; a call of the store would bypass them.
+fn store_in_api(source: &Source) -> Vec<Violation> {
+    let code = &source.product_code;
+    let words = ["Store", ".store()"];
+    let places = words.iter().flat_map(|word| find_words(code, word)).collect();
+    lines_once(source, places, "use cases", |_| {
+        "api has no store: add a use case in crates/engine/src/use_cases".to_owned()
     })
 }
 
@@ -197,6 +210,19 @@ mod tests {
             assert_eq!(lines("crates/store/src/a.rs", text), [0; 0], "{text}");
         }
         assert_eq!(lines("crates/api/src/a.rs", "q(\"please select one\", \"UPDATE your client\");"), [0; 0]);
+    }
+
+    #[test]
+    fn api_reaches_data_through_use_cases_only() {
+        for text in ["use punctual_core::ports::Store;", "fn f(s: &dyn Store) {}", "engine.store().job(id);"]
+        {
+            assert_eq!(lines("crates/api/src/a.rs", text), [1], "{text}");
+            assert_eq!(lines("crates/engine/src/a.rs", text), [0; 0], "{text}");
+        }
+        assert_eq!(
+            lines("crates/api/src/a.rs", "fn f(e: StoreError, s: StoreFigures) { now.store; }"),
+            [0; 0]
+        );
     }
 
     #[test]

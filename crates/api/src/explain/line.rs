@@ -1,25 +1,13 @@
 //! Why an execution is on the wait list of a limit, and which executions count against that limit.
 
-use super::{Facts, TOLD_MAX, listed, when};
+use super::{JobFacts, TOLD_MAX, listed, when};
 use crate::reasons;
-use punctual_core::ids::ExecutionId;
 use punctual_core::limiter::LimiterId;
 use punctual_core::occurrence::Live;
-use punctual_core::ports::Lane;
-use punctual_core::time::Timestamp;
-
-/// An execution that counts against a limit.
-#[derive(Debug, Clone)]
-pub struct Holder {
-    pub execution: ExecutionId,
-    pub job_name: String,
-    pub lane: Lane,
-    /// The worker that runs it and its start time; `None` while it is queued.
-    pub runs: Option<(String, Timestamp)>,
-}
+use punctual_engine::LimitHolder;
 
 /// What an execution behind the concurrency gate waits for; the most important sentence first.
-pub(super) fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
+pub(super) fn sentences(live: &Live, facts: &JobFacts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let key = spec.settings.concurrency_key.as_deref().filter(|_| live.line == live.limiter);
     let (limit, whose) = match key {
@@ -76,9 +64,9 @@ fn full(in_use: u64, most: u64, whose: &str) -> String {
 }
 
 /// The executions that count against the limit, as many as fit into a sentence.
-fn holders(line: LimiterId, in_use: u64, facts: &Facts) -> Option<String> {
+fn holders(line: LimiterId, in_use: u64, facts: &JobFacts) -> Option<String> {
     let known = facts.holders.get(&line).filter(|known| !known.is_empty())?;
-    let one = |holder: &Holder| match &holder.runs {
+    let one = |holder: &LimitHolder| match &holder.runs {
         Some((worker, since)) => {
             let (execution, name) = (holder.execution, &holder.job_name);
             format!("{execution} ({name}), running on worker {worker} since {}", when(*since, facts.now))
@@ -94,30 +82,20 @@ fn holders(line: LimiterId, in_use: u64, facts: &Facts) -> Option<String> {
 }
 
 /// Reports holders that cannot run: executions behind them wait until that is fixed, however long it takes.
-fn stuck(line: LimiterId, facts: &Facts) -> Vec<String> {
+fn stuck(line: LimiterId, facts: &JobFacts) -> Vec<String> {
     let known = facts.holders.get(&line).into_iter().flatten();
     let stuck = known.filter_map(|holder| Some((holder, why_stuck(holder, facts)?)));
     let said = stuck.map(|(holder, why)| {
-        let Holder { execution, job_name, .. } = holder;
+        let LimitHolder { execution, job_name, .. } = holder;
         format!("{execution} ({job_name}) counts against the limit and cannot run, as it {why}.")
     });
     said.take(TOLD_MAX).collect()
 }
 
 /// Why a holder cannot run; `None` if it can.
-fn why_stuck(holder: &Holder, facts: &Facts) -> Option<String> {
+fn why_stuck(holder: &LimitHolder, facts: &JobFacts) -> Option<String> {
     if holder.runs.is_some() {
         return None;
     }
     reasons::of_queueing(&holder.lane, &facts.sessions)
-}
-
-/// Holders in the order of the explanation: those that cannot run, then running ones by start time, then the
-/// rest.
-pub fn in_order(mut holders: Vec<Holder>, is_stuck: impl Fn(&Holder) -> bool) -> Vec<Holder> {
-    holders.sort_by_cached_key(|holder| {
-        let since = holder.runs.as_ref().map(|(_, since)| *since);
-        (!is_stuck(holder), since.is_none(), since, holder.execution)
-    });
-    holders
 }

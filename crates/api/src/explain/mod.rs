@@ -1,4 +1,4 @@
-//! Explains a job's state in plain English: a pure function from facts to sentences. The route gathers the
+//! Explains a job's state in plain English: a pure function from facts to sentences. The engine gathers the
 //! facts.
 
 mod line;
@@ -8,91 +8,26 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use line::{Holder, in_order};
-
-use crate::able::{self, Able};
 use crate::{described, reasons, views};
 use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
-use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
-use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits};
-use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
-use punctual_core::ports::{DeadLetter, Depth, JobView, Lane, SessionRow};
-use punctual_core::schedule::{Schedule, ScheduleState, SkipRange, SkipReason};
+use punctual_core::ports::{Lane, SessionRow};
+use punctual_core::schedule::{Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use punctual_engine::{
+    EligibleWorkers, JobFacts, MoreOpen, ParentJob, lane_of, next_run_time, parent_to_blame,
+};
+use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// The input of an explanation.
-#[derive(Debug, Clone)]
-pub struct Facts {
-    pub now: Timestamp,
-    pub view: JobView,
-    /// Jobs that it depends on and that have not succeeded yet.
-    pub parents: Vec<Parent>,
-    pub sessions: Vec<SessionRow>,
-    pub depths: Vec<Depth>,
-    /// Since when the job's queue has been paused, if it is.
-    pub queue_paused_at: Option<Timestamp>,
-    /// Why the queue's settings cannot be read.
-    pub queue_unreadable: Option<String>,
-    /// How many executions are ahead of each queued one.
-    pub ahead: BTreeMap<OccurrenceId, usize>,
-    /// Latest first.
-    pub skipped: Vec<SkipRange>,
-    /// Latest occurrence and attempt first.
-    pub history: Vec<Finished>,
-    /// The latest dead letter.
-    pub dead: Option<DeadLetter>,
-    /// The name and current status of the job that caused the latest finished run to be skipped, if there is
-    /// one.
-    pub blamed: Option<(String, JobStatus)>,
-    /// When the last of the jobs that it depends on ended, as far as they still exist.
-    pub parents_ended_at: Option<Timestamp>,
-    /// The server is shutting down: nothing starts until it is restarted.
-    pub is_stopping: bool,
-    /// Notes of the open occurrences.
-    pub notes: Vec<Noted>,
-    /// Open executions that the view does not contain.
-    pub more_open: MoreOpen,
-    /// The limits of the job's queue.
-    pub limits: QueueLimits,
-    /// The use of the limiters on whose wait lists its executions are.
-    pub lines: BTreeMap<LimiterId, LimiterUse>,
-    /// The executions that count against the full ones of these limiters, as far as they were read; in the
-    /// order of the explanation.
-    pub holders: BTreeMap<LimiterId, Vec<Holder>>,
-}
-
-/// Open executions of a job that its view does not contain.
-#[derive(Debug, Clone, Copy)]
-pub struct MoreOpen {
-    pub counted: usize,
-    /// Whether the count is complete: only a bounded number of executions is read.
-    pub is_all: bool,
-}
-
-impl MoreOpen {
-    pub const NONE: MoreOpen = MoreOpen { counted: 0, is_all: true };
-}
-
-/// A job that another one depends on.
-#[derive(Debug, Clone)]
-pub struct Parent {
-    pub id: JobId,
-    /// Its name and status; `None` if it was deleted before it succeeded. In that case its running executions
-    /// are being stopped, and the jobs that depend on it are skipped after that.
-    pub known: Option<(String, JobStatus)>,
-}
 
 /// Skipped ranges and parents that are listed in sentences; the rest are only counted.
 const TOLD_MAX: usize = 5;
 /// Starts later than this are reported as late.
 const LATE_MIN: Duration = Duration::from_secs(1);
 
-pub fn explain(facts: Facts) -> ExplainBody {
+pub fn explain(facts: JobFacts) -> ExplainBody {
     let most_telling = most_telling(&facts);
     let explained = |live: &Live| {
         let is_named = facts.view.open.len() > 1 && most_telling.is_some_and(|telling| telling.id == live.id);
@@ -128,14 +63,14 @@ pub fn explain(facts: Facts) -> ExplainBody {
         sentences,
         advice: advice(&facts),
         executions,
-        next_run_time: views::next_run_time(&facts.view),
+        next_run_time: next_run_time(&facts.view),
         recent: past::recent(&facts),
         skipped: facts.skipped.into_iter().map(views::skip_range).collect(),
     }
 }
 
 /// A sentence saying that not all open executions are explained, if so.
-fn more_open(facts: &Facts) -> Option<String> {
+fn more_open(facts: &JobFacts) -> Option<String> {
     let (shown, id) = (facts.view.open.len(), facts.view.job.id);
     let more = match facts.more_open {
         MoreOpen { counted: 0, is_all: true } => return None,
@@ -149,7 +84,7 @@ fn more_open(facts: &Facts) -> Option<String> {
 }
 
 /// Actions that may fix what blocks the job or what has failed.
-fn advice(facts: &Facts) -> Vec<Advice> {
+fn advice(facts: &JobFacts) -> Vec<Advice> {
     let job = &facts.view.job;
     let mut advice = Vec::new();
     if facts.view.status() == JobStatus::Paused {
@@ -161,7 +96,7 @@ fn advice(facts: &Facts) -> Vec<Advice> {
     advice.extend(paused_in_the_way(facts).into_iter().map(Advice::resume_worker));
     if let Some(last) = skipped_for_parent(facts) {
         let parent =
-            reasons::to_blame(last, &job.spec).filter(|_| parent_status(facts) == Some(JobStatus::Failed));
+            parent_to_blame(last, &job.spec).filter(|_| parent_status(facts) == Some(JobStatus::Failed));
         advice.extend(parent.map(Advice::retry_job));
         advice.push(Advice::trigger_job(job.id));
     }
@@ -172,19 +107,27 @@ fn advice(facts: &Facts) -> Vec<Advice> {
 
 /// Paused workers that block a queued execution: one of the job, or one that counts against a limit the job
 /// waits for.
-fn paused_in_the_way(facts: &Facts) -> BTreeSet<String> {
+fn paused_in_the_way(facts: &JobFacts) -> BTreeSet<String> {
     let is_queued = facts.view.open.iter().any(|live| matches!(live.state, LiveState::Queued));
-    let own = is_queued.then(|| able::lane(&facts.view.job.spec));
+    let own = is_queued.then(|| lane_of(&facts.view.job.spec));
     let holders = facts.holders.values().flatten().filter(|holder| holder.runs.is_none());
     let lanes: BTreeSet<Lane> = own.into_iter().chain(holders.map(|holder| holder.lane.clone())).collect();
-    let in_the_way = lanes.iter().flat_map(|lane| Able::in_lane(lane, &facts.sessions).in_the_way().to_vec());
+    let in_the_way =
+        lanes.iter().flat_map(|lane| EligibleWorkers::in_lane(lane, &facts.sessions).in_the_way().to_vec());
     let paused = in_the_way.filter(|row| row.mode == SessionMode::Paused);
-    paused.map(|row| able::unmistakable(row, &facts.sessions)).collect()
+    paused.map(|row| unmistakable(row, &facts.sessions)).collect()
+}
+
+/// The worker's name as its routes accept it. A name that several sessions share is ambiguous, so the session
+/// id is used then.
+fn unmistakable(row: &SessionRow, sessions: &[SessionRow]) -> String {
+    let is_shared = sessions.iter().filter(|other| other.worker == row.worker).count() > 1;
+    if is_shared { row.pulse.session.to_string() } else { row.worker.clone() }
 }
 
 /// The most important execution: a running one, else the earliest. A job status other than ACTIVE is more
 /// important than an execution that does not run.
-fn most_telling(facts: &Facts) -> Option<&Live> {
+fn most_telling(facts: &JobFacts) -> Option<&Live> {
     let open = &facts.view.open;
     let first_in_line = || open.iter().min_by_key(|live| live.id.number);
     let is_active = facts.view.status() == JobStatus::Active;
@@ -192,7 +135,7 @@ fn most_telling(facts: &Facts) -> Option<&Live> {
 }
 
 /// What a status other than ACTIVE means for this job.
-fn about_status(facts: &Facts) -> Vec<String> {
+fn about_status(facts: &JobFacts) -> Vec<String> {
     let reason = || status_reason(facts).unwrap_or_else(|| "the reason is no longer kept".to_owned());
     match facts.view.status() {
         JobStatus::Active => vec![],
@@ -210,18 +153,18 @@ fn about_status(facts: &Facts) -> Vec<String> {
 }
 
 /// The latest run, if the job failed because it was skipped on account of another job.
-fn skipped_for_parent(facts: &Facts) -> Option<&Finished> {
+fn skipped_for_parent(facts: &JobFacts) -> Option<&Finished> {
     let last = facts.view.last_finished.as_ref().filter(|_| facts.view.status() == JobStatus::Failed)?;
     (last.reason == Some(SkipReason::Dependency)).then_some(last)
 }
 
 /// The current status of the job that caused the skip.
-fn parent_status(facts: &Facts) -> Option<JobStatus> {
+fn parent_status(facts: &JobFacts) -> Option<JobStatus> {
     facts.blamed.as_ref().map(|(_, status)| *status)
 }
 
 /// What to do about a job that was skipped on account of another job.
-fn after_skip(facts: &Facts) -> String {
+fn after_skip(facts: &JobFacts) -> String {
     let said = match parent_status(facts) {
         Some(JobStatus::Failed) => {
             "It does not run again by itself: fix and retry that job, and trigger this one once that job \
@@ -239,16 +182,16 @@ fn after_skip(facts: &Facts) -> String {
     said.to_owned()
 }
 
-fn status_reason(facts: &Facts) -> Option<String> {
+fn status_reason(facts: &JobFacts) -> Option<String> {
     reasons::of_status(&facts.view, blamed_name(facts))
 }
 
-fn blamed_name(facts: &Facts) -> Option<&str> {
+fn blamed_name(facts: &JobFacts) -> Option<&str> {
     facts.blamed.as_ref().map(|(name, _)| name.as_str())
 }
 
 /// A sentence saying that the job's queue is paused, while the job still has executions to start.
-fn queue_paused(facts: &Facts) -> Option<String> {
+fn queue_paused(facts: &JobFacts) -> Option<String> {
     let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
     let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
     let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
@@ -257,7 +200,7 @@ fn queue_paused(facts: &Facts) -> Option<String> {
     ))
 }
 
-fn queue_unreadable(facts: &Facts) -> Option<String> {
+fn queue_unreadable(facts: &JobFacts) -> Option<String> {
     let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
     let reason = facts.queue_unreadable.as_ref().filter(|_| is_unfinished)?;
     let queue = &facts.view.job.spec.queue;
@@ -270,7 +213,7 @@ fn queue_unreadable(facts: &Facts) -> Option<String> {
 /// A fire that is overdue by more than this was not picked up: schedulers scan every second.
 const FIRE_OVERDUE: Duration = Duration::from_secs(10);
 
-fn next_run(facts: &Facts) -> Vec<String> {
+fn next_run(facts: &JobFacts) -> Vec<String> {
     let Some(state) = &facts.view.schedule else { return vec![] };
     let mut said = Vec::new();
     let by = match described::in_words(&state.schedule) {
@@ -309,7 +252,7 @@ fn next_run(facts: &Facts) -> Vec<String> {
 
 /// A sentence saying that the job will be skipped, because a job that it depends on was deleted before it
 /// succeeded.
-fn doomed(facts: &Facts) -> Option<String> {
+fn doomed(facts: &JobFacts) -> Option<String> {
     let deleted = facts.parents.iter().find(|parent| parent.known.is_none())?;
     Some(format!(
         "Job {}, which it depends on, was deleted before it succeeded: once the run of that job has stopped, this one is \
@@ -328,8 +271,8 @@ fn runs_left(state: &ScheduleState) -> String {
 }
 
 /// The jobs it waits for, by id, name and status.
-fn parents(parents: &[Parent]) -> String {
-    let one = |parent: &Parent| match &parent.known {
+fn parents(parents: &[ParentJob]) -> String {
+    let one = |parent: &ParentJob| match &parent.known {
         Some((name, status)) => format!("job {} ({name}, {})", parent.id, views::status_word(*status)),
         None => format!("job {} (deleted)", parent.id),
     };

@@ -1,8 +1,7 @@
 //! Why an open execution is in its current state.
 
-use super::{Facts, doomed, in_brackets, line, listed, parents, queue_paused, rough, when};
-use crate::able::{self, Able};
-use crate::views;
+use super::{JobFacts, doomed, in_brackets, line, listed, parents, queue_paused, rough, when};
+use crate::{reasons, views};
 use punctual_client::ExecutionStatus;
 use punctual_core::gates::Gate;
 use punctual_core::job::JobSpec;
@@ -11,9 +10,10 @@ use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::SessionRow;
 use punctual_core::schedule::OverlapPolicy;
 use punctual_core::session::SessionMode;
+use punctual_engine::{EligibleWorkers, lane_of};
 
 /// The most important sentence first. It names the execution if it will also be shown elsewhere.
-pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
+pub fn sentences(live: &Live, is_named: bool, facts: &JobFacts) -> Vec<String> {
     let mut said = match live.state {
         LiveState::Running(lease) => running(live, lease, facts),
         LiveState::Waiting(gates) => gates.iter().flat_map(|gate| closed(gate, live, facts)).collect(),
@@ -34,7 +34,7 @@ pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
 }
 
 /// The progress of a running execution, or the checkpoint that the next attempt starts from.
-fn noted(live: &Live, facts: &Facts) -> Option<String> {
+fn noted(live: &Live, facts: &JobFacts) -> Option<String> {
     let noted = facts.notes.iter().find(|noted| noted.occurrence == live.id)?;
     if !live.is_running() {
         let bytes = noted.checkpoint_bytes?;
@@ -44,7 +44,7 @@ fn noted(live: &Live, facts: &Facts) -> Option<String> {
     Some(format!("Its progress is {progress}, reported at {}.", when(noted.noted_at, facts.now)))
 }
 
-fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
+fn running(live: &Live, lease: Lease, facts: &JobFacts) -> Vec<String> {
     let session = facts.sessions.iter().find(|row| row.pulse.session == lease.session);
     let place = session
         .map_or("a worker that is no longer connected".to_owned(), |row| format!("worker {}", row.worker));
@@ -70,7 +70,7 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
 }
 
 /// The explanation of one closed gate.
-fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
+fn closed(gate: Gate, live: &Live, facts: &JobFacts) -> Vec<String> {
     let said = match gate {
         Gate::Concurrency => return line::sentences(live, facts),
         Gate::Time => waits_for_time(live, facts),
@@ -87,7 +87,7 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
     vec![said]
 }
 
-fn waits_for_time(live: &Live, facts: &Facts) -> String {
+fn waits_for_time(live: &Live, facts: &JobFacts) -> String {
     let until = when(live.available_at, facts.now);
     if live.charged == 0 {
         return format!("It waits until {until}.");
@@ -107,7 +107,7 @@ fn failed(before: &Finished) -> String {
     format!("attempt {} ended {status}{error}", before.id.attempt)
 }
 
-fn waits_behind(live: &Live, facts: &Facts) -> String {
+fn waits_behind(live: &Live, facts: &JobFacts) -> String {
     let policy = match facts.view.job.spec.settings.overlap {
         OverlapPolicy::Skip => "SKIP",
         OverlapPolicy::Allow => "ALLOW",
@@ -136,7 +136,7 @@ fn waits_behind(live: &Live, facts: &Facts) -> String {
 }
 
 /// Why a queued execution has not been claimed yet.
-fn queued(live: &Live, facts: &Facts) -> Vec<String> {
+fn queued(live: &Live, facts: &JobFacts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let mut said: Vec<String> = queue_paused(facts).into_iter().collect();
     if facts.is_stopping {
@@ -144,7 +144,7 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
             "The server is stopping: executions that have not started run after its next start.".to_owned(),
         );
     }
-    let able = Able::to_run(spec, &facts.sessions);
+    let able = EligibleWorkers::in_lane(&lane_of(spec), &facts.sessions);
     said.extend(match (able.open.as_slice(), able.held.as_slice()) {
         ([], []) => Some(nobody_able(spec, &facts.sessions)),
         ([], held) => Some(all_held(held)),
@@ -183,7 +183,7 @@ fn all_held(held: &[&SessionRow]) -> String {
             format!("Worker {}, the only one with its handler, {until}.", row.worker)
         }
         _ => {
-            let which = listed(held.iter().map(|row| able::held(row)).collect(), held.len());
+            let which = listed(held.iter().map(|row| reasons::of_holding(row)).collect(), held.len());
             format!("All {} workers that have its handler take no new work: {which}.", held.len())
         }
     }
@@ -221,7 +221,7 @@ fn no_handler(job_type: &str, sessions: &[SessionRow]) -> String {
 }
 
 /// Reports that the workers that could run it are full, as far as the server can tell.
-fn all_busy(able: &[&SessionRow], facts: &Facts) -> Option<String> {
+fn all_busy(able: &[&SessionRow], facts: &JobFacts) -> Option<String> {
     let slots: u64 = able.iter().map(|row| u64::from(row.slots_now())).sum();
     let theirs =
         |job_type: &str| able.iter().any(|row| row.job_types.iter().any(|theirs| theirs == job_type));

@@ -7,15 +7,17 @@ use super::*;
 use punctual_client::ExecutionStatus;
 use punctual_core::control::{Standing, Verb};
 use punctual_core::gates::{Gate, Gates};
-use punctual_core::ids::{Epoch, SessionId};
+use punctual_core::ids::{Epoch, JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec, Priority};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::limiter::{LimiterId, LimiterUse};
 use punctual_core::occurrence::{End, Lease, LiveState, Next, Origin, Terms};
-use punctual_core::ports::Lane;
+use punctual_core::ports::{DeadLetter, Depth, JobView, Lane};
 use punctual_core::recurrence::RecurrenceSpec;
-use punctual_core::schedule::{Beginning, OverlapPolicy, Recurring, SkipReason, begin};
+use punctual_core::schedule::{Beginning, OverlapPolicy, Recurring, SkipRange, SkipReason, begin};
 use punctual_core::session::Pulse;
+use punctual_engine::LimitHolder;
+use std::collections::BTreeMap;
 
 fn at(text: &str) -> Timestamp {
     format!("2026-11-15T{text}Z").parse().unwrap()
@@ -45,13 +47,13 @@ fn every_hour(spec: &mut JobSpec) {
 }
 
 /// A new job, explained ten minutes later.
-fn facts(job: Job) -> Facts {
+fn facts(job: Job) -> JobFacts {
     let (schedule, open) = match begin(&job, job.created_at, false, &mut Default::default()) {
         Beginning::Due(live) => (None, vec![live]),
         Beginning::Later(state) => (Some(state), vec![]),
         Beginning::Over => (None, vec![]),
     };
-    Facts {
+    JobFacts {
         now: at("08:10:00"),
         view: JobView { job, schedule, open, last_finished: None },
         parents: vec![],
@@ -105,14 +107,14 @@ fn worker(session: SessionId, name: &str, job_types: &[&str]) -> SessionRow {
 }
 
 /// The sentences about the only open execution.
-fn about_open(facts: Facts) -> Vec<String> {
+fn about_open(facts: JobFacts) -> Vec<String> {
     let mut explained = explain(facts).executions;
     assert_eq!(explained.len(), 1, "{explained:?}");
     explained.remove(0).sentences
 }
 
 /// An attempt that ran from 08:00:05 to 08:00:09.
-fn ended(facts: &Facts, ending: Ending, error: Option<&str>) -> (Finished, Next) {
+fn ended(facts: &JobFacts, ending: Ending, error: Option<&str>) -> (Finished, Next) {
     let job = &facts.view.job;
     let live = Live { state: running(at("08:00:05")), ..facts.view.open[0].clone() };
     let end = End {
@@ -129,7 +131,7 @@ fn ended(facts: &Facts, ending: Ending, error: Option<&str>) -> (Finished, Next)
 }
 
 /// The facts after the only attempt has ended permanently, with this execution in history.
-fn finished(mut facts: Facts, last: Finished, mark: JobMark) -> Facts {
+fn finished(mut facts: JobFacts, last: Finished, mark: JobMark) -> JobFacts {
     facts.view.open.clear();
     facts.view.job.mark = mark;
     facts.view.last_finished = Some(last.clone());
@@ -137,7 +139,7 @@ fn finished(mut facts: Facts, last: Finished, mark: JobMark) -> Facts {
     facts
 }
 
-fn letter(facts: &Facts, attempts: u32) -> DeadLetter {
+fn letter(facts: &JobFacts, attempts: u32) -> DeadLetter {
     let job = &facts.view.job;
     DeadLetter {
         number: 1,
@@ -220,7 +222,7 @@ fn a_time_that_was_moved_is_told() {
 fn a_dependency_names_the_jobs_that_are_not_finished() {
     let mut facts = facts(job(|_| {}));
     facts.view.open[0].state = behind(Gate::Dependency);
-    let parent = |n: u64, known: Option<(&str, JobStatus)>| Parent {
+    let parent = |n: u64, known: Option<(&str, JobStatus)>| ParentJob {
         id: JobId::new(at("07:00:00"), n),
         known: known.map(|(name, status)| (name.to_owned(), status)),
     };
@@ -261,7 +263,7 @@ fn a_due_job_that_nobody_fires_is_told() {
 fn a_job_of_later_tells_what_else_it_will_wait_for() {
     let mut facts = facts(job(|spec| spec.settings.schedule = Schedule::OneTime { at: at("09:00:00") }));
     let id = JobId::new(at("07:00:00"), 1);
-    facts.parents = vec![Parent { id, known: Some(("load".to_owned(), JobStatus::Active)) }];
+    facts.parents = vec![ParentJob { id, known: Some(("load".to_owned(), JobStatus::Active)) }];
     let explained = explain(facts);
     assert_eq!(explained.summary, "It runs next at 2026-11-15T09:00:00Z (in 50m), once.");
     assert_eq!(explained.sentences[1], format!("When it is due, it also waits for job {id} (load, ACTIVE)."));
@@ -484,7 +486,7 @@ fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
         later: vec![(at("06:30:00"), at("06:30:00"))],
         waits: true,
     });
-    let waits = |facts: &Facts, change: &dyn Fn(&mut Facts)| {
+    let waits = |facts: &JobFacts, change: &dyn Fn(&mut JobFacts)| {
         let mut facts = facts.clone();
         change(&mut facts);
         let said = explain(facts).sentences;
@@ -493,14 +495,14 @@ fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
     };
     let explained = explain(facts.clone());
     assert_eq!(explained.next_run_time, Some(at("08:00:00")), "the one that is queued");
-    let of_job = explain(Facts { view: JobView { open: vec![], ..facts.view.clone() }, ..facts.clone() });
+    let of_job = explain(JobFacts { view: JobView { open: vec![], ..facts.view.clone() }, ..facts.clone() });
     assert_eq!(of_job.next_run_time, Some(at("08:30:00")), "not when the replay is tried again");
     assert!(
         explained.sentences.iter().any(|said| said.starts_with("4 missed occurrences are left to replay"))
     );
 
     let policy =
-        |policy| move |facts: &mut Facts| facts.view.schedule.as_mut().unwrap().overlap.policy = policy;
+        |policy| move |facts: &mut JobFacts| facts.view.schedule.as_mut().unwrap().overlap.policy = policy;
     let end = "all open occurrences of the job to end, because its overlap policy is";
     assert_eq!(waits(&facts, &policy(OverlapPolicy::Skip)), format!("{end} SKIP."));
     assert_eq!(waits(&facts, &policy(OverlapPolicy::Replace)), format!("{end} REPLACE."));

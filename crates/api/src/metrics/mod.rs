@@ -13,14 +13,16 @@ pub use lanes::KnownLanes;
 pub use traffic::{Traffic, count as count_traffic};
 
 use crate::Api;
-use crate::capacity::Capacity;
+use crate::auth::Call;
+use crate::error::ApiError;
 use lanes::LaneFigures;
 use punctual_core::histogram::HistogramSnapshot;
-use punctual_core::limiter::{LimiterUse, Line};
 use punctual_core::limits;
-use punctual_core::ports::{JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth};
-use punctual_core::time::duration_micros;
-use punctual_engine::{ClusterSnapshot, CounterSnapshot, MeasureSnapshot};
+use punctual_core::ports::{JobCounts, StoreError, StoreFigures, StoreHealth};
+use punctual_core::time::{Timestamp, duration_micros};
+use punctual_engine::{
+    Capacity, ClusterSnapshot, CounterSnapshot, LimitedQueue, MeasureSnapshot, Readings, UseCaseError,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use traffic::TrafficSnapshot;
@@ -52,57 +54,41 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    async fn take(api: &Api) -> Result<Self, StoreError> {
-        let store = api.store();
-        let overview = api.overview().await?;
+    fn of(readings: Readings, api: &Api, now: Timestamp) -> Self {
+        let Readings {
+            overview,
+            limited,
+            node,
+            overdue,
+            is_retention_paused,
+            jobs,
+            counters,
+            measures,
+            store,
+        } = readings;
         let capacity = Capacity::of(overview.clone());
         let sessions = &overview.sessions;
-        let lanes = api.lanes.choose(&overview.depths, api.engine.now());
-        Ok(Snapshot {
+        let lanes = api.lanes.choose(&overview.depths, now);
+        Snapshot {
             desired_slots: desired_slots(&lanes, &capacity),
-            limited: limited(api).await?,
+            limited,
             started_at_us: api.started_at.as_micros(),
-            clock_offset_us: api.engine.clock_offset_us(),
-            clock_offset_max_us: duration_micros(api.engine.clock_offset_max()),
-            overdue_us: duration_micros(api.engine.overdue()),
-            is_retention_paused: api.engine.is_retention_paused(),
-            cluster: api.engine.cluster(),
-            jobs: store.job_counts().await?,
+            clock_offset_us: node.clock_offset_us,
+            clock_offset_max_us: duration_micros(node.clock_offset_max),
+            overdue_us: duration_micros(overdue),
+            is_retention_paused,
+            cluster: node.cluster,
+            jobs,
             lanes,
             worker_sessions: sessions.len() as u64,
             worker_slots: sessions.iter().map(|session| u64::from(session.slots_now())).sum(),
             workers_refusing: sessions.iter().filter(|session| !session.refuses().is_empty()).count() as u64,
-            counters: api.engine.counters(),
-            measures: api.engine.measures(),
-            store: store.figures().await?,
+            counters,
+            measures,
+            store,
             traffic: api.traffic.snapshot(),
-        })
+        }
     }
-}
-
-/// A queue with a concurrency or rate limit.
-#[derive(Debug)]
-struct LimitedQueue {
-    queue: String,
-    /// `None` if only starts are limited.
-    concurrency: Option<u32>,
-    used: LimiterUse,
-}
-
-async fn limited(api: &Api) -> Result<Vec<LimitedQueue>, StoreError> {
-    let rows =
-        api.store().queues().await?.into_iter().filter(|row| !row.settings.limits.of_queue().is_none());
-    let rows: Vec<QueueRow> = rows.take(limits::METRIC_LANES_MAX).collect();
-    if rows.is_empty() {
-        return Ok(vec![]);
-    }
-    let used = api.store().limiters(rows.iter().map(|row| Line::of_queue(&row.queue)).collect()).await?;
-    let limited = rows.into_iter().zip(used).map(|(row, used)| LimitedQueue {
-        queue: row.queue,
-        concurrency: row.settings.limits.concurrency,
-        used,
-    });
-    Ok(limited.collect())
 }
 
 fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String, u64> {
@@ -113,13 +99,13 @@ fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String,
 
 /// All current metrics. For a store that is damaged and cannot be read, the metrics that need no reading:
 /// alerts on damage must not depend on the damaged data.
-pub async fn exposition(api: &Api) -> Result<String, StoreError> {
-    let snapshot = match Snapshot::take(api).await {
-        Ok(snapshot) => Some(snapshot),
-        Err(StoreError::Broken(_)) => None,
-        Err(error) => return Err(error),
+pub async fn exposition(call: &Call) -> Result<String, ApiError> {
+    let snapshot = match call.cases.readings().await {
+        Ok(readings) => Some(Snapshot::of(readings, &call.api, call.cases.now())),
+        Err(UseCaseError::StoreFailed(StoreError::Broken(_))) => None,
+        Err(error) => return Err(error.into()),
     };
-    Ok(written(snapshot.as_ref(), &api.store().health()))
+    Ok(written(snapshot.as_ref(), &call.cases.store_health()?))
 }
 
 fn written(snapshot: Option<&Snapshot>, health: &StoreHealth) -> String {

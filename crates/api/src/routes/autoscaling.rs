@@ -1,23 +1,22 @@
 //! How much worker capacity queues need, for autoscalers.
 
-use crate::Api;
-use crate::capacity::Capacity;
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
 use crate::query::{QueryParams, next_cursor, page_after};
 use axum::Json;
-use axum::extract::State;
 use punctual_client::{ScalingBody, ScalingPage, Span};
 use punctual_core::limits;
+use punctual_engine::Capacity;
 use std::time::Duration;
 
 /// The prefix of this list's cursors.
 const LIST: &str = "autoscaling";
 
-pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
+pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
     let (after, limit) = (query.cursor::<String>(LIST), query.limit_or_most());
     let wanted = Wanted::read(query)?;
-    let capacity = Capacity::read(&api).await?;
+    let capacity = call.cases.capacity().await?;
     let (queues, next) = page_after(capacity.queues(), after.as_deref(), limit);
     let items = queues.iter().map(|queue| body(&capacity, Some(queue), wanted)).collect();
     let total = body(&capacity, None, wanted);
@@ -26,12 +25,12 @@ pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json
 
 /// Any queue name is valid: an unused queue needs no capacity.
 pub async fn show(
-    State(api): State<Api>,
+    call: Call,
     IdInPath(queue): IdInPath<String>,
     query: QueryParams,
 ) -> Result<Json<ScalingBody>, ApiError> {
     let wanted = Wanted::read(query)?;
-    Ok(Json(body(&Capacity::read(&api).await?, Some(&queue), wanted)))
+    Ok(Json(body(&call.cases.capacity().await?, Some(&queue), wanted)))
 }
 
 /// The parameters of the request.

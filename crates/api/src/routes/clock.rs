@@ -1,11 +1,11 @@
 //! The scheduling clock: reading it, and driving it where the server was started with a manual clock.
 
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, JsonBody};
 use crate::json::Shape;
 use crate::{Api, json};
 use axum::Json;
-use axum::extract::State;
 use punctual_client::{ClockBody, ClockMode, ClockMoved, MoveClock};
 use punctual_core::limits;
 use punctual_core::ports::DrivenClock;
@@ -16,29 +16,23 @@ use std::time::Duration;
 /// How long to wait at each stop for the engine to become idle, by default.
 const SETTLE_DEFAULT: Duration = Duration::from_secs(10);
 
-pub async fn show(State(api): State<Api>) -> Json<ClockBody> {
-    let mode = if api.driven.is_some() { ClockMode::Manual } else { ClockMode::System };
-    Json(ClockBody { mode, now: api.engine.now() })
+pub async fn show(call: Call) -> Json<ClockBody> {
+    let mode = if call.api.driven.is_some() { ClockMode::Manual } else { ClockMode::System };
+    Json(ClockBody { mode, now: call.cases.now() })
 }
 
 /// Advances the clock: everything on the way fires at its own time.
-pub async fn advance(
-    State(api): State<Api>,
-    body: JsonBody<BODY_BYTES_MAX>,
-) -> Result<Json<ClockMoved>, ApiError> {
-    let clock = driven(&api)?;
-    let drive = wanted(&body.bytes, api.engine.now())?;
-    Ok(Json(moved(api.engine.advance(clock, drive).await?)))
+pub async fn advance(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<ClockMoved>, ApiError> {
+    let clock = driven(&call.api)?;
+    let drive = wanted(&body.bytes, call.cases.now())?;
+    Ok(Json(moved(call.cases.advance_clock(clock, drive).await?)))
 }
 
 /// Jumps the clock: times in between count as missed.
-pub async fn jump(
-    State(api): State<Api>,
-    body: JsonBody<BODY_BYTES_MAX>,
-) -> Result<Json<ClockMoved>, ApiError> {
-    let clock = driven(&api)?;
-    let drive = wanted(&body.bytes, api.engine.now())?;
-    Ok(Json(moved(api.engine.jump(clock, drive).await?)))
+pub async fn jump(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<ClockMoved>, ApiError> {
+    let clock = driven(&call.api)?;
+    let drive = wanted(&body.bytes, call.cases.now())?;
+    Ok(Json(moved(call.cases.jump_clock(clock, drive).await?)))
 }
 
 fn driven(api: &Api) -> Result<&dyn DrivenClock, ApiError> {

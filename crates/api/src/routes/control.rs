@@ -1,12 +1,12 @@
 //! Control verbs: pause, resume, cancel, retry, trigger, delete.
 
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, NoBody, OptionalBody};
 use crate::idempotency::{Repeating, RequestName, once};
 use crate::routes::{executions, jobs};
-use crate::{Api, views};
+use crate::views;
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
@@ -16,100 +16,70 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use punctual_core::ports::{Controlled, JobView};
-use punctual_engine::ControlError;
+use punctual_engine::UseCaseError;
 
-pub async fn pause(
-    State(api): State<Api>,
-    IdInPath(id): IdInPath<JobId>,
-    _: NoBody,
-) -> Result<Response, ApiError> {
-    control(&api, id, Verb::Pause).await
+pub async fn pause(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<Response, ApiError> {
+    control(&call, id, Verb::Pause).await
 }
 
-pub async fn resume(
-    State(api): State<Api>,
-    IdInPath(id): IdInPath<JobId>,
-    _: NoBody,
-) -> Result<Response, ApiError> {
-    control(&api, id, Verb::Resume).await
+pub async fn resume(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<Response, ApiError> {
+    control(&call, id, Verb::Resume).await
 }
 
-pub async fn cancel(
-    State(api): State<Api>,
-    IdInPath(id): IdInPath<JobId>,
-    _: NoBody,
-) -> Result<Response, ApiError> {
-    control(&api, id, Verb::Cancel).await
+pub async fn cancel(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<Response, ApiError> {
+    control(&call, id, Verb::Cancel).await
 }
 
 /// Responds with the job and the added execution.
-pub async fn retry(
-    State(api): State<Api>,
-    IdInPath(id): IdInPath<JobId>,
-    _: NoBody,
-) -> Result<Response, ApiError> {
-    match api.engine.control(id, Verb::Retry).await {
-        Ok(controlled) => shown(&api, id, controlled).await,
-        Err(ControlError::Refused(Refusal::NothingDead)) => Err(nothing_dead(&jobs::view(&api, id).await?)),
-        Err(error) => Err(control_error(id, error)),
+pub async fn retry(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<Response, ApiError> {
+    match call.cases.control(id, Verb::Retry).await {
+        Ok(controlled) => shown(&call, id, controlled).await,
+        Err(UseCaseError::Refused { refusal: Refusal::NothingDead, .. }) => {
+            Err(nothing_dead(&call.cases.job(id).await?))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
-async fn control(api: &Api, id: JobId, verb: Verb) -> Result<Response, ApiError> {
-    let controlled = apply(api, id, verb).await?;
-    shown(api, id, controlled).await
+async fn control(call: &Call, id: JobId, verb: Verb) -> Result<Response, ApiError> {
+    let controlled = call.cases.control(id, verb).await?;
+    shown(call, id, controlled).await
 }
 
-async fn shown(api: &Api, id: JobId, controlled: Controlled) -> Result<Response, ApiError> {
-    let mut job = jobs::read(api, id).await?;
+async fn shown(call: &Call, id: JobId, controlled: Controlled) -> Result<Response, ApiError> {
+    let mut job = jobs::read(call, id).await?;
     job.execution_id = controlled.added;
     Ok(jobs::answer(StatusCode::OK, job))
 }
 
-pub async fn delete(
-    State(api): State<Api>,
-    IdInPath(id): IdInPath<JobId>,
-    _: NoBody,
-) -> Result<StatusCode, ApiError> {
-    apply(&api, id, Verb::Delete).await?;
+pub async fn delete(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<StatusCode, ApiError> {
+    call.cases.control(id, Verb::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Responds with the added execution.
 pub async fn trigger(
-    State(api): State<Api>,
+    call: Call,
     IdInPath(id): IdInPath<JobId>,
     name: RequestName,
     body: OptionalBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let run = |_| async {
         let TriggerRequest { despite_overlap } = body.parse()?;
-        triggered(&api, id, Verb::Trigger { despite_overlap }).await
+        triggered(&call, id, Verb::Trigger { despite_overlap }).await
     };
-    once(&api, name, &body.0.bytes, Repeating::Unsafe, run).await
+    once(&call, name, &body.0.bytes, Repeating::Unsafe, run).await
 }
 
-async fn triggered(api: &Api, id: JobId, trigger: Verb) -> Result<Response, ApiError> {
-    let added = apply(api, id, trigger).await?.added;
+async fn triggered(call: &Call, id: JobId, trigger: Verb) -> Result<Response, ApiError> {
+    let added = call.cases.control(id, trigger).await?.added;
     let added = added.ok_or_else(|| ApiError::Internal("a trigger that added nothing".to_owned()))?;
     let location = [(LOCATION, format!("{API_PREFIX}/executions/{added}"))];
-    Ok((StatusCode::CREATED, location, Json(executions::read(api, added).await?)).into_response())
+    Ok((StatusCode::CREATED, location, Json(executions::read(call, added).await?)).into_response())
 }
 
-async fn apply(api: &Api, id: JobId, verb: Verb) -> Result<Controlled, ApiError> {
-    api.engine.control(id, verb).await.map_err(|error| control_error(id, error))
-}
-
-pub fn control_error(id: JobId, error: ControlError) -> ApiError {
-    match error {
-        ControlError::NotThere => jobs::no_such_job(id),
-        ControlError::Refused(refusal) => refused(id, refusal),
-        ControlError::Invalid(problems) => ApiError::invalid(problems),
-        ControlError::Unavailable(reason) => ApiError::Unavailable(reason),
-    }
-}
-
-fn refused(id: JobId, refusal: Refusal) -> ApiError {
+/// The error for a verb that the state of the job does not allow.
+pub fn refused(id: JobId, refusal: Refusal) -> ApiError {
     let detail = reason_of(&refusal);
     match refusal {
         Refusal::Stale { version } => ApiError::VersionChanged { version },

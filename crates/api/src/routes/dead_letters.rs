@@ -1,28 +1,23 @@
 //! Dead letters: listing, redriving and discarding them.
 
-use crate::auth::Caller;
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, JsonBody};
 use crate::json::{self, Shape};
 use crate::query::{QueryParams, next_cursor, place_in};
 use crate::routes::control::reason_of;
-use crate::{Api, views};
+use crate::views;
 use axum::Json;
-use axum::extract::State;
 use punctual_client::{
     DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, Page, RedriveAnswer, RefusedLetter,
 };
-use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
 use punctual_core::ports::DeadLetterQuery;
-use punctual_engine::ControlError;
+use punctual_engine::{ControlError, DeadLetterChoice, DeadLetterOutcomes};
 
 const LIST: &str = "dead-letters";
 
-pub async fn list(
-    State(api): State<Api>,
-    mut query: QueryParams,
-) -> Result<Json<Page<DeadLetterBody>>, ApiError> {
+pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<DeadLetterBody>>, ApiError> {
     let filter = DeadLetterFilter {
         job_id: query.parsed("job_id"),
         name: query.text("name"),
@@ -34,7 +29,7 @@ pub async fn list(
     };
     let (before, limit) = (query.cursor(LIST), query.limit());
     query.finish()?;
-    let page = api.store().dead_letters(matching(filter, before, limit)).await?;
+    let page = call.cases.dead_letters(matching(filter, before, limit)).await?;
     Ok(Json(Page {
         items: page.items.into_iter().map(views::dead_letter).collect(),
         next_cursor: next_cursor(LIST, page.next),
@@ -56,40 +51,29 @@ fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> Dead
 }
 
 /// Redrives the selected dead letters, each independently.
-pub async fn redrive(
-    State(api): State<Api>,
-    caller: Caller,
-    body: JsonBody<BODY_BYTES_MAX>,
-) -> Result<Json<RedriveAnswer>, ApiError> {
-    let Step { ids, next_cursor } = step(&api, &caller, &body.bytes).await?;
-    let mut refused = Vec::new();
-    let mut redriven = 0;
-    if !ids.is_empty() {
-        let outcomes = api.engine.redrive(ids.clone()).await?;
-        for (occurrence_id, outcome) in ids.into_iter().zip(outcomes) {
-            match outcome {
-                Ok(_) => redriven += 1,
-                Err(error) => refused.push(RefusedLetter { occurrence_id, reason: reason(&error) }),
-            }
-        }
-    }
+pub async fn redrive(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<RedriveAnswer>, ApiError> {
+    let outcomes = call.cases.redrive(chosen(json::parse(&body.bytes, Shape::DeadLetters)?)?).await?;
+    let (redriven, refused, next_cursor) = counted(outcomes);
     Ok(Json(RedriveAnswer { redriven, refused, next_cursor }))
 }
 
 /// Deletes the selected dead letters.
-pub async fn discard(
-    State(api): State<Api>,
-    caller: Caller,
-    body: JsonBody<BODY_BYTES_MAX>,
-) -> Result<Json<DiscardAnswer>, ApiError> {
-    let Step { ids, next_cursor } = step(&api, &caller, &body.bytes).await?;
-    let were_there = if ids.is_empty() { vec![] } else { api.engine.discard(ids.clone()).await? };
-    let discarded = were_there.iter().filter(|was_there| **was_there).count() as u64;
-    let missing = ids.into_iter().zip(were_there).filter(|(_, was_there)| !was_there);
-    let refused = missing
-        .map(|(occurrence_id, _)| RefusedLetter { occurrence_id, reason: reason(&ControlError::NotThere) })
-        .collect();
+pub async fn discard(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<DiscardAnswer>, ApiError> {
+    let outcomes = call.cases.discard(chosen(json::parse(&body.bytes, Shape::DeadLetters)?)?).await?;
+    let (discarded, refused, next_cursor) = counted(outcomes);
     Ok(Json(DiscardAnswer { discarded, refused, next_cursor }))
+}
+
+/// How many succeeded, which were refused, and the cursor for the next request.
+fn counted(outcomes: DeadLetterOutcomes) -> (u64, Vec<RefusedLetter>, Option<String>) {
+    let (mut done, mut refused) = (0, Vec::new());
+    for (occurrence_id, outcome) in outcomes.items {
+        match outcome {
+            Ok(()) => done += 1,
+            Err(error) => refused.push(RefusedLetter { occurrence_id, reason: reason(&error) }),
+        }
+    }
+    (done, refused, next_cursor(LIST, outcomes.next))
 }
 
 fn reason(error: &ControlError) -> String {
@@ -100,31 +84,7 @@ fn reason(error: &ControlError) -> String {
     }
 }
 
-/// The dead letters that one request acts on, and the cursor for the next request.
-struct Step {
-    ids: Vec<OccurrenceId>,
-    next_cursor: Option<String>,
-}
-
-async fn step(api: &Api, caller: &Caller, body: &[u8]) -> Result<Step, ApiError> {
-    match chosen(json::parse(body, Shape::DeadLetters)?)? {
-        Chosen::Ids(ids) => Ok(Step { ids, next_cursor: None }),
-        Chosen::Matching(query) => {
-            caller.check_operator()?;
-            let page = api.store().dead_letters(query).await?;
-            let ids = page.items.into_iter().map(|letter| letter.occurrence).collect();
-            Ok(Step { ids, next_cursor: next_cursor(LIST, page.next) })
-        }
-    }
-}
-
-#[derive(Debug, PartialEq)]
-enum Chosen {
-    Ids(Vec<OccurrenceId>),
-    Matching(DeadLetterQuery),
-}
-
-fn chosen(selection: DeadLetterSelection) -> Result<Chosen, ApiError> {
+fn chosen(selection: DeadLetterSelection) -> Result<DeadLetterChoice, ApiError> {
     const MAX: usize = limits::STORE_BATCH_MAX;
     let DeadLetterSelection { ids, filter, limit, cursor } = selection;
     let only_with_filter =
@@ -139,7 +99,7 @@ fn chosen(selection: DeadLetterSelection) -> Result<Chosen, ApiError> {
         (Some(ids), None) if ids.is_empty() || ids.len() > MAX => {
             Err(ApiError::field("ids", format!("must name 1 to {MAX} dead letters, not {}", ids.len())))
         }
-        (Some(ids), None) => Ok(Chosen::Ids(ids)),
+        (Some(ids), None) => Ok(DeadLetterChoice::Ids(ids)),
         (None, Some(filter)) => {
             let limit = limit.unwrap_or(MAX);
             if limit == 0 || limit > MAX {
@@ -151,7 +111,7 @@ fn chosen(selection: DeadLetterSelection) -> Result<Chosen, ApiError> {
                     ApiError::field("cursor", "must be a next_cursor of this same route or of the list")
                 })?),
             };
-            Ok(Chosen::Matching(matching(filter, before, limit)))
+            Ok(DeadLetterChoice::Matching(matching(filter, before, limit)))
         }
     }
 }
@@ -160,7 +120,7 @@ fn chosen(selection: DeadLetterSelection) -> Result<Chosen, ApiError> {
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> Result<Chosen, ApiError> {
+    fn read(body: &str) -> Result<DeadLetterChoice, ApiError> {
         chosen(json::parse(body.as_bytes(), Shape::DeadLetters)?)
     }
 
@@ -175,9 +135,12 @@ mod tests {
 
     #[test]
     fn dead_letters_are_chosen_by_ids_or_by_a_filter() {
-        assert_eq!(read(&format!(r#"{{"ids":["{ID}"]}}"#)).unwrap(), Chosen::Ids(vec![ID.parse().unwrap()]));
+        assert_eq!(
+            read(&format!(r#"{{"ids":["{ID}"]}}"#)).unwrap(),
+            DeadLetterChoice::Ids(vec![ID.parse().unwrap()])
+        );
         let all = DeadLetterQuery { limit: limits::STORE_BATCH_MAX, ..DeadLetterQuery::default() };
-        assert_eq!(read(r#"{"filter":{}}"#).unwrap(), Chosen::Matching(all));
+        assert_eq!(read(r#"{"filter":{}}"#).unwrap(), DeadLetterChoice::Matching(all));
         let some = DeadLetterQuery {
             before: Some(17),
             limit: 5,
@@ -185,7 +148,7 @@ mod tests {
             ..DeadLetterQuery::default()
         };
         let body = r#"{"filter":{"queue":"mail"},"limit":5,"cursor":"dead-letters~17"}"#;
-        assert_eq!(read(body).unwrap(), Chosen::Matching(some));
+        assert_eq!(read(body).unwrap(), DeadLetterChoice::Matching(some));
     }
 
     #[test]

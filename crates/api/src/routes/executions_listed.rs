@@ -1,14 +1,15 @@
 //! Executions of all jobs, by status.
 
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::query::{QueryParams, next_cursor};
-use crate::{Api, views};
+use crate::views;
 use axum::Json;
-use axum::extract::State;
 use punctual_client::{ExecutionBody, ExecutionStatus, Page};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{ExecutionQuery, ExecutionView, ExecutionWalk, RunningPlace, StoreError};
+use punctual_core::notes::Noted;
+use punctual_core::ports::{ExecutionQuery, ExecutionWalk, ListedExecution, RunningPlace};
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,10 +19,7 @@ const QUEUED: &str = "queued-executions";
 const WAITING: &str = "waiting-executions";
 const FINISHED: &str = "finished-executions";
 
-pub async fn list(
-    State(api): State<Api>,
-    mut query: QueryParams,
-) -> Result<Json<Page<ExecutionBody>>, ApiError> {
+pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<ExecutionBody>>, ApiError> {
     let status = query.word("status").unwrap_or(ExecutionStatus::Running);
     let wanted = ExecutionQuery {
         walk: begun(status, &mut query),
@@ -31,24 +29,16 @@ pub async fn list(
         worker: query.text("worker"),
     };
     query.finish()?;
-    let page = api.store().executions(wanted).await?;
-    let mut items = Vec::with_capacity(page.items.len());
-    for listed in page.items {
-        let is_noted = matches!(&listed.view, ExecutionView::Live { live, .. } if live.ties.noted);
+    let page = call.cases.executions(wanted).await?;
+    let shown = |(listed, noted): (ListedExecution, Option<Noted>)| {
         let mut body = views::listed(listed);
-        if is_noted {
-            add_notes(&api, &mut body).await?;
-        }
-        items.push(body);
-    }
-    Ok(Json(Page { items, next_cursor: page.next.and_then(cursor) }))
-}
-
-async fn add_notes(api: &Api, body: &mut ExecutionBody) -> Result<(), StoreError> {
-    let occurrence = body.execution_id.occurrence;
-    let notes = api.store().notes(occurrence.job, occurrence.number, 1).await?;
-    notes.iter().for_each(|noted| views::add_notes(body, noted));
-    Ok(())
+        noted.iter().for_each(|noted| views::add_notes(&mut body, noted));
+        body
+    };
+    Ok(Json(Page {
+        items: page.items.into_iter().map(shown).collect(),
+        next_cursor: page.next.and_then(cursor),
+    }))
 }
 
 /// The walk over executions of this status, from the end of the previous page.

@@ -61,7 +61,7 @@ pub async fn ready(
     if api.is_stopping() {
         return Ok((StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "stopping"}))));
     }
-    match tokio::time::timeout(READY_TIMEOUT, probe(&api)).await {
+    match tokio::time::timeout(READY_TIMEOUT, api.access.probe()).await {
         Ok(Ok(())) => in_time(&api),
         Ok(Err(error)) => {
             tracing::warn!(%error, "not ready");
@@ -76,15 +76,16 @@ pub async fn ready(
 /// A node that fires nothing because its clock is off is not ready if it is a scheduler. Other nodes stay
 /// ready and report it.
 fn in_time(api: &Api) -> Result<(StatusCode, Json<Value>), ApiError> {
-    if !api.engine.cluster().is_off {
+    let state = api.access.node_state();
+    if !state.cluster.is_off {
         return Ok((StatusCode::OK, Json(json!({"status": "ready"}))));
     }
-    let apart = Duration::from_micros(api.engine.clock_offset_us().unsigned_abs());
+    let apart = Duration::from_micros(state.clock_offset_us.unsigned_abs());
     let warning = format!(
         "this machine's clock and the store's are {:.1} s apart, more than scheduler.clock_offset_max ({:.1} s): nothing is \
          fired here until they agree",
         apart.as_secs_f64(),
-        api.engine.clock_offset_max().as_secs_f64()
+        state.clock_offset_max.as_secs_f64()
     );
     let fires = api.node.as_deref().is_none_or(|node| node.roles.iter().any(|role| role == "scheduler"));
     if fires {
@@ -104,12 +105,6 @@ fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
         StoreError::Broken(_) => "the store failed",
     };
     ApiError::NotReady(format!("{what}: see the server's log for the reason"))
-}
-
-/// Writes through the store, so that a full disk or a hanging writer is noticed.
-async fn probe(api: &Api) -> Result<(), StoreError> {
-    let now = api.store().clock().await?;
-    api.store().probe(now).await
 }
 
 #[cfg(test)]

@@ -30,11 +30,6 @@ impl Listed {
         Listed { router: self.router.merge(other.router), ..self }
     }
 
-    /// Changes the router without adding paths.
-    pub fn map(self, change: impl FnOnce(Router<Api>) -> Router<Api>) -> Self {
-        Listed { router: change(self.router), ..self }
-    }
-
     pub fn into_router(self) -> Router<Api> {
         self.router
     }

@@ -31,6 +31,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+pub use control::refused;
 use listed::Listed;
 use punctual_client::API_PREFIX;
 

@@ -1,37 +1,38 @@
 //! Nodes of the cluster, and the authenticated caller.
 
-use crate::auth::Caller;
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::query::QueryParams;
 use crate::{Api, NodeInfo};
 use axum::Json;
-use axum::extract::State;
 use punctual_client::{MeBody, NodeBody, Page};
 use punctual_core::cluster::Card;
+use punctual_core::ports::Role;
 use punctual_core::recurrence::tzdb_version;
-use punctual_engine::NodeSeen;
+use punctual_engine::{NodeSeen, NodeState};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The smallest difference between a node's clock and the cluster's time that is reported.
 const OFFSET_NOTICED: Duration = Duration::from_secs(1);
 
-pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Page<NodeBody>>, ApiError> {
+pub async fn list(call: Call, query: QueryParams) -> Result<Json<Page<NodeBody>>, ApiError> {
     query.finish()?;
-    Ok(Json(Page { items: read(&api).await, next_cursor: None }))
+    Ok(Json(Page { items: read(&call).await?, next_cursor: None }))
 }
 
 /// All nodes of the cluster, the answering one first; only that one where there is no cluster.
-async fn read(api: &Api) -> Vec<NodeBody> {
-    let Some(own) = api.node.as_deref() else { return Vec::new() };
-    let mut nodes = match api.engine.nodes().await {
-        None => vec![answering(api, own)],
+async fn read(call: &Call) -> Result<Vec<NodeBody>, ApiError> {
+    let Some(own) = call.api.node.as_deref() else { return Ok(Vec::new()) };
+    let state = call.cases.node_state()?;
+    let mut nodes = match call.cases.nodes().await? {
+        None => vec![answering(&call.api, own, state)],
         Some(Ok(seen)) => {
             let others = seen.iter().filter(|node| !node.is_self).map(|node| shown(node, own));
-            std::iter::once(answering(api, own)).chain(others).collect()
+            std::iter::once(answering(&call.api, own, state)).chain(others).collect()
         }
         Some(Err(error)) => {
-            let mut node = answering(api, own);
+            let mut node = answering(&call.api, own, state);
             node.others_unknown = true;
             node.warnings.push(format!("the other processes are currently unknown: {error}"));
             vec![node]
@@ -39,12 +40,12 @@ async fn read(api: &Api) -> Vec<NodeBody> {
     };
     nodes[1..].sort_by(|a, b| a.node_id.cmp(&b.node_id));
     warn_of_time_zones(&mut nodes);
-    nodes
+    Ok(nodes)
 }
 
-fn answering(api: &Api, node: &NodeInfo) -> NodeBody {
-    let cluster = api.engine.cluster();
-    let offset_us = -api.engine.clock_offset_us();
+fn answering(api: &Api, node: &NodeInfo, state: NodeState) -> NodeBody {
+    let NodeState { cluster, warnings, .. } = state;
+    let offset_us = -state.clock_offset_us;
     let apart = api.apart.as_ref().map(|apart| apart.borrow().clone()).unwrap_or_default();
     NodeBody {
         node_id: node.id.clone(),
@@ -64,11 +65,7 @@ fn answering(api: &Api, node: &NodeInfo) -> NodeBody {
         answering: true,
         others_unknown: false,
         coordination: node.coordination.clone(),
-        warnings: clock_warning(offset_us, cluster.is_off)
-            .into_iter()
-            .chain(api.engine.warnings())
-            .chain(apart)
-            .collect(),
+        warnings: clock_warning(offset_us, cluster.is_off).into_iter().chain(warnings).chain(apart).collect(),
     }
 }
 
@@ -146,10 +143,16 @@ fn warn_of_time_zones(nodes: &mut [NodeBody]) {
     }
 }
 
-pub async fn me(caller: Caller, query: QueryParams) -> Result<Json<MeBody>, ApiError> {
+pub async fn me(call: Call, query: QueryParams) -> Result<Json<MeBody>, ApiError> {
     query.finish()?;
-    let role = caller.role_name().to_owned();
-    Ok(Json(MeBody { token_id: caller.token, role }))
+    let caller = call.cases.caller();
+    let role = match caller.role {
+        Role::Viewer => "viewer",
+        Role::Submitter => "submitter",
+        Role::Operator => "operator",
+        Role::Admin => "admin",
+    };
+    Ok(Json(MeBody { token_id: caller.token_id.clone(), role: role.to_owned() }))
 }
 
 #[cfg(test)]

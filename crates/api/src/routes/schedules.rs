@@ -1,14 +1,13 @@
 //! Previews: when a schedule would fire, and when a job will.
 
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
 use crate::json::Shape;
 use crate::query::QueryParams;
-use crate::routes::jobs;
 use crate::submission::Basis;
-use crate::{Api, json, submission, views};
+use crate::{json, submission, views};
 use axum::Json;
-use axum::extract::State;
 use punctual_client::{PreviewBody, PreviewRequest};
 use punctual_core::ids::JobId;
 use punctual_core::limits;
@@ -16,12 +15,9 @@ use punctual_core::schedule::Schedule;
 
 const COUNT_DEFAULT: usize = 10;
 
-pub async fn preview(
-    State(api): State<Api>,
-    body: JsonBody<BODY_BYTES_MAX>,
-) -> Result<Json<PreviewBody>, ApiError> {
+pub async fn preview(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<PreviewBody>, ApiError> {
     let request: PreviewRequest = json::parse(&body.bytes, Shape::Schedule)?;
-    let (now, count) = (api.engine.now(), request.count.unwrap_or(COUNT_DEFAULT));
+    let (now, count) = (call.cases.now(), request.count.unwrap_or(COUNT_DEFAULT));
     check_count(count)?;
     let after = request.after.unwrap_or(now);
     let job = request.into_job();
@@ -35,20 +31,20 @@ pub async fn preview(
 
 /// The next nominal times of a job; empty if it has nothing left to fire or runs only once.
 pub async fn next(
-    State(api): State<Api>,
+    call: Call,
     IdInPath(id): IdInPath<JobId>,
     mut query: QueryParams,
 ) -> Result<Json<PreviewBody>, ApiError> {
     let count = query.parsed("count").unwrap_or(COUNT_DEFAULT);
     query.finish()?;
     check_count(count)?;
-    let view = jobs::view(&api, id).await?;
+    let view = call.cases.job(id).await?;
     let next = view.schedule.as_ref().and_then(|schedule| schedule.nominal);
     Ok(Json(match (&view.job.spec.settings.schedule, next) {
         (Schedule::Recurring(recurring), Some(next)) => {
             views::preview(&recurring.recurrence, next.shifted(-1), count)
         }
-        (Schedule::Recurring(recurring), None) => views::preview(&recurring.recurrence, api.engine.now(), 0),
+        (Schedule::Recurring(recurring), None) => views::preview(&recurring.recurrence, call.cases.now(), 0),
         (Schedule::Immediate | Schedule::OneTime { .. }, _) => {
             PreviewBody { description: "Once".to_owned(), occurrences: vec![] }
         }

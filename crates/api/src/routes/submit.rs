@@ -1,15 +1,15 @@
 //! Submitting jobs, singly or in batches.
 
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, JsonBody};
-use crate::idempotency::{Repeating, RequestName, Try, Unsettled, once};
+use crate::idempotency::{Repeating, RequestName, Unsettled, once};
 use crate::json::Shape;
 use crate::routes::jobs;
 use crate::submission::{Basis, job_spec};
-use crate::{Api, json, reasons, views};
+use crate::{json, reasons, views};
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
@@ -18,26 +18,27 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
+use punctual_engine::RequestTry;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub async fn submit(
-    State(api): State<Api>,
+    call: Call,
     name: RequestName,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    once(&api, name, &body.bytes, Repeating::Safe, |attempt| submit_one(&api, &body.bytes, attempt)).await
+    once(&call, name, &body.bytes, Repeating::Safe, |attempt| submit_one(&call, &body.bytes, attempt)).await
 }
 
 /// 201 for a new job; 200 with the whole job if one with its `idempotency_key` exists.
-async fn submit_one(api: &Api, body: &[u8], attempt: Try) -> Result<Response, ApiError> {
+async fn submit_one(call: &Call, body: &[u8], attempt: RequestTry) -> Result<Response, ApiError> {
     let job: SubmitJob = json::parse(body, Shape::Job)?;
-    let spec = spec_of(job, attempt.began_at(api.engine.now()))?;
-    let answer = keep(api, vec![spec], attempt).await?.pop();
+    let spec = spec_of(job, attempt.began_at(call.cases.now()))?;
+    let answer = keep(call, vec![spec], attempt).await?.pop();
     let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
     let location = [(LOCATION, location_of(submitted.job_id))];
     if submitted.existing {
-        let job = jobs::read(api, submitted.job_id).await?;
+        let job = jobs::read(call, submitted.job_id).await?;
         return Ok((location, jobs::answer(StatusCode::OK, job)).into_response());
     }
     Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
@@ -49,16 +50,16 @@ fn location_of(job: JobId) -> String {
 
 /// Each job is independent: an invalid one does not affect the others. 201 if all were accepted, else 200.
 pub async fn submit_batch(
-    State(api): State<Api>,
+    call: Call,
     name: RequestName,
     body: JsonBody<BATCH_BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    once(&api, name, &body.bytes, Repeating::Safe, |attempt| submit_many(&api, &body.bytes, attempt)).await
+    once(&call, name, &body.bytes, Repeating::Safe, |attempt| submit_many(&call, &body.bytes, attempt)).await
 }
 
-async fn submit_many(api: &Api, body: &Bytes, attempt: Try) -> Result<Response, ApiError> {
-    let specs = parse_beside(body.clone(), attempt.began_at(api.engine.now())).await?;
-    let Batch { items, is_settled } = submit_each(api, specs, attempt).await?;
+async fn submit_many(call: &Call, body: &Bytes, attempt: RequestTry) -> Result<Response, ApiError> {
+    let specs = parse_beside(body.clone(), attempt.began_at(call.cases.now())).await?;
+    let Batch { items, is_settled } = submit_each(call, specs, attempt).await?;
     let all_taken = items.iter().all(|item| matches!(item, BatchItem::Submitted(_)));
     let status = if all_taken { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = (status, Json(BatchAnswer { items })).into_response();
@@ -70,35 +71,17 @@ async fn submit_many(api: &Api, body: &Bytes, attempt: Try) -> Result<Response, 
 
 /// Stores these jobs and returns the state of each.
 async fn keep(
-    api: &Api,
+    call: &Call,
     specs: Vec<JobSpec>,
-    attempt: Try,
+    attempt: RequestTry,
 ) -> Result<Vec<Result<SubmittedBody, ApiError>>, ApiError> {
-    // Jobs whose outcome another job or an earlier try may have decided must be read back.
-    let undecided: Vec<bool> =
-        specs.iter().map(|spec| attempt.is_repeated || !spec.settings.depends_on.is_empty()).collect();
-    let answers = api.engine.submit_from(specs, attempt.ids).await;
-    let mut kept = Vec::with_capacity(answers.len());
-    for (answer, is_undecided) in answers.into_iter().zip(undecided) {
-        kept.push(match answer {
-            Ok(submitted) if is_undecided || submitted.is_existing => {
-                Ok(while_stopping(api, as_it_stands(api, views::submitted(submitted)).await?))
-            }
-            Ok(submitted) => Ok(while_stopping(api, views::submitted(submitted))),
-            Err(error) => Err(error.into()),
-        });
-    }
-    Ok(kept)
-}
-
-async fn as_it_stands(api: &Api, submitted: SubmittedBody) -> Result<SubmittedBody, ApiError> {
-    let Some(view) = api.store().job(submitted.job_id).await? else { return Ok(submitted) };
-    Ok(SubmittedBody { status: view.status(), next_run_time: views::next_run_time(&view), ..submitted })
+    let answers = call.cases.submit(specs, attempt).await?.into_iter();
+    Ok(answers.map(|answer| Ok(while_stopping(call, views::submitted(answer?)))).collect())
 }
 
 /// Adds a notice that nothing new starts, during shutdown.
-fn while_stopping(api: &Api, submitted: SubmittedBody) -> SubmittedBody {
-    let is_held = api.is_stopping() && submitted.status == JobStatus::Active;
+fn while_stopping(call: &Call, submitted: SubmittedBody) -> SubmittedBody {
+    let is_held = call.api.is_stopping() && submitted.status == JobStatus::Active;
     SubmittedBody { status_reason: is_held.then(reasons::of_stopping), ..submitted }
 }
 
@@ -156,9 +139,9 @@ fn check_batch_size(jobs: usize) -> Result<(), ApiError> {
 
 /// Submits the valid jobs and puts the outcomes at the positions of their jobs.
 async fn submit_each(
-    api: &Api,
+    call: &Call,
     parsed: Vec<Result<JobSpec, ApiError>>,
-    attempt: Try,
+    attempt: RequestTry,
 ) -> Result<Batch, ApiError> {
     let mut specs = Vec::with_capacity(parsed.len());
     let refused: Vec<Option<ApiError>> = parsed
@@ -171,7 +154,7 @@ async fn submit_each(
             Err(error) => Some(error),
         })
         .collect();
-    let mut answers = if specs.is_empty() { vec![] } else { keep(api, specs, attempt).await? }.into_iter();
+    let mut answers = if specs.is_empty() { vec![] } else { keep(call, specs, attempt).await? }.into_iter();
     let mut passing = None;
     let mut items = Vec::with_capacity(refused.len());
     for (place, refusal) in refused.into_iter().enumerate() {

@@ -4,7 +4,7 @@ use super::*;
 use punctual_core::limiter::LimiterUse;
 
 /// A job whose execution is on the wait list of its queue, with `in_use` of `most` in use.
-fn in_line(in_use: u64, most: u32) -> Facts {
+fn in_line(in_use: u64, most: u32) -> JobFacts {
     let mut facts = facts(job(|_| {}));
     let line = LimiterId::of_queue("default");
     facts.view.open[0].state = behind(Gate::Concurrency);
@@ -14,8 +14,8 @@ fn in_line(in_use: u64, most: u32) -> Facts {
     facts
 }
 
-fn holder(number: u64, name: &str, runs: Option<(&str, Timestamp)>) -> Holder {
-    Holder {
+fn holder(number: u64, name: &str, runs: Option<(&str, Timestamp)>) -> LimitHolder {
+    LimitHolder {
         execution: JobId::new(at("07:00:00"), number).occurrence(1).attempt(1),
         job_name: name.to_owned(),
         lane: Lane::new("default", name),
@@ -23,7 +23,7 @@ fn holder(number: u64, name: &str, runs: Option<(&str, Timestamp)>) -> Holder {
     }
 }
 
-fn held_by(mut facts: Facts, holders: Vec<Holder>) -> Vec<String> {
+fn held_by(mut facts: JobFacts, holders: Vec<LimitHolder>) -> Vec<String> {
     facts.holders.insert(LimiterId::of_queue("default"), holders);
     about_open(facts)
 }
@@ -69,7 +69,7 @@ fn a_limit_that_was_lowered_says_how_many_have_to_end() {
 fn a_holder_that_nobody_can_run_is_told_to_block_the_rest() {
     let stuck = holder(3, "greet", None);
     let id = stuck.execution;
-    let why = |facts: Facts| held_by(facts, vec![stuck.clone()]).remove(2);
+    let why = |facts: JobFacts| held_by(facts, vec![stuck.clone()]).remove(2);
     assert_eq!(
         why(in_line(1, 1)),
         format!(
@@ -89,14 +89,4 @@ fn a_holder_that_nobody_can_run_is_told_to_block_the_rest() {
     );
     held.holders.insert(LimiterId::of_queue("default"), vec![stuck.clone()]);
     assert_eq!(explain(held).advice, [Advice::resume_worker("remote".to_owned())]);
-}
-
-#[test]
-fn those_that_cannot_run_are_told_first_then_the_longest_there() {
-    let late = holder(1, "late", Some(("a", at("08:09:00"))));
-    let early = holder(2, "early", Some(("b", at("08:01:00"))));
-    let (queued, stuck) = (holder(3, "queued", None), holder(4, "stuck", None));
-    let told = in_order(vec![late, queued, early, stuck], |holder| holder.job_name == "stuck");
-    let names: Vec<&str> = told.iter().map(|holder| holder.job_name.as_str()).collect();
-    assert_eq!(names, ["stuck", "early", "late", "queued"]);
 }

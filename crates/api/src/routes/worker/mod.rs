@@ -8,25 +8,22 @@
 
 mod check;
 
-use crate::Api;
-use crate::auth;
+use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, DocumentsBody, IdInPath, JsonBody, NoBody};
 use crate::json::{self, Shape};
 use crate::routes::listed::Listed;
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
 use axum::routing::{delete, post};
 use punctual_client::protocol::{
     AssignmentBody, DemandAnswer, GiveBackRequest, HeartbeatAnswer, LeaseBody, LogsRequest, NotesAnswer,
     NotesRequest, OpenSession, PollAnswer, PollRequest, ReportRequest, ReportsAnswer, ResyncRequest,
     SessionBody, Verdict,
 };
-use punctual_core::ids::{ExecutionId, SessionId};
-use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{Assignment, ExecutionView, LeaseRef, Poll, WorkerPort, WorkerPortError};
+use punctual_core::ids::SessionId;
+use punctual_core::ports::{Assignment, LeaseRef, Poll, WorkerPort, WorkerPortError};
 use punctual_core::session::LeaseKeeper;
 use punctual_core::slots::Demand;
 use punctual_core::time::Monotonic;
@@ -50,13 +47,13 @@ pub fn router() -> Listed {
         .route("/give-back", post(give_back))
         .route("/resync", post(resync))
         .route("/logs", post(logs).layer(large()))
-        .map(|router| router.route_layer(from_fn(auth::workers_only)))
 }
 
-async fn open(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
+async fn open(call: Call, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
+    let port = call.cases.worker_port()?;
     let opening = check::opening(json::parse::<OpenSession>(&body.bytes, Shape::Worker)?)?;
     let lease = opening.lease;
-    let grant = api.engine.open_session(opening).await?;
+    let grant = port.open_session(opening).await?;
     let start = Monotonic::from_micros(0);
     let keeper = LeaseKeeper::new(lease, start);
     let body = SessionBody {
@@ -69,26 +66,24 @@ async fn open(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<Se
     Ok((StatusCode::CREATED, Json(body)))
 }
 
-async fn close(
-    State(api): State<Api>,
-    IdInPath(id): IdInPath<String>,
-    _: NoBody,
-) -> Result<StatusCode, ApiError> {
+async fn close(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<StatusCode, ApiError> {
+    let port = call.cases.worker_port()?;
     let session = id.parse().map(SessionId).map_err(|_| ApiError::SessionLost)?;
-    api.engine.close_session(session).await?;
+    port.close_session(session).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn poll(State(api): State<Api>, body: Body) -> Result<Json<PollAnswer>, ApiError> {
+async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
+    let port = call.cases.worker_port()?;
     let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, Shape::Worker)?)?;
     // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
     let assignments = tokio::select! {
         biased;
-        () = api.stopping() => return Err(ApiError::Stopping),
-        assignments = take(&api, poll, held) => assignments?,
+        () = call.api.stopping() => return Err(ApiError::Stopping),
+        assignments = take(port, poll, held) => assignments?,
     };
-    let now = api.engine.now();
+    let now = call.cases.now();
     let assignments = assignments.into_iter().map(|assignment| AssignmentBody::new(assignment, now));
     let assignments = assignments.collect::<Result<_, _>>();
     let broken = |error| ApiError::Internal(format!("a payload is not JSON: {error}"));
@@ -97,19 +92,20 @@ async fn poll(State(api): State<Api>, body: Body) -> Result<Json<PollAnswer>, Ap
 
 /// If the client disconnects, this future is dropped and the engine takes back what it has leased.
 async fn take(
-    api: &Api,
+    port: &dyn WorkerPort,
     poll: Poll,
     held: Option<Vec<LeaseRef>>,
 ) -> Result<Vec<Assignment>, WorkerPortError> {
     if let Some(held) = held {
-        api.engine.resync(poll.session, check::turn_before(poll.turn), held).await?;
+        port.resync(poll.session, check::turn_before(poll.turn), held).await?;
     }
-    api.engine.poll(poll).await
+    port.poll(poll).await
 }
 
-async fn heartbeat(State(api): State<Api>, body: Body) -> Result<Json<HeartbeatAnswer>, ApiError> {
+async fn heartbeat(call: Call, body: Body) -> Result<Json<HeartbeatAnswer>, ApiError> {
+    let port = call.cases.worker_port()?;
     let heartbeat = check::heartbeat(json::parse(&body.bytes, Shape::Worker)?)?;
-    let answer = api.engine.beat(heartbeat).await?;
+    let answer = port.beat(heartbeat).await?;
     Ok(Json(HeartbeatAnswer {
         now: answer.now,
         turn: check::wire_turn(answer.turn),
@@ -118,62 +114,49 @@ async fn heartbeat(State(api): State<Api>, body: Body) -> Result<Json<HeartbeatA
     }))
 }
 
-async fn demand(State(api): State<Api>, body: Body) -> Result<Json<DemandAnswer>, ApiError> {
+async fn demand(call: Call, body: Body) -> Result<Json<DemandAnswer>, ApiError> {
+    let port = call.cases.worker_port()?;
     let served = check::served(json::parse(&body.bytes, Shape::Worker)?)?;
-    let Demand { queued, oldest_wait } = api.engine.demand(served).await?;
+    let Demand { queued, oldest_wait } = port.demand(served).await?;
     Ok(Json(DemandAnswer { queued, oldest_wait_secs: oldest_wait.into() }))
 }
 
-async fn report(
-    State(api): State<Api>,
-    DocumentsBody(body): Documents,
-) -> Result<Json<ReportsAnswer>, ApiError> {
+async fn report(call: Call, DocumentsBody(body): Documents) -> Result<Json<ReportsAnswer>, ApiError> {
+    let port = call.cases.worker_port()?;
     let ReportRequest { reports } = json::parse(&body.bytes, Shape::Worker)?;
-    let reports = check::reports(reports, api.engine.now())?;
-    let answers = api.engine.report(reports).await?;
+    let reports = check::reports(reports, call.cases.now())?;
+    let answers = port.report(reports).await?;
     Ok(Json(ReportsAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
 }
 
-async fn notes(
-    State(api): State<Api>,
-    DocumentsBody(body): Documents,
-) -> Result<Json<NotesAnswer>, ApiError> {
+async fn notes(call: Call, DocumentsBody(body): Documents) -> Result<Json<NotesAnswer>, ApiError> {
+    let port = call.cases.worker_port()?;
     let notes = check::notes(json::parse::<NotesRequest>(&body.bytes, Shape::Worker)?)?;
     drop(body);
-    let answers = api.engine.note(notes).await?;
+    let answers = port.note(notes).await?;
     Ok(Json(NotesAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
 }
 
-async fn give_back(State(api): State<Api>, body: Body) -> Result<StatusCode, ApiError> {
+async fn give_back(call: Call, body: Body) -> Result<StatusCode, ApiError> {
+    let port = call.cases.worker_port()?;
     let GiveBackRequest { session, leases } = json::parse(&body.bytes, Shape::Worker)?;
-    api.engine.give_back(session, check::leases("leases", leases)?).await?;
+    port.give_back(session, check::leases("leases", leases)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn resync(State(api): State<Api>, body: Body) -> Result<StatusCode, ApiError> {
+async fn resync(call: Call, body: Body) -> Result<StatusCode, ApiError> {
+    let port = call.cases.worker_port()?;
     let ResyncRequest { session, turn, held } = json::parse(&body.bytes, Shape::Worker)?;
     let turn = check::turn(turn)?;
-    api.engine.resync(session, turn, check::leases("held", held)?).await?;
+    port.resync(session, turn, check::leases("held", held)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn logs(State(api): State<Api>, body: LargeBody) -> Result<StatusCode, ApiError> {
+async fn logs(call: Call, body: LargeBody) -> Result<StatusCode, ApiError> {
+    call.cases.worker_port()?;
     let request: LogsRequest = json::parse(&body.bytes, Shape::Worker)?;
     let (session, execution) = (request.session, request.execution_id);
-    let lines = check::log_lines(request, api.engine.now())?;
-    if !is_held(&api, session, execution).await? {
-        return Err(ApiError::Conflict(format!("execution {execution} does not run in session {session}")));
-    }
-    api.engine.append_logs(session, lines).await?;
+    let lines = check::log_lines(request, call.cases.now())?;
+    call.cases.append_logs(session, execution, lines).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-async fn is_held(api: &Api, session: SessionId, execution: ExecutionId) -> Result<bool, ApiError> {
-    Ok(match api.store().execution(execution).await? {
-        Some(ExecutionView::Live { live, .. }) => {
-            live.execution() == execution
-                && matches!(live.state, LiveState::Running(lease) if lease.session == session)
-        }
-        Some(ExecutionView::Finished(_)) | None => false,
-    })
 }

@@ -1,0 +1,61 @@
+//! Why a use case has no result.
+
+use super::Forbidden;
+use crate::ControlError;
+use punctual_core::control::Refusal;
+use punctual_core::ids::{ExecutionId, JobId, SessionId};
+use punctual_core::job::InvalidField;
+use punctual_core::lifecycle::Status;
+use punctual_core::ports::{StoreError, WorkerPortError};
+
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum UseCaseError {
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    #[error("there is no job {0}")]
+    NoSuchJob(JobId),
+    #[error("there is no execution {0}")]
+    NoSuchExecution(ExecutionId),
+    #[error("no worker is connected with the name or session id {0}")]
+    NoSuchWorker(String),
+    /// Several sessions of workers have this name.
+    #[error("{name} matches {} sessions", sessions.len())]
+    AmbiguousWorker { name: String, sessions: Vec<SessionId> },
+    #[error("session {session} of worker {worker} is draining")]
+    WorkerDraining { session: SessionId, worker: String },
+    /// The state of the job does not allow the change.
+    #[error("{refusal}")]
+    Refused { job: JobId, refusal: Refusal },
+    #[error("the execution has already ended")]
+    ExecutionEnded(Status),
+    #[error("execution {execution} does not run in session {session}")]
+    NotHeld { execution: ExecutionId, session: SessionId },
+    #[error("the request has invalid fields")]
+    Invalid(Vec<InvalidField>),
+    #[error("the name of the queue {problem}")]
+    InvalidQueueName { queue: String, problem: String },
+    #[error("the settings of the queue {queue} cannot be read ({reason})")]
+    QueueUnreadable { queue: String, reason: String },
+    /// Nothing was changed.
+    #[error("other requests keep changing the job at the same time")]
+    Busy,
+    /// Whether a change took effect is unknown.
+    #[error("{0}")]
+    Unavailable(String),
+    #[error(transparent)]
+    Worker(#[from] WorkerPortError),
+    #[error(transparent)]
+    StoreFailed(#[from] StoreError),
+}
+
+impl UseCaseError {
+    /// The outcome of a verb on this job.
+    pub(super) fn of_control(job: JobId, error: ControlError) -> Self {
+        match error {
+            ControlError::NotThere => UseCaseError::NoSuchJob(job),
+            ControlError::Refused(refusal) => UseCaseError::Refused { job, refusal },
+            ControlError::Invalid(problems) => UseCaseError::Invalid(problems),
+            ControlError::Unavailable(reason) => UseCaseError::Unavailable(reason),
+        }
+    }
+}

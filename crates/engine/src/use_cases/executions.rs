@@ -1,0 +1,102 @@
+//! Executions: open, finished and skipped; and cancelling one.
+
+use super::{Permission, UseCaseError, UseCases};
+use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::limits;
+use punctual_core::notes::{Checkpoint, Noted};
+use punctual_core::ports::{
+    CancelOutcome, ExecutionQuery, ExecutionView, ExecutionWalk, ListedExecution, Page,
+};
+use punctual_core::schedule::SkipRange;
+
+/// An execution with the notes of its occurrence.
+#[derive(Debug, Clone)]
+pub struct ExecutionDetails {
+    pub view: ExecutionView,
+    pub noted: Option<Noted>,
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// A page of the executions of one job.
+#[derive(Debug, Clone)]
+pub struct ExecutionsOfJob {
+    pub page: Page<ExecutionView, ExecutionId>,
+    /// The notes of their occurrences.
+    pub notes: Vec<Noted>,
+    /// Skipped ranges, on the first page.
+    pub skipped: Vec<SkipRange>,
+}
+
+impl UseCases {
+    /// The state of one execution, without its notes.
+    pub(super) async fn execution_view(&self, id: ExecutionId) -> Result<ExecutionView, UseCaseError> {
+        self.permit(Permission::Read)?;
+        self.store().execution(id).await?.ok_or(UseCaseError::NoSuchExecution(id))
+    }
+
+    pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionDetails, UseCaseError> {
+        let view = self.execution_view(id).await?;
+        let occurrence = id.occurrence;
+        let notes = self.store().notes(occurrence.job, occurrence.number, 1).await?;
+        let noted = notes.into_iter().find(|noted| noted.occurrence == occurrence);
+        let checkpoint = match &noted {
+            Some(Noted { checkpoint_bytes: Some(_), .. }) => self.store().checkpoint(occurrence).await?,
+            _ => None,
+        };
+        Ok(ExecutionDetails { view, noted, checkpoint })
+    }
+
+    /// Open and finished executions of a job in one order, page by page.
+    pub async fn executions_of_job(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<ExecutionsOfJob, UseCaseError> {
+        self.job(job).await?;
+        let skipped = match before {
+            // A small limit is meant for executions, so it does not apply to skipped ranges.
+            None => self.store().skipped(job, limit.max(limits::PAGE_ITEMS_DEFAULT)).await?,
+            Some(_) => vec![],
+        };
+        let page = self.store().executions_of_job(job, before, limit).await?;
+        let notes = match page.items.iter().map(|item| item.id().occurrence.number).max() {
+            Some(latest) => self.store().notes(job, latest, page.items.len()).await?,
+            None => vec![],
+        };
+        Ok(ExecutionsOfJob { page, notes, skipped })
+    }
+
+    /// Executions of all jobs in one state, with the notes of their occurrences.
+    pub async fn executions(
+        &self,
+        query: ExecutionQuery,
+    ) -> Result<Page<(ListedExecution, Option<Noted>), ExecutionWalk>, UseCaseError> {
+        self.permit(Permission::Read)?;
+        let page = self.store().executions(query).await?;
+        let mut items = Vec::with_capacity(page.items.len());
+        for listed in page.items {
+            let noted = match &listed.view {
+                ExecutionView::Live { live, .. } if live.ties.noted => {
+                    self.store().notes(live.id.job, live.id.number, 1).await?.pop()
+                }
+                _ => None,
+            };
+            items.push((listed, noted));
+        }
+        Ok(Page { items, next: page.next })
+    }
+
+    /// Ends an execution that has not started; asks a running one to stop.
+    pub async fn cancel_execution(&self, id: ExecutionId) -> Result<(), UseCaseError> {
+        self.permit(Permission::Change)?;
+        match self.engine.cancel_execution(id).await? {
+            CancelOutcome::Cancelled(_) | CancelOutcome::Asked => Ok(()),
+            CancelOutcome::Finished => match self.execution_view(id).await? {
+                ExecutionView::Finished(finished) => Err(UseCaseError::ExecutionEnded(finished.status)),
+                ExecutionView::Live { .. } => Err(UseCaseError::Busy),
+            },
+            CancelOutcome::NotThere => Err(UseCaseError::NoSuchExecution(id)),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The use cases: everything that a caller can ask of this node. Code outside the engine has no other way to
+//! data.
+//!
+//! Each use case checks the permission of its caller before anything else, so that no protocol can forget it.
+//! Reads of single jobs and executions go through [`UseCases::job`] and [`UseCases::execution_view`], and all
+//! lists are read in this directory: rules about what a caller may see belong here and nowhere else. It must
+//! not know HTTP or wire types.
+
+mod caller;
+mod dead_letters;
+mod error;
+mod events;
+mod executions;
+mod explain;
+mod jobs;
+mod logs;
+mod overview;
+mod queues;
+mod requests;
+mod server;
+mod workers;
+
+pub use caller::{Caller, Forbidden, OwnerScope, Permission};
+pub use dead_letters::{DeadLetterChoice, DeadLetterOutcomes};
+pub use error::UseCaseError;
+pub use events::{EventBatch, EventReader, ExecutionEvent};
+pub use executions::{ExecutionDetails, ExecutionsOfJob};
+pub use explain::{JobFacts, LimitHolder, MoreOpen, ParentJob};
+pub use jobs::{JobDetails, next_run_time, parent_to_blame};
+pub use logs::{LogEnd, LogPlace, LogReader, LogSegment, LogSource};
+pub(crate) use overview::LastOverview;
+pub use overview::{Capacity, Overview};
+pub use queues::QueueView;
+pub use requests::RequestTry;
+pub use server::{LimitedQueue, NodeState, Readings, Stats};
+pub use workers::{EligibleWorkers, WorkerView, lane_of};
+
+use crate::Engine;
+use punctual_core::ports::{Store, StoreError, Token};
+use punctual_core::time::Timestamp;
+use std::sync::Arc;
+
+/// What a node offers before it knows who asks.
+#[derive(Clone)]
+pub struct Access {
+    engine: Arc<Engine>,
+}
+
+impl Access {
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Access { engine }
+    }
+
+    /// The use cases for an authenticated caller.
+    pub fn on_behalf_of(&self, caller: Caller) -> UseCases {
+        UseCases { engine: self.engine.clone(), caller }
+    }
+
+    /// The stored token with this id, to authenticate a request.
+    pub async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
+        self.engine.context.store.token(id).await
+    }
+
+    /// Writes through the store, so that a full disk or a hanging writer is noticed.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        let store = &self.engine.context.store;
+        let now = store.clock().await?;
+        store.probe(now).await
+    }
+
+    pub fn node_state(&self) -> NodeState {
+        NodeState::of(&self.engine)
+    }
+}
+
+/// The use cases, on behalf of one caller.
+#[derive(Clone)]
+pub struct UseCases {
+    engine: Arc<Engine>,
+    caller: Caller,
+}
+
+impl UseCases {
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The store's time, as estimated by this node; never ahead of it.
+    pub fn now(&self) -> Timestamp {
+        self.engine.now()
+    }
+
+    fn permit(&self, permission: Permission) -> Result<(), Forbidden> {
+        self.caller.check(permission)
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.engine.context.store
+    }
+}

@@ -1,0 +1,175 @@
+//! Queues: their depth, their limits, and whether they are paused.
+
+use super::{Permission, UseCaseError, UseCases};
+use crate::ControlError;
+use punctual_core::limiter::Line;
+use punctual_core::names::path_name_problem;
+use punctual_core::ports::{Depth, Page, Pausing, QueueRow, StoreError};
+use punctual_core::queue::QueueSettings;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// A queue: its settings, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueView {
+    pub row: QueueRow,
+    pub waiting: u64,
+    pub queued: u64,
+    pub running: u64,
+    pub oldest_queued: Option<Timestamp>,
+    /// Executions on the queue's own wait list.
+    pub in_line: u64,
+}
+
+impl QueueView {
+    /// A queue without live work.
+    fn idle(row: QueueRow) -> Self {
+        QueueView { row, waiting: 0, queued: 0, running: 0, oldest_queued: None, in_line: 0 }
+    }
+
+    fn add(&mut self, depth: &Depth) {
+        self.waiting += depth.waiting;
+        self.queued += depth.queued;
+        self.running += depth.running;
+        self.oldest_queued = self.oldest_queued.into_iter().chain(depth.oldest_queued).min();
+    }
+}
+
+impl UseCases {
+    /// The queues that have live work, are paused or have settings, by name.
+    pub async fn queues(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<QueueView, String>, UseCaseError> {
+        self.permit(Permission::Read)?;
+        let depths = &self.overview().await?.depths;
+        let mut rest = by_name(depths, self.store().queues().await?).into_iter();
+        let mut items: Vec<QueueView> = rest
+            .by_ref()
+            .filter(|(name, _)| after.is_none_or(|after| name.as_str() > after))
+            .map(|(_, view)| view)
+            .take(limit)
+            .collect();
+        let next = items.last().map(|view| view.row.queue.clone()).filter(|_| rest.next().is_some());
+        self.read_wait_lists(&mut items).await?;
+        Ok(Page { items, next })
+    }
+
+    /// Any valid name: an unused queue is empty and not paused.
+    pub async fn queue(&self, queue: &str) -> Result<QueueView, UseCaseError> {
+        self.permit(Permission::Read)?;
+        self.check_name(queue).await?;
+        self.queue_view(queue).await
+    }
+
+    /// Stores all settings of a queue.
+    pub async fn set_queue(&self, queue: &str, settings: QueueSettings) -> Result<QueueView, UseCaseError> {
+        self.check_queue_name(queue).await?;
+        match self.engine.set_queue(queue.to_owned(), settings).await {
+            Ok(()) => self.queue_view(queue).await,
+            Err(ControlError::Invalid(problems)) => Err(UseCaseError::Invalid(problems)),
+            Err(error) => Err(UseCaseError::Unavailable(error.to_string())),
+        }
+    }
+
+    pub async fn pause_queue(&self, queue: &str, pausing: Pausing) -> Result<QueueView, UseCaseError> {
+        self.check_queue_name(queue).await?;
+        let found = self.store().queues().await?.into_iter().find(|row| row.queue == queue);
+        if let Some(reason) = found.and_then(|row| row.unreadable) {
+            return Err(UseCaseError::QueueUnreadable { queue: queue.to_owned(), reason });
+        }
+        self.engine.pause_queue(queue.to_owned(), pausing).await?;
+        self.queue_view(queue).await
+    }
+
+    /// Whether the caller may change a queue of this name.
+    pub async fn check_queue_name(&self, queue: &str) -> Result<(), UseCaseError> {
+        self.permit(Permission::Operate)?;
+        self.check_name(queue).await
+    }
+
+    /// A queue that existed before a rule about names was added stays usable.
+    async fn check_name(&self, queue: &str) -> Result<(), UseCaseError> {
+        let Some(problem) = path_name_problem(queue) else { return Ok(()) };
+        let is_set = self.store().queues().await?.iter().any(|row| row.queue == queue);
+        let is_used = || async {
+            Ok::<_, StoreError>(self.overview().await?.depths.iter().any(|depth| depth.lane.queue() == queue))
+        };
+        if is_set || is_used().await? {
+            return Ok(());
+        }
+        Err(UseCaseError::InvalidQueueName { queue: queue.to_owned(), problem })
+    }
+
+    async fn queue_view(&self, queue: &str) -> Result<QueueView, UseCaseError> {
+        let overview = self.overview().await?;
+        // The settings may have been stored a moment ago.
+        let row = self.store().queues().await?.into_iter().find(|row| row.queue == queue);
+        let mut view = [QueueView::idle(row.unwrap_or_else(|| QueueRow::unset(queue)))];
+        overview
+            .depths
+            .iter()
+            .filter(|depth| depth.lane.queue() == queue)
+            .for_each(|depth| view[0].add(depth));
+        self.read_wait_lists(&mut view).await?;
+        let [view] = view;
+        Ok(view)
+    }
+
+    async fn read_wait_lists(&self, views: &mut [QueueView]) -> Result<(), StoreError> {
+        let is_limited = |view: &&mut QueueView| !view.row.settings.limits.of_queue().is_none();
+        let limited: Vec<&mut QueueView> = views.iter_mut().filter(is_limited).collect();
+        if limited.is_empty() {
+            return Ok(());
+        }
+        let lines = limited.iter().map(|view| Line::of_queue(&view.row.queue)).collect();
+        let used = self.store().limiters(lines).await?;
+        limited.into_iter().zip(used).for_each(|(view, used)| view.in_line = used.waiting);
+        Ok(())
+    }
+}
+
+fn by_name(depths: &[Depth], rows: Vec<QueueRow>) -> BTreeMap<String, QueueView> {
+    let mut views: BTreeMap<String, QueueView> =
+        rows.into_iter().map(|row| (row.queue.clone(), QueueView::idle(row))).collect();
+    for depth in depths {
+        let queue = depth.lane.queue();
+        match views.get_mut(queue) {
+            Some(view) => view.add(depth),
+            None => {
+                let mut view = QueueView::idle(QueueRow::unset(queue));
+                view.add(depth);
+                views.insert(queue.to_owned(), view);
+            }
+        }
+    }
+    views
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ports::Lane;
+
+    #[test]
+    fn a_queue_adds_up_its_lanes_and_may_have_settings_or_work_alone() {
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        let depth = |queue: &str, job_type: &str, oldest_queued| Depth {
+            lane: Lane::new(queue, job_type),
+            waiting: 1,
+            queued: 2,
+            running: 3,
+            oldest_queued,
+        };
+        let depths =
+            [depth("mail", "a", Some(at(7))), depth("mail", "b", Some(at(3))), depth("work", "a", None)];
+        let paused = QueueRow { paused_at: Some(at(1)), ..QueueRow::unset("idle") };
+        let views = by_name(&depths, vec![QueueRow::unset("mail"), paused]);
+        let names: Vec<&str> = views.keys().map(String::as_str).collect();
+        assert_eq!(names, ["idle", "mail", "work"]);
+        let mail = &views["mail"];
+        assert_eq!((mail.waiting, mail.queued, mail.running, mail.oldest_queued), (2, 4, 6, Some(at(3))));
+        assert!(views["idle"].row.is_held() && views["idle"].queued == 0);
+    }
+}

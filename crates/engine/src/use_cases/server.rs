@@ -1,0 +1,151 @@
+//! The state of the server and its cluster: statistics, measurements, nodes, and the clock that tests drive.
+
+use super::{Forbidden, Overview, Permission, UseCaseError, UseCases};
+use crate::{ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, MeasureSnapshot, NodeSeen};
+use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::limits;
+use punctual_core::ports::{
+    CoordinationError, DrivenClock, JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth,
+};
+use punctual_core::time::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The state of this node in its cluster.
+#[derive(Debug, Clone)]
+pub struct NodeState {
+    pub cluster: ClusterSnapshot,
+    /// By how many microseconds the store's time is ahead of this machine's; negative if it is behind.
+    pub clock_offset_us: i64,
+    /// How far this machine's clock may be off before this node stops firing.
+    pub clock_offset_max: Duration,
+    /// Warnings for operators.
+    pub warnings: Vec<String>,
+}
+
+impl NodeState {
+    pub(super) fn of(engine: &Engine) -> Self {
+        NodeState {
+            cluster: engine.cluster(),
+            clock_offset_us: engine.clock_offset_us(),
+            clock_offset_max: engine.clock_offset_max(),
+            warnings: engine.warnings(),
+        }
+    }
+}
+
+/// Current and completed work.
+#[derive(Debug)]
+pub struct Stats {
+    pub now: Timestamp,
+    pub overview: Arc<Overview>,
+    pub jobs: JobCounts,
+    /// The counters of all nodes of the cluster: this node's own and those that the others publish. Only this
+    /// node's where the others are unknown.
+    pub counters: CounterSnapshot,
+    /// How many processes they are from.
+    pub processes: u32,
+}
+
+/// Everything that is measured, at one moment.
+#[derive(Debug)]
+pub struct Readings {
+    pub overview: Arc<Overview>,
+    /// The use of queues with limits, up to a bounded number of them.
+    pub limited: Vec<LimitedQueue>,
+    pub node: NodeState,
+    /// How long the oldest unfired schedule has been due, as seen by the leader; zero on other nodes.
+    pub overdue: Duration,
+    pub is_retention_paused: bool,
+    pub jobs: JobCounts,
+    pub counters: CounterSnapshot,
+    pub measures: MeasureSnapshot,
+    pub store: StoreFigures,
+}
+
+/// A queue with a concurrency or rate limit.
+#[derive(Debug)]
+pub struct LimitedQueue {
+    pub queue: String,
+    /// `None` if only starts are limited.
+    pub concurrency: Option<u32>,
+    pub used: LimiterUse,
+}
+
+impl UseCases {
+    pub async fn stats(&self) -> Result<Stats, UseCaseError> {
+        self.permit(Permission::Read)?;
+        let overview = self.overview().await?;
+        let jobs = self.store().job_counts().await?;
+        let (counters, processes) = self.counted().await;
+        Ok(Stats { now: self.now(), overview, jobs, counters, processes })
+    }
+
+    async fn counted(&self) -> (CounterSnapshot, u32) {
+        let own = self.engine.counters();
+        let Some(Ok(nodes)) = self.engine.nodes().await else { return (own, 1) };
+        let others = nodes.into_iter().filter(|node| !node.is_self).filter_map(|node| node.card);
+        others.fold((own, 1), |(sum, processes), card| (sum.plus(&card.counters), processes + 1))
+    }
+
+    pub async fn readings(&self) -> Result<Readings, UseCaseError> {
+        self.permit(Permission::Read)?;
+        let engine = &self.engine;
+        Ok(Readings {
+            overview: self.overview().await?,
+            limited: self.limited().await?,
+            node: NodeState::of(engine),
+            overdue: engine.overdue(),
+            is_retention_paused: engine.is_retention_paused(),
+            jobs: self.store().job_counts().await?,
+            counters: engine.counters(),
+            measures: engine.measures(),
+            store: self.store().figures().await?,
+        })
+    }
+
+    async fn limited(&self) -> Result<Vec<LimitedQueue>, StoreError> {
+        let rows =
+            self.store().queues().await?.into_iter().filter(|row| !row.settings.limits.of_queue().is_none());
+        let rows: Vec<QueueRow> = rows.take(limits::METRIC_LANES_MAX).collect();
+        if rows.is_empty() {
+            return Ok(vec![]);
+        }
+        let used = self.store().limiters(rows.iter().map(|row| Line::of_queue(&row.queue)).collect()).await?;
+        let limited = rows.into_iter().zip(used).map(|(row, used)| LimitedQueue {
+            queue: row.queue,
+            concurrency: row.settings.limits.concurrency,
+            used,
+        });
+        Ok(limited.collect())
+    }
+
+    /// Failures and damage of the store, without a query of the database.
+    pub fn store_health(&self) -> Result<StoreHealth, Forbidden> {
+        self.permit(Permission::Read)?;
+        Ok(self.store().health())
+    }
+
+    pub fn node_state(&self) -> Result<NodeState, Forbidden> {
+        self.permit(Permission::Read)?;
+        Ok(NodeState::of(&self.engine))
+    }
+
+    /// All members of the cluster; `None` if there is no coordination.
+    pub async fn nodes(&self) -> Result<Option<Result<Vec<NodeSeen>, CoordinationError>>, Forbidden> {
+        self.permit(Permission::Read)?;
+        Ok(self.engine.nodes().await)
+    }
+
+    /// Advances the clock: everything on the way fires at its own time.
+    pub async fn advance_clock(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, UseCaseError> {
+        self.permit(Permission::Change)?;
+        Ok(self.engine.advance(clock, drive).await?)
+    }
+
+    /// Jumps the clock: times in between count as missed.
+    pub async fn jump_clock(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, UseCaseError> {
+        self.permit(Permission::Change)?;
+        Ok(self.engine.jump(clock, drive).await?)
+    }
+}
