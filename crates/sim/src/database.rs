@@ -9,10 +9,10 @@ use crate::world::World;
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, NotedClock, StoreError,
+    DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, NotedClock, StoreError, Write, WriteReply,
 };
 use punctual_core::time::Timestamp;
-use punctual_store::sqlite::{Call, Reads, Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
+use punctual_store::sqlite::{Call, Reads, Reply, SqliteCore, Upkeep, UpkeepReply};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

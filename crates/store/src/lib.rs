@@ -29,4 +29,3 @@ mod stored_numbers;
 mod unfinished;
 mod unit_of_work;
 mod verbs;
-mod write;

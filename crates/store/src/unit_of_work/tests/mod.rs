@@ -9,12 +9,11 @@ mod writers;
 
 use super::memory::Memory;
 use super::runner::Runner;
-use crate::write::{Write, WriteReply};
 use memory_tables::MemoryTables;
 use punctual_core::ids::SessionId;
 use punctual_core::job::Job;
 use punctual_core::ports::{
-    Assignment, Claim, ClaimOutcome, NewJob, Outcome, Report, ReportOutcome, StoreError,
+    Assignment, Claim, ClaimOutcome, NewJob, Outcome, Report, ReportOutcome, StoreError, Write, WriteReply,
 };
 use punctual_core::time::Timestamp;
 

@@ -7,10 +7,11 @@ use crate::codes::Code;
 use crate::rows::KeyKind;
 use crate::sqlite::SqliteCore;
 use crate::sqlite::tests::walk::{Company, Walk};
-use crate::write::{Write, WriteReply};
 use punctual_core::ids::JobId;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{Begun, ClaimOutcome, DeadLetter, DeadLetterQuery, JobView, Lane};
+use punctual_core::ports::{
+    Begun, ClaimOutcome, DeadLetter, DeadLetterQuery, JobView, Lane, Write, WriteReply,
+};
 use rusqlite::Row;
 use rusqlite::types::Value;
 use std::collections::{BTreeMap, BTreeSet};
