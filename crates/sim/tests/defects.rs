@@ -29,6 +29,7 @@ fn first_seed(defect: Defect) -> u64 {
     match defect {
         Defect::LoseWakeUp | Defect::PassTheLine | Defect::AdmitTheLast | Defect::ForgetLine => 12,
         Defect::ForgetPace => 40,
+        Defect::RetryLostCommit => 45,
         Defect::AcceptStaleNote => 46,
         Defect::KeepOldSegments => 62,
         _ => 0,
