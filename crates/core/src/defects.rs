@@ -71,10 +71,22 @@ pub enum Defect {
     CutReplay,
     /// A regular occurrence is skipped because a replayed one is open.
     SkipForReplay,
+    /// A server store claims queued executions without locking them.
+    ClaimUnlocked,
+    /// A server store reads rows before it has locked them.
+    ReadBeforeLock,
+    /// A transaction that the database rolled back is answered as if it had been committed.
+    AnswerDespiteConflict,
+    /// A transaction whose commit was not answered runs again, although it may have taken effect.
+    RetryLostCommit,
+    /// Of several executions that one transaction leases, the last is not written.
+    DropRowOfBatch,
+    /// Counters of verbs that ran before all rows were loaded are added to those of the next round.
+    CountAgainOnRetry,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 32] = [
+    pub const ALL: [Defect; 38] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -107,6 +119,22 @@ impl Defect {
         Defect::RetainThroughClockJump,
         Defect::CutReplay,
         Defect::SkipForReplay,
+        Defect::ClaimUnlocked,
+        Defect::ReadBeforeLock,
+        Defect::AnswerDespiteConflict,
+        Defect::RetryLostCommit,
+        Defect::DropRowOfBatch,
+        Defect::CountAgainOnRetry,
+    ];
+
+    /// Those of the unit of work, which only runs on server stores show.
+    pub const OF_SERVER_STORES: [Defect; 6] = [
+        Defect::ClaimUnlocked,
+        Defect::ReadBeforeLock,
+        Defect::AnswerDespiteConflict,
+        Defect::RetryLostCommit,
+        Defect::DropRowOfBatch,
+        Defect::CountAgainOnRetry,
     ];
 }
 

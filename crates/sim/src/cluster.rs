@@ -127,7 +127,8 @@ impl Cluster {
     }
 
     async fn run_engine(&self, node: usize, incarnation: Incarnation, host: Host) -> Arc<Engine> {
-        let store = Arc::new(NodeStore { database: self.database.clone(), node });
+        let writers = self.database.writers(node, &host);
+        let store = Arc::new(NodeStore { database: self.database.clone(), node, writers });
         let clock = host.clock.clone();
         let coordination = Arc::new(NodeCoordination { service: self.coordination.clone(), node });
         let card = Card { node_id: format!("node-{node}"), ..Card::default() };

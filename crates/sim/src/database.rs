@@ -1,20 +1,25 @@
-//! The store as the nodes see it: the real SQLite core behind a connection that fails, stalls and loses
-//! responses. A call travels as a message of the world, not of its caller: it is applied whether or not the
-//! caller still exists. The auditor observes every call in the order in which it was applied.
+//! The store as the nodes see it, behind connections that fail, stall and lose responses: the real SQLite
+//! core, or the writers of the server stores over an in-memory database server. A call travels as a message
+//! of the world, not of its caller: it is applied whether or not the caller still exists. The auditor
+//! observes every call in the order in which it was applied or committed.
 
 use crate::auditor::{Auditor, Contents, JobContents, Verdict, Violation};
+use crate::host;
 use crate::lock;
 use crate::random::Rng;
+use crate::reads::Reads;
 use crate::world::World;
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, NotedClock, StoreError,
+    DeadLetterQuery, ExecutionView, Host, JobCounts, JobQuery, JobView, NotedClock, StoreError, Write,
+    WriteReply,
 };
 use punctual_core::time::Timestamp;
-use punctual_store::sqlite::{Call, Reads, Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
+use punctual_store::memory_server::{Commit, Isolation, MemoryServer, MemoryWriters, ServerNetwork, Trip};
+use punctual_store::sqlite::{Call, Reply, SqliteCore, Upkeep, UpkeepReply};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -23,12 +28,36 @@ const TRANSACTIONS_PER_RECOUNT: u64 = 50;
 /// Rows that the final comparison reads at a time: few, so that paging is exercised.
 const PAGE_ITEMS: usize = 7;
 
+/// A server call is one of several of its transaction, so each fails this many times less often.
+const CALLS_PER_TRANSACTION: u64 = 3;
+/// The maximum of writers of a node.
+const WRITERS_MAX: u64 = 4;
+
+/// The database under the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    Sqlite,
+    /// The unit of work over tables that behave like those of PostgreSQL.
+    Postgres,
+    /// The unit of work over tables that behave like those of MariaDB.
+    MariaDb,
+}
+
+impl StoreKind {
+    pub const ALL: [StoreKind; 3] = [StoreKind::Sqlite, StoreKind::Postgres, StoreKind::MariaDb];
+}
+
 pub struct Database {
     world: Arc<World>,
-    core: Mutex<SqliteCore>,
+    tables: Tables,
     rng: Mutex<Rng>,
     waiting: Mutex<Vec<Waiting>>,
     transactions: Mutex<u64>,
+}
+
+enum Tables {
+    Sqlite(Mutex<SqliteCore>),
+    Server(Arc<MemoryServer>),
 }
 
 /// A call that has arrived and waits for its transaction.
@@ -50,14 +79,33 @@ struct Fate {
 }
 
 impl Database {
-    pub fn new(world: Arc<World>, rng: Rng) -> Result<Arc<Self>, StoreError> {
-        let core = Mutex::new(SqliteCore::open_in_memory()?);
+    pub fn new(world: Arc<World>, kind: StoreKind, rng: Rng) -> Result<Arc<Self>, StoreError> {
+        let core = SqliteCore::open_in_memory()?;
+        let (clock, spawn) = host::server(&world.executor);
+        let server = |isolation, database: &Weak<Database>| {
+            let network = Arc::new(ServerLink(database.clone()));
+            Tables::Server(MemoryServer::new(isolation, clock, spawn, network))
+        };
         let rng = Mutex::new(rng);
         let (waiting, transactions) = (Mutex::default(), Mutex::default());
-        Ok(Arc::new(Database { world, core, rng, waiting, transactions }))
+        Ok(Arc::new_cyclic(|database| {
+            let tables = match kind {
+                StoreKind::Sqlite => Tables::Sqlite(Mutex::new(core)),
+                StoreKind::Postgres => server(Isolation::Postgres, database),
+                StoreKind::MariaDb => server(Isolation::MariaDb, database),
+            };
+            Database { world, tables, rng, waiting, transactions }
+        }))
     }
 
-    /// Carries a write to the store and its response back.
+    /// The writers of a node that has just started, if the store is on a server.
+    pub fn writers(&self, node: usize, host: &Host) -> Option<MemoryWriters> {
+        let Tables::Server(server) = &self.tables else { return None };
+        let writers = lock(&self.rng).between(1, WRITERS_MAX) as usize;
+        Some(MemoryWriters::start(server, node, writers, host))
+    }
+
+    /// Carries a call to the store and its response back.
     pub async fn call(self: &Arc<Self>, node: usize, call: Call) -> Result<Reply, StoreError> {
         let (reply, answer) = oneshot::channel();
         let (database, fate) = (self.clone(), self.draw());
@@ -68,11 +116,18 @@ impl Database {
                 let _ = reply.send(Err(unavailable("it cannot be reached")));
                 return;
             }
+            let core = match &database.tables {
+                Tables::Sqlite(core) => core,
+                Tables::Server(server) => {
+                    let result = database.apply_upkeep(server, &call);
+                    return database.answer(Waiting { node, call, fate, reply }, result);
+                }
+            };
             lock(&database.waiting).push(Waiting { node, call, fate, reply });
             if fate.gathers {
                 executor.sleep(fate.returns).await;
             }
-            database.apply_waiting();
+            database.apply_waiting(core);
         });
         answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
     }
@@ -89,7 +144,7 @@ impl Database {
             executor.sleep(fate.travels).await;
             let mut result = Err(unavailable("it cannot be reached"));
             if !fate.refused {
-                result = read(&database.world, &mut lock(&database.core).reads());
+                result = database.read_now(|reads| read(&database.world, reads));
                 executor.sleep(fate.returns).await;
             }
             let _ = reply.send(if fate.reply_lost { Err(unavailable("the answer is lost")) } else { result });
@@ -102,7 +157,10 @@ impl Database {
         &self,
         read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        read(&mut lock(&self.core).reads())
+        match &self.tables {
+            Tables::Sqlite(core) => read(&mut Reads::Sqlite(lock(core).reads())),
+            Tables::Server(server) => server.read(|database| read(&mut Reads::Memory(database))),
+        }
     }
 
     /// The store's clock as retention reads it.
@@ -116,8 +174,13 @@ impl Database {
 
     /// The store's process restarts: its memory is lost.
     pub fn restart(&self) {
-        lock(&self.core).restart();
-        self.world.tell(|auditor| auditor.shares_are_forgotten());
+        match &self.tables {
+            Tables::Sqlite(core) => {
+                lock(core).restart();
+                self.world.tell(|auditor| auditor.shares_are_forgotten());
+            }
+            Tables::Server(server) => server.restart(),
+        }
         self.world.note(format_args!("the store restarts"));
         self.world.count("restarts of the store");
     }
@@ -144,27 +207,50 @@ impl Database {
         }
     }
 
+    /// Runs maintenance on a server.
+    fn apply_upkeep(&self, server: &MemoryServer, call: &Call) -> Result<Reply, StoreError> {
+        let Call::Upkeep(upkeep) = call else {
+            return Err(StoreError::Broken(format!("{call:?} is a matter of the writers")));
+        };
+        let result = server.upkeep(upkeep).map(Reply::Upkeep);
+        // Rows that a transaction has locked are left for the next time.
+        if result.is_ok() {
+            self.world.audit(|auditor| applied(auditor, call, &result));
+        }
+        result
+    }
+
     /// Applies all calls that have arrived as one batch.
-    fn apply_waiting(&self) {
+    fn apply_waiting(&self, core: &Mutex<SqliteCore>) {
         let batch = std::mem::take(&mut *lock(&self.waiting));
         if batch.len() > 1 {
             self.world.count("batches of several writes");
         }
         let calls: Vec<Call> = batch.iter().map(|waiting| waiting.call.clone()).collect();
-        let results = lock(&self.core).apply(&calls);
-        for (Waiting { node, call, fate, reply }, result) in batch.into_iter().zip(results) {
-            self.world.note(format_args!("store for node {node}: {call:?} -> {result:?}"));
-            self.world.audit(|auditor| applied(auditor, &call, &result));
-            let sleep = self.world.executor.sleep(fate.returns);
-            let lost = fate.reply_lost;
-            if lost {
-                self.world.count("store answers lost");
-            }
-            self.world.executor.spawn_in_world(async move {
-                sleep.await;
-                let _ = reply.send(if lost { Err(unavailable("the answer is lost")) } else { result });
-            });
+        let results = lock(core).apply(&calls);
+        for (waiting, result) in batch.into_iter().zip(results) {
+            self.world.audit(|auditor| applied(auditor, &waiting.call, &result));
+            self.answer(waiting, result);
         }
+        self.one_more_transaction();
+    }
+
+    /// Sends the response to a call that was applied.
+    fn answer(&self, waiting: Waiting, result: Result<Reply, StoreError>) {
+        let Waiting { node, call, fate, reply } = waiting;
+        self.world.note(format_args!("store for node {node}: {call:?} -> {result:?}"));
+        let sleep = self.world.executor.sleep(fate.returns);
+        let lost = fate.reply_lost;
+        if lost {
+            self.world.count("store answers lost");
+        }
+        self.world.executor.spawn_in_world(async move {
+            sleep.await;
+            let _ = reply.send(if lost { Err(unavailable("the answer is lost")) } else { result });
+        });
+    }
+
+    fn one_more_transaction(&self) {
         let mut transactions = lock(&self.transactions);
         *transactions += 1;
         if transactions.is_multiple_of(TRANSACTIONS_PER_RECOUNT) {
@@ -172,10 +258,23 @@ impl Database {
         }
     }
 
+    fn counter_check(&self) -> Result<Vec<String>, StoreError> {
+        match &self.tables {
+            Tables::Sqlite(core) => lock(core).counter_check(),
+            Tables::Server(server) => Ok(server.read(|database| database.counter_check())),
+        }
+    }
+
+    fn integrity_check(&self) -> Result<Vec<String>, StoreError> {
+        match &self.tables {
+            Tables::Sqlite(core) => lock(core).integrity_check(),
+            Tables::Server(server) => Ok(server.read(|database| database.integrity_check())),
+        }
+    }
+
     /// Compares the store's counters with its rows and with the model.
     fn recount(&self) {
-        let mut core = lock(&self.core);
-        let problems = core.counter_check();
+        let problems = self.counter_check();
         self.world.audit(|auditor| {
             let wrong = |detail| Violation { rule: "the counters match the rows", detail };
             match problems {
@@ -184,62 +283,106 @@ impl Database {
             }
             let limiters = auditor.limiters()?;
             let lines: Vec<_> = limiters.iter().map(|(limiter, ..)| limiter.line()).collect();
-            let kept = core.reads().limiters(&lines).map_err(|error| wrong(error.to_string()))?;
+            let kept = self.read_now(|reads| reads.limiters(&lines));
+            let kept = kept.map_err(|error| wrong(error.to_string()))?;
             auditor.counted(&limiters, &kept)
         });
     }
 
     /// Everything that the reads return, and what the store's own check finds wrong.
     pub fn contents(&self) -> Result<(Contents, Vec<String>), StoreError> {
-        let mut core = lock(&self.core);
-        let mut reads = core.reads();
-        let mut views = Vec::new();
-        let mut query = JobQuery { limit: PAGE_ITEMS, ..JobQuery::default() };
-        loop {
-            let page = reads.jobs(&query)?;
-            views.extend(page.items);
-            query.before = page.next;
-            if query.before.is_none() {
-                break;
-            }
-        }
-        let mut jobs = Vec::with_capacity(views.len());
-        let mut problems = Vec::new();
-        let (counted, shown) = (reads.job_counts()?, counts_of(&views));
-        if (JobCounts { dead_letters: 0, ..counted }) != shown {
-            problems.push(format!("jobs are counted as {counted:?} and shown as {shown:?}"));
-        }
-        for view in views {
-            let id = view.job.id;
-            if reads.job(id)?.as_ref() != Some(&view) {
-                problems.push(format!("job {id} reads differently alone and in a list"));
-            }
-            let history: Vec<Finished> = pages(|before| {
-                let page = reads.history(id, before, PAGE_ITEMS)?;
-                Ok((page.items, page.next))
-            })?;
-            for row in &history {
-                if reads.execution(row.id)? != Some(ExecutionView::Finished(row.clone())) {
-                    problems.push(format!("execution {} reads differently alone and in its history", row.id));
-                }
-            }
-            let mut notes = Vec::new();
-            for noted in reads.notes(id, u32::MAX, usize::MAX >> 1)? {
-                let checkpoint = reads.checkpoint(noted.occurrence)?;
-                notes.push((noted, checkpoint));
-            }
-            jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history, notes });
-        }
-        let dead_letters = pages(|before| {
-            let query = DeadLetterQuery { before, limit: PAGE_ITEMS, ..DeadLetterQuery::default() };
-            let page = reads.dead_letters(&query)?;
-            Ok((page.items, page.next))
-        })?;
-        let (depths, paused_queues, queues) = (reads.depths()?, reads.paused_queues()?, reads.queues()?);
-        let contents = Contents { jobs, dead_letters, depths, paused_queues, queues };
-        problems.extend(core.integrity_check()?);
+        let (contents, mut problems) = self.read_now(read_contents)?;
+        problems.extend(self.integrity_check()?);
         Ok((contents, problems))
     }
+}
+
+/// What a server's transactions meet on their way.
+struct ServerLink(Weak<Database>);
+
+impl ServerNetwork for ServerLink {
+    fn trip(&self) -> Trip {
+        let Some(database) = self.0.upgrade() else {
+            return Trip { out: Duration::ZERO, back: Duration::ZERO, is_refused: true, is_lost: true };
+        };
+        let fate = database.draw();
+        let is_hit = |is_hit: bool| is_hit && lock(&database.rng).below(CALLS_PER_TRANSACTION) == 0;
+        Trip {
+            out: fate.travels,
+            back: fate.returns,
+            is_refused: is_hit(fate.refused),
+            is_lost: is_hit(fate.reply_lost),
+        }
+    }
+
+    fn committed(&self, commit: Commit) {
+        let Some(database) = self.0.upgrade() else { return };
+        let Commit { node, began, writes } = commit;
+        let world = &database.world;
+        if writes.len() > 1 {
+            world.count("batches of several writes");
+        }
+        for (write, result) in writes {
+            world.note(format_args!("transaction of node {node}: {write:?} -> {result:?}"));
+            let (call, result) = (Call::Write(write), result.map(Reply::Write));
+            world.audit(|auditor| applied(auditor.seen_since(began), &call, &result));
+        }
+        database.one_more_transaction();
+    }
+
+    fn count(&self, what: &'static str) {
+        if let Some(database) = self.0.upgrade() {
+            database.world.count(what);
+        }
+    }
+}
+
+fn read_contents(reads: &mut Reads<'_>) -> Result<(Contents, Vec<String>), StoreError> {
+    let mut views = Vec::new();
+    let mut query = JobQuery { limit: PAGE_ITEMS, ..JobQuery::default() };
+    loop {
+        let page = reads.jobs(&query)?;
+        views.extend(page.items);
+        query.before = page.next;
+        if query.before.is_none() {
+            break;
+        }
+    }
+    let mut jobs = Vec::with_capacity(views.len());
+    let mut problems = Vec::new();
+    let (counted, shown) = (reads.job_counts()?, counts_of(&views));
+    if (JobCounts { dead_letters: 0, ..counted }) != shown {
+        problems.push(format!("jobs are counted as {counted:?} and shown as {shown:?}"));
+    }
+    for view in views {
+        let id = view.job.id;
+        if reads.job(id)?.as_ref() != Some(&view) {
+            problems.push(format!("job {id} reads differently alone and in a list"));
+        }
+        let history: Vec<Finished> = pages(|before| {
+            let page = reads.history(id, before, PAGE_ITEMS)?;
+            Ok((page.items, page.next))
+        })?;
+        for row in &history {
+            if reads.execution(row.id)? != Some(ExecutionView::Finished(row.clone())) {
+                problems.push(format!("execution {} reads differently alone and in its history", row.id));
+            }
+        }
+        let mut notes = Vec::new();
+        for noted in reads.notes(id, u32::MAX, usize::MAX >> 1)? {
+            let checkpoint = reads.checkpoint(noted.occurrence)?;
+            notes.push((noted, checkpoint));
+        }
+        jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history, notes });
+    }
+    let dead_letters = pages(|before| {
+        let query = DeadLetterQuery { before, limit: PAGE_ITEMS, ..DeadLetterQuery::default() };
+        let page = reads.dead_letters(&query)?;
+        Ok((page.items, page.next))
+    })?;
+    let (depths, paused_queues, queues) = (reads.depths()?, reads.paused_queues()?, reads.queues()?);
+    let contents = Contents { jobs, dead_letters, depths, paused_queues, queues };
+    Ok((contents, problems))
 }
 
 fn counts_of(views: &[JobView]) -> JobCounts {

@@ -5,9 +5,9 @@ use crate::auditor::{Verdict, Violation};
 use crate::database::Database;
 use crate::lock;
 use crate::random::Rng;
+use crate::reads::Reads;
 use crate::world::World;
 use punctual_core::ports::{FinishedPage, StoreError};
-use punctual_store::sqlite::Reads;
 use std::sync::{Arc, Mutex};
 
 /// Maximum items per read: few, so that there are many pages.

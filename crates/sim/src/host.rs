@@ -29,6 +29,20 @@ pub fn host(executor: &Executor, incarnation: Incarnation, skew: Skew, mut rng: 
     }
 }
 
+/// The clock and the tasks of a machine that never fails and whose clock is right: the database server's.
+pub fn server(executor: &Executor) -> (Arc<dyn Clock>, Arc<dyn Spawn>) {
+    let clock = NodeClock { executor: executor.clone(), skew: Skew::default(), monotonic_start_us: 0 };
+    (Arc::new(clock), Arc::new(WorldSpawn(executor.clone())))
+}
+
+struct WorldSpawn(Executor);
+
+impl Spawn for WorldSpawn {
+    fn spawn(&self, task: Task) {
+        self.0.spawn_in_world(task);
+    }
+}
+
 struct NodeClock {
     executor: Executor,
     skew: Skew,

@@ -1,5 +1,5 @@
-//! Deterministic simulation: the real engine, the real worker and the real SQLite core in one thread on
-//! virtual time, with every kind of fault, and an auditor that knows what must be true.
+//! Deterministic simulation: the real engine, the real worker, and the real SQLite core or the real unit of
+//! work of the server stores, in one thread on virtual time, with every kind of fault, and an auditor that knows what must be true.
 //!
 //! One seed decides topology, workload, faults and every interleaving; the same seed always gives the same
 //! run. This crate must not contain rules about jobs that affect a run: it observes.
@@ -18,6 +18,7 @@ mod host;
 mod nemesis;
 mod network;
 mod random;
+mod reads;
 mod run;
 mod store;
 mod topology;
@@ -28,6 +29,7 @@ mod workload;
 mod world;
 
 pub use auditor::{Coverage, Violation};
+pub use database::StoreKind;
 pub use punctual_core::witness::Moves;
 pub use run::{Options, Outcome, simulate};
 

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use punctual_core::defects::Defect;
-use punctual_sim::{Coverage, Options, Outcome, simulate};
+use punctual_sim::{Coverage, Options, Outcome, StoreKind, simulate};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -28,6 +28,9 @@ struct Arguments {
     /// The first of `--count` seeds.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// The database under the store: Sqlite, Postgres or MariaDb. Without it, each seed decides.
+    #[arg(long, value_parser = parse_store)]
+    store: Option<StoreKind>,
     /// Break a rule on purpose, to see that it is noticed.
     #[arg(long, value_parser = parse_defect)]
     defect: Option<Defect>,
@@ -66,8 +69,8 @@ fn main() -> ExitCode {
                     if seed >= to {
                         return;
                     }
-                    let outcome =
-                        simulate(Options { seed, defect: arguments.defect, print: arguments.trace });
+                    let Arguments { store, defect, trace: print, .. } = arguments;
+                    let outcome = simulate(Options { seed, store, defect, print });
                     let broken = outcome.violation.is_some();
                     tally.add(outcome, to - from == 1, started);
                     if broken && arguments.until_failure {
@@ -148,6 +151,11 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| text.parse().map_err(|_| format!("{text} is not a seed"));
     let (from, to) = (number(from)?, number(to)?);
     if from < to { Ok((from, to)) } else { Err("the range is empty".to_owned()) }
+}
+
+fn parse_store(name: &str) -> Result<StoreKind, String> {
+    let store = StoreKind::ALL.into_iter().find(|store| format!("{store:?}") == name);
+    store.ok_or_else(|| format!("none of {:?}", StoreKind::ALL))
 }
 
 fn parse_defect(text: &str) -> Result<Defect, String> {

@@ -5,7 +5,7 @@ use crate::auditor::{Coverage, Verdict, Violation};
 use crate::calendar::{self, ClockChange};
 use crate::clients::Clients;
 use crate::cluster::Cluster;
-use crate::database::Database;
+use crate::database::{Database, StoreKind};
 use crate::executor::{Executor, Stopped};
 use crate::follower::{self, Follower};
 use crate::host::true_time;
@@ -52,6 +52,8 @@ const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub seed: u64,
+    /// The database under the store; `None` to let the seed decide.
+    pub store: Option<StoreKind>,
     pub defect: Option<Defect>,
     /// Whether to print every event as it happens.
     pub print: bool,
@@ -59,7 +61,17 @@ pub struct Options {
 
 impl Options {
     pub fn seed(seed: u64) -> Self {
-        Options { seed, defect: None, print: false }
+        Options { seed, store: None, defect: None, print: false }
+    }
+
+    pub fn on(seed: u64, store: StoreKind) -> Self {
+        Options { store: Some(store), ..Options::seed(seed) }
+    }
+
+    /// The database under the store. It is drawn from the seed alone, so that the rest of a run does not
+    /// depend on how it is chosen.
+    pub fn store(&self) -> StoreKind {
+        self.store.unwrap_or_else(|| *Rng::new(self.seed).fork("store").pick(&StoreKind::ALL))
     }
 }
 
@@ -91,7 +103,8 @@ pub fn simulate(options: Options) -> Outcome {
     let (starts_at, change) = calendar::drawn(&mut rng.fork("calendar"));
     let executor = Executor::new(rng.fork("executor"), topology.nodes(), starts_at);
     let world = Arc::new(World::new(executor, Trace::new(options.print), weather));
-    if let Err(violation) = run(&world, &mut rng, topology, weather, change) {
+    let store = options.store();
+    if let Err(violation) = run(&world, &mut rng, store, topology, weather, change) {
         world.object(violation);
     }
     world.executor.shut_down();
@@ -128,13 +141,17 @@ impl Drop for Planted {
 fn run(
     world: &Arc<World>,
     rng: &mut Rng,
+    store: StoreKind,
     topology: Topology,
     weather: Weather,
     change: Option<ClockChange>,
 ) -> Verdict {
-    world.note(format_args!("{topology:?} {weather:?}"));
+    world.note(format_args!("{store:?} {topology:?} {weather:?}"));
+    if store != StoreKind::Sqlite {
+        world.tell(|auditor| auditor.transactions_overlap());
+    }
     let network = Network::new(world.clone(), rng.fork("network"));
-    let database = Database::new(world.clone(), rng.fork("database"))
+    let database = Database::new(world.clone(), store, rng.fork("database"))
         .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
     let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
     let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
@@ -142,7 +159,7 @@ fn run(
         faults_for: rng.millis(8_000, 45_000),
         change,
         mood: Mood::drawn(rng),
-        is_limited: rng.per_mille(LIMITED_PER_MILLE),
+        is_limited: rng.per_mille(LIMITED_PER_MILLE) && store == StoreKind::Sqlite,
     };
     let clients = Clients::new(cluster.clone(), rng.fork("clients"), setting);
     let workload = workload(&mut rng.fork("workload"), true_time(&world.executor), setting);
@@ -345,9 +362,10 @@ impl fmt::Display for Outcome {
         for event in &self.last_events {
             writeln!(f, "  {event}")?;
         }
+        let store = self.options.store.map(|store| format!(" --store {store:?}")).unwrap_or_default();
         let defect = self.options.defect.map(|defect| format!(" --defect {defect:?}")).unwrap_or_default();
         writeln!(f, "seed {seed}: BROKEN RULE: {}", violation.rule)?;
         writeln!(f, "  {}", violation.detail)?;
-        write!(f, "replay: cargo run -p punctual-sim -- --seed {seed}{defect} --trace")
+        write!(f, "replay: cargo run -p punctual-sim -- --seed {seed}{store}{defect} --trace")
     }
 }

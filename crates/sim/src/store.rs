@@ -5,19 +5,20 @@ use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
-use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
+use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::*;
-use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
-use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
-use punctual_store::sqlite::{Call, Purged, Reply, Upkeep, UpkeepReply, Write, WriteReply};
+use punctual_store::memory_server::MemoryWriters;
+use punctual_store::sqlite::{Call, Purged, Reply, Upkeep, UpkeepReply};
 use std::sync::Arc;
 
 pub struct NodeStore {
     pub database: Arc<Database>,
     pub node: usize,
+    /// If the store is on a server.
+    pub writers: Option<MemoryWriters>,
 }
 
 /// How many executions one step admits from a wait list or re-admits. Few, so that other calls often
@@ -26,17 +27,7 @@ const ADMITTED_PER_STEP: usize = 3;
 /// Wait lists per page of a scan.
 const LINES_PER_PAGE: usize = 3;
 
-/// Sends a write and unwraps the answer's variant.
-macro_rules! write {
-    ($store:expr, $write:expr, $variant:path) => {
-        match $store.database.call($store.node, Call::Write($write)).await? {
-            Reply::Write($variant(answer)) => Ok(answer),
-            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
-        }
-    };
-}
-
-/// Like `write`, for maintenance.
+/// Sends a maintenance call and unwraps the answer's variant.
 macro_rules! keep {
     ($store:expr, $upkeep:expr, $variant:path) => {
         match $store.database.call($store.node, Call::Upkeep($upkeep)).await? {
@@ -52,8 +43,17 @@ impl Store for NodeStore {
         self.database.read(|world, _| Ok(world.now())).await
     }
 
-    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError> {
-        write!(self, Write::Submit { now, jobs }, WriteReply::Submitted)
+    async fn write(&self, mut write: Write) -> Result<WriteReply, StoreError> {
+        if let Write::Admit { limit, .. } = &mut write {
+            *limit = ADMITTED_PER_STEP.min(*limit);
+        }
+        if let Some(writers) = &self.writers {
+            return writers.write(write).await;
+        }
+        match self.database.call(self.node, Call::Write(write)).await? {
+            Reply::Write(reply) => Ok(reply),
+            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
+        }
     }
 
     async fn due(
@@ -71,51 +71,6 @@ impl Store for NodeStore {
             .await
     }
 
-    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
-        write!(self, Write::Fire { now, fires }, WriteReply::Fired)
-    }
-
-    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
-        write!(self, Write::Look { now, looks }, WriteReply::Looked)
-    }
-
-    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError> {
-        write!(self, Write::Resolve { now, limit }, WriteReply::Resolved)
-    }
-
-    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
-        write!(self, Write::Claim { now, claims }, WriteReply::Claimed)
-    }
-
-    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
-        write!(self, Write::Report { now, reports }, WriteReply::Reported)
-    }
-
-    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
-        write!(self, Write::Note { now, notes }, WriteReply::Noted)
-    }
-
-    async fn give_back(
-        &self,
-        now: Timestamp,
-        session: SessionId,
-        leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Begun>>, StoreError> {
-        write!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack)
-    }
-
-    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
-        write!(self, Write::Resync { now, resync }, WriteReply::Resynced)
-    }
-
-    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError> {
-        write!(self, Write::OpenSession { now, opening }, WriteReply::SessionOpened)
-    }
-
-    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError> {
-        write!(self, Write::Beat { now, beats }, WriteReply::Beaten)
-    }
-
     async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
         self.database
             .read(|world, reads| {
@@ -126,80 +81,8 @@ impl Store for NodeStore {
             .await
     }
 
-    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError> {
-        write!(self, Write::LoseSessions { now, silent }, WriteReply::SessionsLost)
-    }
-
-    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError> {
-        write!(self, Write::LoseEmbeddedSessions { now }, WriteReply::EmbeddedSessionsLost)
-    }
-
-    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError> {
-        write!(self, Write::Recover { now, limit }, WriteReply::Recovered)
-    }
-
-    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
-        write!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed)
-    }
-
-    async fn order_session(
-        &self,
-        session: SessionId,
-        order: SessionOrder,
-    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
-        write!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered)
-    }
-
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.database.read(|_, reads| reads.holdings()).await
-    }
-
-    async fn control(
-        &self,
-        now: Timestamp,
-        controls: Vec<Control>,
-    ) -> Result<Vec<ControlOutcome>, StoreError> {
-        write!(self, Write::Control { now, controls }, WriteReply::Controlled)
-    }
-
-    async fn cancel(
-        &self,
-        now: Timestamp,
-        executions: Vec<ExecutionId>,
-    ) -> Result<Vec<CancelOutcome>, StoreError> {
-        write!(self, Write::Cancel { now, executions }, WriteReply::Cancelled)
-    }
-
-    async fn redrive(
-        &self,
-        now: Timestamp,
-        dead: Vec<OccurrenceId>,
-    ) -> Result<Vec<ControlOutcome>, StoreError> {
-        write!(self, Write::Redrive { now, dead }, WriteReply::Redriven)
-    }
-
-    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
-        write!(self, Write::Discard { dead }, WriteReply::Discarded)
-    }
-
-    async fn pause_queue(
-        &self,
-        now: Timestamp,
-        queue: String,
-        pausing: Pausing,
-    ) -> Result<Begun, StoreError> {
-        write!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused)
-    }
-
-    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
-        write!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun)
-    }
-
-    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
-        match self.database.call(self.node, Call::Write(Write::AnswerRequest { request, answer })).await? {
-            Reply::Write(WriteReply::RequestAnswered) => Ok(()),
-            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
-        }
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
@@ -221,11 +104,11 @@ impl Store for NodeStore {
 
     async fn executions_of_job(
         &self,
-        job: JobId,
-        before: Option<ExecutionId>,
-        limit: usize,
+        _job: JobId,
+        _before: Option<ExecutionId>,
+        _limit: usize,
     ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
-        self.database.read(move |_, reads| reads.executions_of_job(job, before, limit)).await
+        Err(no_lists())
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
@@ -272,18 +155,6 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.limiters(&lines)).await
     }
 
-    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
-        let limit = limit.min(ADMITTED_PER_STEP);
-        write!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted)
-    }
-
-    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
-        match self.database.call(self.node, Call::Write(Write::SetQueue { queue, settings })).await? {
-            Reply::Write(WriteReply::QueueSet) => Ok(()),
-            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
-        }
-    }
-
     async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError> {
         self.database.read(move |_, reads| reads.finished_after(after, limit)).await
     }
@@ -298,25 +169,25 @@ impl Store for NodeStore {
 
     async fn executions(
         &self,
-        query: ExecutionQuery,
+        _query: ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError> {
-        self.database.read(move |_, reads| reads.executions(&query)).await
+        Err(no_lists())
     }
 
     async fn running(
         &self,
-        after: Option<RunningPlace>,
-        limit: usize,
+        _after: Option<RunningPlace>,
+        _limit: usize,
     ) -> Result<Page<OpenExecution, RunningPlace>, StoreError> {
-        self.database.read(move |_, reads| reads.running(after, limit)).await
+        Err(no_lists())
     }
 
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
         self.database.read(|_, reads| reads.paused_queues()).await
     }
 
-    async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError> {
-        self.database.read(move |_, reads| reads.ahead(occurrence, limit)).await
+    async fn ahead(&self, _occurrence: OccurrenceId, _limit: usize) -> Result<Option<usize>, StoreError> {
+        Err(no_lists())
     }
 
     async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
@@ -403,6 +274,10 @@ impl Store for NodeStore {
     async fn token(&self, _id: &str) -> Result<Option<Token>, StoreError> {
         Ok(None)
     }
+}
+
+fn no_lists() -> StoreError {
+    StoreError::Broken("only people read lists, and the simulation has none".to_owned())
 }
 
 fn no_logs() -> StoreError {

@@ -1,7 +1,7 @@
 //! The simulator detects broken rules: each planted defect is caught.
 
 use punctual_core::defects::Defect;
-use punctual_sim::{Options, simulate};
+use punctual_sim::{Options, StoreKind, simulate};
 
 /// Seeds within which a defect must be detected.
 const SEEDS_MAX: u64 = 1_000;
@@ -10,8 +10,14 @@ const SEEDS_MAX: u64 = 1_000;
 #[track_caller]
 fn check(defect: Defect) {
     let caught = (first_seed(defect)..SEEDS_MAX).find_map(|seed| {
-        let violation = simulate(Options { seed, defect: Some(defect), print: false }).violation?;
-        let is_sound_without = simulate(Options::seed(seed)).violation.is_none();
+        let store = match Defect::OF_SERVER_STORES.contains(&defect) {
+            false => StoreKind::Sqlite,
+            true if seed % 2 == 0 => StoreKind::Postgres,
+            true => StoreKind::MariaDb,
+        };
+        let sound = Options::on(seed, store);
+        let violation = simulate(Options { defect: Some(defect), ..sound }).violation?;
+        let is_sound_without = simulate(sound).violation.is_none();
         is_sound_without.then_some((seed, violation.rule))
     });
     let (seed, rule) = caught.unwrap_or_else(|| panic!("{defect:?} goes unnoticed in {SEEDS_MAX} seeds"));
@@ -23,6 +29,7 @@ fn first_seed(defect: Defect) -> u64 {
     match defect {
         Defect::LoseWakeUp | Defect::PassTheLine | Defect::AdmitTheLast | Defect::ForgetLine => 12,
         Defect::ForgetPace => 40,
+        Defect::RetryLostCommit => 45,
         Defect::AcceptStaleNote => 46,
         Defect::KeepOldSegments => 62,
         _ => 0,
@@ -187,6 +194,36 @@ fn a_replay_that_is_cut_for_want_of_room_is_caught() {
 #[test]
 fn a_regular_occurrence_that_is_skipped_for_a_replay_is_caught() {
     check(Defect::SkipForReplay);
+}
+
+#[test]
+fn a_claim_without_locks_is_caught() {
+    check(Defect::ClaimUnlocked);
+}
+
+#[test]
+fn a_row_that_was_read_before_it_was_locked_is_caught() {
+    check(Defect::ReadBeforeLock);
+}
+
+#[test]
+fn an_answer_after_a_rollback_is_caught() {
+    check(Defect::AnswerDespiteConflict);
+}
+
+#[test]
+fn a_second_run_after_a_lost_commit_is_caught() {
+    check(Defect::RetryLostCommit);
+}
+
+#[test]
+fn a_row_of_a_batch_that_is_not_written_is_caught() {
+    check(Defect::DropRowOfBatch);
+}
+
+#[test]
+fn a_counter_that_is_added_twice_is_caught() {
+    check(Defect::CountAgainOnRetry);
 }
 
 #[test]

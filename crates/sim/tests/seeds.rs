@@ -1,15 +1,20 @@
 //! Seeds that run with every change: no rule is broken, and the situations that they are meant to provoke do
 //! occur.
 
-use punctual_sim::{Coverage, Options, simulate};
+use punctual_sim::{Coverage, Options, StoreKind, simulate};
 use std::ops::Range;
 
-/// Runs the seeds and returns how often each interesting event happened.
+/// Runs the seeds on SQLite and returns how often each interesting event happened.
 #[track_caller]
 fn check(seeds: Range<u64>) -> Coverage {
+    check_on(StoreKind::Sqlite, seeds)
+}
+
+#[track_caller]
+fn check_on(store: StoreKind, seeds: Range<u64>) -> Coverage {
     let mut coverage = Coverage::new();
     for seed in seeds {
-        let outcome = simulate(Options::seed(seed));
+        let outcome = simulate(Options::on(seed, store));
         assert!(outcome.violation.is_none(), "\n{outcome}");
         for (what, count) in outcome.coverage {
             *coverage.entry(what).or_default() += count;
@@ -151,6 +156,32 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "workers drained by order",
         "workers asked to stop something",
     ] {
+        assert!(coverage.contains_key(what), "no seed brought {what}: {coverage:?}");
+    }
+}
+
+/// What transactions that overlap must meet.
+const OF_SERVERS: [&str; 6] = [
+    "batches of several writes",
+    "commits with unknown outcome",
+    "deadlocks",
+    "idle transactions ended",
+    "lock timeouts",
+    "waits for a row lock",
+];
+
+#[test]
+fn seeds_on_tables_like_those_of_postgresql_are_sound() {
+    let coverage = check_on(StoreKind::Postgres, 0..40);
+    for what in OF_SERVERS {
+        assert!(coverage.contains_key(what), "no seed brought {what}: {coverage:?}");
+    }
+}
+
+#[test]
+fn seeds_on_tables_like_those_of_mariadb_are_sound() {
+    let coverage = check_on(StoreKind::MariaDb, 0..40);
+    for what in OF_SERVERS {
         assert!(coverage.contains_key(what), "no seed brought {what}: {coverage:?}");
     }
 }

@@ -5,7 +5,7 @@
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::lifecycle::{Ending, Event, State, step};
 use punctual_core::witness::{event_name, state_name};
-use punctual_sim::{Moves, Options, simulate};
+use punctual_sim::{Moves, Options, StoreKind, simulate};
 
 /// Seeds that together use every entry; `--moves` shows which seed is the first to use one.
 const SEEDS: [u64; 31] = [
@@ -17,7 +17,7 @@ const SEEDS: [u64; 31] = [
 fn every_entry_of_the_table_that_can_be_used_is_used() {
     let mut moves = Moves::new();
     for seed in SEEDS {
-        let outcome = simulate(Options::seed(seed));
+        let outcome = simulate(Options::on(seed, StoreKind::Sqlite));
         assert!(outcome.violation.is_none(), "\n{outcome}");
         for (entry, count) in outcome.moves {
             *moves.entry(entry).or_default() += count;

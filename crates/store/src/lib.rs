@@ -26,7 +26,15 @@ mod rows;
 mod server_store;
 pub mod sqlite;
 mod stored_numbers;
+mod tokio_host;
 mod unfinished;
 mod unit_of_work;
 mod verbs;
-mod write;
+
+#[cfg(any(test, feature = "memory-tables"))]
+pub mod memory_server {
+    //! A database server in memory, on which the simulator runs the writers of the server stores.
+    pub use crate::unit_of_work::memory_tables::{
+        Commit, Isolation, MemoryDatabase, MemoryServer, MemoryWriters, ServerNetwork, Trip,
+    };
+}

@@ -10,41 +10,24 @@ pub(crate) fn seed() -> u64 {
     (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 32)
 }
 
-/// Sends a write and unpacks the reply. A reply of another kind would be a bug in the verbs.
-macro_rules! written {
-    ($store:expr, $write:expr, $reply:pat => $value:expr) => {
-        match $store.writers.write($write).await? {
-            $reply => Ok($value),
-            other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
-        }
-    };
-}
-pub(crate) use written;
-
 macro_rules! serve_store {
     ($store:ty) => {
         const _: () = {
             use crate::stored_numbers::StoredNumber;
-            use crate::server_store::written;
-            use crate::write::{Write, WriteReply};
             use async_trait::async_trait;
             use punctual_core::health::WorkerCondition;
             use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
             use punctual_core::limiter::{LimiterId, LimiterUse, Line};
-            use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
+            use punctual_core::notes::{Checkpoint, Noted};
             use punctual_core::occurrence::Finished;
             use punctual_core::ports::{
-                Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, DeadLetter,
-                DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
-                FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
-                Look, LookOutcome, NewJob, NewRequest, NotedClock, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
-                Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired,
-                Retirement, RunningPlace, SessionOpening, SessionRow, Store, StoreError, StoreFigures, StoreHealth,
-                StoredAnswer, SubmitOutcome, Token,
+                DeadLetter, DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
+                FinishedPage, HistorySpan, Horizon, JobCounts, JobQuery, JobView, ListedExecution, LogLine,
+                NotedClock, OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement,
+                RunningPlace, SessionRow, Store, StoreError, StoreFigures, StoreHealth, Token, Write,
+                WriteReply,
             };
-            use punctual_core::queue::QueueSettings;
             use punctual_core::schedule::SkipRange;
-            use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
             use punctual_core::time::Timestamp;
 
             #[async_trait]
@@ -53,8 +36,8 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.clock())
                 }
 
-                async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError> {
-                    written!(self, Write::Submit { now, jobs }, WriteReply::Submitted(outcomes) => outcomes)
+                async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
+                    self.writers.write(write).await
                 }
 
                 async fn due(
@@ -66,134 +49,12 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.due(segments, until, limit))
                 }
 
-                async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
-                    written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
-                }
-
-                async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
-                    written!(self, Write::Look { now, looks }, WriteReply::Looked(outcomes) => outcomes)
-                }
-
-                async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError> {
-                    written!(self, Write::Resolve { now, limit }, WriteReply::Resolved(resolved) => resolved)
-                }
-
-                async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
-                    written!(self, Write::Claim { now, claims }, WriteReply::Claimed(outcomes) => outcomes)
-                }
-
-                async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
-                    written!(self, Write::Report { now, reports }, WriteReply::Reported(outcomes) => outcomes)
-                }
-
-                async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
-                    written!(self, Write::Note { now, notes }, WriteReply::Noted(answers) => answers)
-                }
-
-                async fn give_back(
-                    &self,
-                    now: Timestamp,
-                    session: SessionId,
-                    leases: Vec<LeaseRef>,
-                ) -> Result<Vec<Option<Begun>>, StoreError> {
-                    written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(begun) => begun)
-                }
-
-                async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
-                    written!(self, Write::Resync { now, resync }, WriteReply::Resynced(outcome) => outcome)
-                }
-
-                async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError> {
-                    written!(self, Write::OpenSession { now, opening }, WriteReply::SessionOpened(session) => session)
-                }
-
-                async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError> {
-                    written!(self, Write::Beat { now, beats }, WriteReply::Beaten(outcomes) => outcomes)
-                }
-
                 async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
                     read!(self.readers, reads => reads.sessions())
                 }
 
-                async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError> {
-                    written!(self, Write::LoseSessions { now, silent }, WriteReply::SessionsLost(lost) => lost)
-                }
-
-                async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError> {
-                    written!(self, Write::LoseEmbeddedSessions { now }, WriteReply::EmbeddedSessionsLost(lost) => lost)
-                }
-
-                async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError> {
-                    written!(self, Write::Recover { now, limit }, WriteReply::Recovered(recovered) => recovered)
-                }
-
-                async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
-                    written!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed(outcome) => outcome)
-                }
-
-                async fn order_session(
-                    &self,
-                    session: SessionId,
-                    order: SessionOrder,
-                ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
-                    written!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered(mode) => mode)
-                }
-
                 async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
                     read!(self.readers, reads => reads.holdings())
-                }
-
-                async fn control(
-                    &self,
-                    now: Timestamp,
-                    controls: Vec<Control>,
-                ) -> Result<Vec<ControlOutcome>, StoreError> {
-                    written!(self, Write::Control { now, controls }, WriteReply::Controlled(outcomes) => outcomes)
-                }
-
-                async fn cancel(
-                    &self,
-                    now: Timestamp,
-                    executions: Vec<ExecutionId>,
-                ) -> Result<Vec<CancelOutcome>, StoreError> {
-                    written!(self, Write::Cancel { now, executions }, WriteReply::Cancelled(outcomes) => outcomes)
-                }
-
-                async fn redrive(
-                    &self,
-                    now: Timestamp,
-                    dead: Vec<OccurrenceId>,
-                ) -> Result<Vec<ControlOutcome>, StoreError> {
-                    written!(self, Write::Redrive { now, dead }, WriteReply::Redriven(outcomes) => outcomes)
-                }
-
-                async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
-                    written!(self, Write::Discard { dead }, WriteReply::Discarded(outcomes) => outcomes)
-                }
-
-                async fn pause_queue(
-                    &self,
-                    now: Timestamp,
-                    queue: String,
-                    pausing: Pausing,
-                ) -> Result<Begun, StoreError> {
-                    written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(begun) => begun)
-                }
-
-                async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
-                    written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
-                }
-
-                async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
-                    written!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted(admitted) => admitted)
-                }
-
-                async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
-                    written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
-                }
-
-                async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
-                    written!(self, Write::AnswerRequest { request, answer }, WriteReply::RequestAnswered => ())
                 }
 
                 async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
@@ -234,7 +95,10 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.history_span())
                 }
 
-                async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError> {
+                async fn open_executions(
+                    &self,
+                    ids: Vec<OccurrenceId>,
+                ) -> Result<Vec<OpenExecution>, StoreError> {
                     read!(self.readers, reads => reads.open_executions(&ids))
                 }
 
@@ -253,11 +117,19 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.running(after, limit))
                 }
 
-                async fn notes(&self, job: JobId, up_to: u32, limit: usize) -> Result<Vec<Noted>, StoreError> {
+                async fn notes(
+                    &self,
+                    job: JobId,
+                    up_to: u32,
+                    limit: usize,
+                ) -> Result<Vec<Noted>, StoreError> {
                     read!(self.readers, reads => reads.notes(job, up_to, limit))
                 }
 
-                async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
+                async fn checkpoint(
+                    &self,
+                    occurrence: OccurrenceId,
+                ) -> Result<Option<Checkpoint>, StoreError> {
                     read!(self.readers, reads => reads.checkpoint(occurrence))
                 }
 
@@ -265,7 +137,10 @@ macro_rules! serve_store {
                     list!(self.readers, reads => reads.skipped(job, limit))
                 }
 
-                async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
+                async fn dead_letters(
+                    &self,
+                    query: DeadLetterQuery,
+                ) -> Result<Page<DeadLetter, u64>, StoreError> {
                     list!(self.readers, reads => reads.dead_letters(&query))
                 }
 
@@ -289,7 +164,11 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.paused_queues())
                 }
 
-                async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError> {
+                async fn ahead(
+                    &self,
+                    occurrence: OccurrenceId,
+                    limit: usize,
+                ) -> Result<Option<usize>, StoreError> {
                     read!(self.readers, reads => reads.ahead(occurrence, limit))
                 }
 
@@ -302,7 +181,8 @@ macro_rules! serve_store {
                 }
 
                 async fn figures(&self) -> Result<StoreFigures, StoreError> {
-                    let sizes: Result<StoreFigures, StoreError> = read!(self.readers, reads => reads.figures());
+                    let sizes: Result<StoreFigures, StoreError> =
+                        read!(self.readers, reads => reads.figures());
                     let (counted, removed) = (self.writers.figures(), self.removed_lines());
                     Ok(StoreFigures {
                         log_lines_removed: removed.lines,
@@ -330,7 +210,11 @@ macro_rules! serve_store {
                     list!(self.readers, reads => reads.logs(execution, after, limit))
                 }
 
-                async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError> {
+                async fn last_logs(
+                    &self,
+                    execution: ExecutionId,
+                    count: usize,
+                ) -> Result<Vec<LogLine>, StoreError> {
                     list!(self.readers, reads => reads.last_logs(execution, count))
                 }
 
@@ -354,7 +238,11 @@ macro_rules! serve_store {
                     Ok(self.maintenance.delete_unused(limit).await?)
                 }
 
-                async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
+                async fn retire(
+                    &self,
+                    now: Timestamp,
+                    retirement: Retirement,
+                ) -> Result<Retired, StoreError> {
                     Ok(self.maintenance.retire(now, retirement).await?)
                 }
 

@@ -1,12 +1,16 @@
-//! Which APIs code may use. Core, engine and worker run under the simulator, so they get time, randomness and
-//! concurrency only through ports. SQL stays in the store and HTTP at the edge, so that either can be
-//! replaced; `api` reaches data through use cases only, so that no route bypasses their checks.
+//! Which APIs code may use. Core, engine, worker and the store's unit of work run under the simulator, so
+//! they get time, randomness and concurrency only through ports. SQL stays in the store and HTTP at the
+//! edge, so that either can be replaced; `api` reaches data through use cases only, so that no route
+//! bypasses their checks.
 
 use super::Violation;
 use super::source::{Source, find_words, used_paths};
 
 /// Crates whose runs the simulator must be able to reproduce.
 const SIMULATED: [&str; 3] = ["core", "engine", "worker"];
+/// The part of the store that the simulator runs, without what only adapters of real servers use.
+const SIMULATED_STORE: &str = "crates/store/src/unit_of_work/";
+const ADAPTERS_CACHE: &str = "crates/store/src/unit_of_work/lane_cache.rs";
 /// Crates that may use HTTP.
 const SPEAK_HTTP: [&str; 5] = ["api", "chaos", "client", "node", "punctual"];
 /// The only executor that uses HTTP; it is not part of the simulation.
@@ -47,7 +51,8 @@ pub fn check(source: &Source) -> Vec<Violation> {
         return vec![];
     }
     let mut violations = Vec::new();
-    if SIMULATED.contains(&source.crate_name()) {
+    let is_unit_of_work = source.path.starts_with(SIMULATED_STORE) && source.path != ADAPTERS_CACHE;
+    if SIMULATED.contains(&source.crate_name()) || is_unit_of_work {
         violations.extend(unsimulable_calls(source));
         violations.extend(unfair_selects(source));
     }

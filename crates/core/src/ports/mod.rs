@@ -16,8 +16,10 @@ mod queues;
 mod register;
 mod store;
 mod token;
+mod verbs;
 mod wakes;
 mod worker;
+mod write;
 
 pub use coordination::*;
 pub use denial::Denial;
@@ -40,5 +42,7 @@ pub use register::{
 };
 pub use store::*;
 pub use token::{Role, Token};
+pub use verbs::*;
 pub use wakes::{Heard, Wakes};
 pub use worker::*;
+pub use write::{Write, WriteReply};

@@ -10,123 +10,190 @@
 //! be repeated safely, because it names the state that it expects; only a trigger adds an occurrence each
 //! time.
 
-use crate::control::{Refusal, Verb};
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
-use crate::lifecycle::Status;
 use crate::limiter::{LimiterId, LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
-    Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
-    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, NotedClock, OpenExecution, Page,
-    PausedQueue, Pausing, QueueRow, Report, ReportAnswer, Retained, Retired, Retirement, RunningPlace,
-    SessionOpening, StoreFigures, StoreHealth, Token, WorkerAbout,
+    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Denial,
+    Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire, FireOutcome, HistorySpan,
+    Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest,
+    NotedClock, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome,
+    RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace,
+    SessionOpening, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token, WorkerAbout, Write,
+    WriteReply,
 };
-use crate::queue::{QueueFull, QueueSettings};
+use crate::queue::QueueSettings;
 use crate::schedule::{ScheduleState, SkipRange};
 use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use crate::time::Timestamp;
 use async_trait::async_trait;
-use std::sync::Arc;
+
+/// Sends a write and unpacks the reply. A reply of another kind is a bug in the store.
+macro_rules! written {
+    ($store:expr, $write:expr, $reply:pat => $value:expr) => {
+        match $store.write($write).await? {
+            $reply => Ok($value),
+            other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
+        }
+    };
+}
 
 #[async_trait]
 pub trait Store: Send + Sync {
     /// The store's clock: the time that all nodes use.
     async fn clock(&self) -> Result<Timestamp, StoreError>;
 
+    /// Runs one write verb. The methods below name the verbs; a store implements only this one.
+    async fn write(&self, write: Write) -> Result<WriteReply, StoreError>;
+
     // Submitting jobs.
-    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError>;
+    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError> {
+        written!(self, Write::Submit { now, jobs }, WriteReply::Submitted(outcomes) => outcomes)
+    }
 
     // Passing of time.
     /// What becomes due in these segments up to `until`, earliest first, at most `limit` of each kind and
     /// segment.
     async fn due(&self, segments: SegmentSet, until: Timestamp, limit: usize)
     -> Result<Vec<Due>, StoreError>;
-    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError>;
+    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
+        written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
+    }
     /// Opens the time gates of waiting attempts and ends expired ones.
-    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError>;
+    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
+        written!(self, Write::Look { now, looks }, WriteReply::Looked(outcomes) => outcomes)
+    }
     /// Releases or skips up to `limit` dependents of finished jobs that the commit which finished them has
     /// not processed.
-    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError>;
+    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError> {
+        written!(self, Write::Resolve { now, limit }, WriteReply::Resolved(resolved) => resolved)
+    }
 
     // Handing out work and taking results.
-    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError>;
-    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError>;
+    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
+        written!(self, Write::Claim { now, claims }, WriteReply::Claimed(outcomes) => outcomes)
+    }
+    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
+        written!(self, Write::Report { now, reports }, WriteReply::Reported(outcomes) => outcomes)
+    }
     /// Stores the notes of handlers; one answer per note.
-    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError>;
+    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
+        written!(self, Write::Note { now, notes }, WriteReply::Noted(answers) => answers)
+    }
     /// Returns unstarted executions. Per item its commit effects, or `None` if the lease is no longer held.
     async fn give_back(
         &self,
         now: Timestamp,
         session: SessionId,
         leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Begun>>, StoreError>;
+    ) -> Result<Vec<Option<Begun>>, StoreError> {
+        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(begun) => begun)
+    }
     /// Uses up the poll sequence number and gives back all leases of the session that are not in `held`.
-    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError>;
+    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
+        written!(self, Write::Resync { now, resync }, WriteReply::Resynced(outcome) => outcome)
+    }
 
     // Sessions.
-    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError>;
-    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError>;
+    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError> {
+        written!(self, Write::OpenSession { now, opening }, WriteReply::SessionOpened(session) => session)
+    }
+    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError> {
+        written!(self, Write::Beat { now, beats }, WriteReply::Beaten(outcomes) => outcomes)
+    }
     /// Stores a worker's condition in place of the previous one. A session that is gone is left unchanged.
     async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError>;
     /// All sessions that are neither lost nor closed.
     async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError>;
     /// Marks these sessions lost if their counters have not changed since they were read. Per item whether it
     /// is lost now.
-    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError>;
+    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError> {
+        written!(self, Write::LoseSessions { now, silent }, WriteReply::SessionsLost(lost) => lost)
+    }
     /// Marks all embedded sessions lost: called by the only process that uses the store, before it opens any.
-    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError>;
+    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError> {
+        written!(self, Write::LoseEmbeddedSessions { now }, WriteReply::EmbeddedSessionsLost(lost) => lost)
+    }
     /// Ends up to `limit` executions of lost sessions as LOST and retries them by the rules.
-    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError>;
+    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError> {
+        written!(self, Write::Recover { now, limit }, WriteReply::Recovered(recovered) => recovered)
+    }
     /// Executes an operator's command for a session: returns its new mode, or why not. `None` if it is lost,
     /// closed or never existed.
     async fn order_session(
         &self,
         session: SessionId,
         order: SessionOrder,
-    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError>;
+    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
+        written!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered(mode) => mode)
+    }
     /// How many executions each session holds; sessions without any are left out.
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError>;
     /// Closes a session; executions that it still holds in the store are returned unstarted.
-    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError>;
+    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
+        written!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed(outcome) => outcome)
+    }
 
     // Actions of users.
     async fn control(
         &self,
         now: Timestamp,
         controls: Vec<Control>,
-    ) -> Result<Vec<ControlOutcome>, StoreError>;
+    ) -> Result<Vec<ControlOutcome>, StoreError> {
+        written!(self, Write::Control { now, controls }, WriteReply::Controlled(outcomes) => outcomes)
+    }
     /// Cancels single executions.
     async fn cancel(
         &self,
         now: Timestamp,
         executions: Vec<ExecutionId>,
-    ) -> Result<Vec<CancelOutcome>, StoreError>;
+    ) -> Result<Vec<CancelOutcome>, StoreError> {
+        written!(self, Write::Cancel { now, executions }, WriteReply::Cancelled(outcomes) => outcomes)
+    }
     /// Redrives dead-lettered occurrences.
     async fn redrive(
         &self,
         now: Timestamp,
         dead: Vec<OccurrenceId>,
-    ) -> Result<Vec<ControlOutcome>, StoreError>;
+    ) -> Result<Vec<ControlOutcome>, StoreError> {
+        written!(self, Write::Redrive { now, dead }, WriteReply::Redriven(outcomes) => outcomes)
+    }
     /// Deletes dead letters; per item whether it existed.
-    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError>;
+    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
+        written!(self, Write::Discard { dead }, WriteReply::Discarded(outcomes) => outcomes)
+    }
     /// Pauses or resumes a queue. A paused queue hands out no work, and its limits admit none. Returns what
     /// can be claimed again.
-    async fn pause_queue(&self, now: Timestamp, queue: String, pausing: Pausing)
-    -> Result<Begun, StoreError>;
+    async fn pause_queue(
+        &self,
+        now: Timestamp,
+        queue: String,
+        pausing: Pausing,
+    ) -> Result<Begun, StoreError> {
+        written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(begun) => begun)
+    }
     /// Stores the settings of a queue. If its limits become tighter, [`Self::admit`] re-admits its queued
     /// executions.
-    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError>;
+    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
+        written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
+    }
     /// Admits executions from the front of these wait lists as far as there is room, up to `limit` of each.
     /// If the limits of a queue have become tighter, a call for the queue's own list re-admits up to `limit`
     /// executions instead, and the queue's lists are not served until re-admission is complete.
-    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError>;
+    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
+        written!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted(admitted) => admitted)
+    }
     /// Records that a request with this key is in progress, unless one is recorded already.
-    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError>;
+    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
+        written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
+    }
     /// Stores the response to a request that was begun.
-    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError>;
+    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
+        written!(self, Write::AnswerRequest { request, answer }, WriteReply::RequestAnswered => ())
+    }
 
     // Reads for users.
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
@@ -262,221 +329,6 @@ impl StoreError {
     }
 }
 
-/// The queue and job type of an execution. Shared, so that a million waiting entries store it once.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lane(Arc<(String, String)>);
-
-impl Lane {
-    pub fn new(queue: impl Into<String>, job_type: impl Into<String>) -> Self {
-        Lane(Arc::new((queue.into(), job_type.into())))
-    }
-
-    pub fn queue(&self) -> &str {
-        &self.0.0
-    }
-
-    pub fn job_type(&self) -> &str {
-        &self.0.1
-    }
-}
-
-/// A slot reservation: a free slot of a worker whose poll waits for an answer. Work committed with a valid
-/// reservation is leased to it in the same transaction; with an invalid one it is queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Offer {
-    pub session: SessionId,
-    pub turn: u64,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewJob {
-    pub job: Job,
-    pub offer: Option<Offer>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum SubmitOutcome {
-    Created(Begun),
-    /// A job with this id already exists: an earlier attempt of the same submit was committed.
-    AlreadyThere,
-    /// A job of this owner already has its `idempotency_key`: that job is returned.
-    Existing(JobId),
-    /// An unfinished job of this owner has its `unique_key`.
-    KeyTaken(JobId),
-    /// A job in `depends_on` cannot be depended on.
-    BadParent {
-        parent: JobId,
-        problem: ParentProblem,
-    },
-    /// Its queue is at its maximum depth.
-    QueueFull {
-        queue: String,
-        full: QueueFull,
-    },
-    /// A row that this job needs cannot be read, for this reason. The job was not stored.
-    Unreadable(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParentProblem {
-    NotThere,
-    /// Only jobs that run once succeed or fail as a whole.
-    Recurring,
-}
-
-/// The commit effects: where work appeared, what is due next, what ended unstarted.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Begun {
-    /// Work leased to the slot reservation.
-    pub assigned: Vec<(Offer, Assignment)>,
-    /// The lanes in which executions became claimable.
-    pub queued: Vec<Lane>,
-    /// What becomes due next because of this commit.
-    pub due: Vec<Due>,
-    /// Executions that ended without having started, including leased ones: cancelled, skipped or expired.
-    pub ended: Vec<(ExecutionId, Status)>,
-    /// The wait lists that executions have joined.
-    pub joined: Vec<Line>,
-    /// The wait lists that may have room, if they are not empty.
-    pub freed: Vec<Line>,
-}
-
-impl Begun {
-    pub fn add(&mut self, other: Begun) {
-        self.assigned.extend(other.assigned);
-        self.queued.extend(other.queued);
-        self.due.extend(other.due);
-        self.ended.extend(other.ended);
-        self.joined.extend(other.joined);
-        self.freed.extend(other.freed);
-    }
-}
-
-/// A due time and what it is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Due {
-    pub at: Timestamp,
-    pub lane: Lane,
-    pub what: DueKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DueKind {
-    /// A schedule must be fired, if it still has this version.
-    Schedule { job: JobId, version: u32 },
-    /// The time gate of an attempt opens, or it expires.
-    Live { occurrence: OccurrenceId, attempt: u32 },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fire {
-    pub job: JobId,
-    pub version: u32,
-    pub offer: Option<Offer>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum FireOutcome {
-    Fired {
-        begun: Begun,
-        /// New occurrences, with their nominal times.
-        occurrences: Vec<(OccurrenceId, Timestamp)>,
-        skipped: u64,
-    },
-    /// Another node fired it, it was changed, or it no longer exists.
-    Conflict,
-    /// It is not due yet at the given time.
-    NotDue,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
-    pub occurrence: OccurrenceId,
-    pub attempt: u32,
-    /// A slot reservation, and the lane that its worker serves: the job may have another lane by now.
-    pub offer: Option<(Offer, Lane)>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum LookOutcome {
-    Opened(Begun),
-    Expired(Begun),
-    /// The gate is already open, another attempt is in progress, or the occurrence is closed.
-    Conflict,
-    /// It is not due yet at the given time.
-    NotDue,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    pub session: SessionId,
-    pub turn: u64,
-    pub limit: usize,
-    /// Empty for all.
-    pub queues: Vec<String>,
-    pub job_types: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum ClaimOutcome {
-    Claimed {
-        /// In the order of rank. If empty, the poll sequence number stays unused.
-        assignments: Vec<Assignment>,
-        /// The effects of executions that had expired before they could be claimed.
-        begun: Begun,
-    },
-    StaleTurn,
-    SessionLost,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReportOutcome {
-    pub answer: ReportAnswer,
-    /// The status in history, CANCELLED if a cancel was requested before; `None` if this report wrote
-    /// nothing.
-    pub recorded: Option<Status>,
-    /// Whether another attempt follows.
-    pub is_retried: bool,
-    /// Where it is queued or when it is due, and the other effects.
-    pub begun: Begun,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resync {
-    pub session: SessionId,
-    pub turn: u64,
-    pub held: Vec<LeaseRef>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum ResyncOutcome {
-    /// The commit effects of each lease that was given back.
-    GivenBack(Vec<Begun>),
-    StaleTurn,
-    SessionLost,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beat {
-    pub session: SessionId,
-    pub beat: u64,
-    /// Its worker is shutting down: the session drains from now on, as if an operator had ordered it.
-    pub draining: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BeatOutcome {
-    /// Counted, with the leases whose cancel is requested.
-    Counted {
-        /// The last poll sequence number that the session has used.
-        turn: u64,
-        cancel: Vec<LeaseRef>,
-        /// Whether its worker must finish and close it.
-        drain: bool,
-    },
-    SessionLost,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
     pub pulse: Pulse,
@@ -491,104 +343,6 @@ pub struct SessionRow {
     pub opened_at: Timestamp,
     /// When the last heartbeat was written, by the writer's clock: for users to read, never for decisions.
     pub beaten_at: Timestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Recovered {
-    /// Executions of lost sessions that ended, with the recorded status: LOST, or CANCELLED if a cancel was
-    /// requested.
-    pub ended: Vec<(ExecutionId, Status)>,
-    /// How many of them are followed by another attempt.
-    pub retried: usize,
-    /// The commit effects: mostly retries.
-    pub begun: Begun,
-    /// Whether there is more to recover than the limit allowed.
-    pub more: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Resolved {
-    pub begun: Begun,
-    /// Dependents that were released or skipped.
-    pub dependents: usize,
-    /// Whether there is more to resolve than the limit allowed.
-    pub more: bool,
-}
-
-/// One verb for one job.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Control {
-    pub job: JobId,
-    pub verb: Verb,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum ControlOutcome {
-    Done(Controlled),
-    Refused(Refusal),
-    /// The job or dead letter does not exist.
-    NotThere,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Controlled {
-    pub begun: Begun,
-    /// The current version of the job.
-    pub version: u32,
-    /// The execution that the verb added.
-    pub added: Option<ExecutionId>,
-    /// Running executions that were asked to stop.
-    pub asked: Vec<ExecutionId>,
-    /// Occurrences that were skipped.
-    pub skipped: u64,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum CancelOutcome {
-    /// It had not started and has ended.
-    Cancelled(Begun),
-    /// It runs and is asked to stop.
-    Asked,
-    /// It had already ended.
-    Finished,
-    NotThere,
-}
-
-/// The key that a client gave to a request, so that repeating it does nothing twice.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestKey {
-    /// The id of the token that was used.
-    pub token: String,
-    pub key: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewRequest {
-    pub request: RequestKey,
-    /// A hash of the request, so that reuse of the key for a different one is detected.
-    pub fingerprint: [u8; 32],
-    /// Randomness from which the ids of this request are derived, in every attempt.
-    pub seed: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestState {
-    /// Not answered yet: begun by this call or by an earlier one, whose time and seed apply.
-    Begun {
-        at: Timestamp,
-        seed: u64,
-        is_new: bool,
-    },
-    Answered(StoredAnswer),
-    /// The key was used for a different request.
-    Mismatch,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredAnswer {
-    pub status: u16,
-    pub location: Option<String>,
-    pub body: String,
 }
 
 /// A job with the data from which its status is derived.

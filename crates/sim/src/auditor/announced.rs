@@ -187,4 +187,10 @@ impl Auditor {
     pub(super) fn is_paused(&self, lane: &Lane) -> bool {
         self.paused_queues.contains(lane.queue())
     }
+
+    /// Whether the current transaction may not have seen that the queue of this lane is paused.
+    pub(super) fn may_miss_pause(&self, lane: &Lane) -> bool {
+        let paused_at = self.paused_at.get(lane.queue());
+        self.is_overlapping && paused_at.is_some_and(|at| self.seen_until.is_none_or(|seen| *at >= seen))
+    }
 }

@@ -338,12 +338,14 @@ impl Auditor {
         match pausing {
             Pausing::Pause => {
                 self.paused_queues.insert(queue.to_owned());
+                self.paused_at.insert(queue.to_owned(), self.now);
                 self.count("queues paused");
             }
             Pausing::Resume => {
                 self.paused_queues.remove(queue);
                 self.resumed_queues.insert(queue.to_owned(), self.now);
-                for id in &self.queued {
+                // Other transactions may queue work meanwhile; they announce it.
+                for id in self.queued.iter().filter(|_| !self.is_overlapping) {
                     let lane = self.lane(id.job)?;
                     rule!(
                         lane.queue() != queue || begun.queued.contains(&lane),

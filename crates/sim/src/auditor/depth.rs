@@ -54,6 +54,19 @@ impl Auditor {
         Ok(Some(SubmitOutcome::QueueFull { queue: spec.queue.clone(), full }))
     }
 
+    /// A transaction found the queue full. Others may have changed that before its commit.
+    pub(super) fn was_full(&mut self, spec: &JobSpec, queue: &str, full: QueueFull) -> Verdict {
+        rule!(
+            queue == spec.queue && full.depth >= full.max_depth,
+            "only a full queue rejects a submit",
+            "a job for {} was rejected by {queue}: {full:?}",
+            spec.queue
+        );
+        self.count("submits refused by a full queue");
+        self.refusals.insert((queue.to_owned(), full.depth, full.max_depth));
+        Ok(())
+    }
+
     /// Executions of a queue that have not started.
     fn unstarted_in(&self, queue: &str) -> u64 {
         let of_queue = self.jobs.values().filter(|job| job.spec().queue == queue);

@@ -73,7 +73,15 @@ impl Auditor {
         }
         let parents = self.parents(&spec.settings.depends_on);
         let is_bad = matches!(parents, Parents::Bad { .. });
-        if !is_bad && let Some(refusal) = self.depth_refusal(spec)? {
+        if self.is_overlapping
+            && let SubmitOutcome::QueueFull { queue, full } = outcome
+        {
+            return self.was_full(spec, queue, *full);
+        }
+        if !is_bad
+            && !self.is_overlapping
+            && let Some(refusal) = self.depth_refusal(spec)?
+        {
             rule!(
                 *outcome == refusal,
                 "a full queue accepts nothing",

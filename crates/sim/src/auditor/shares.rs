@@ -24,11 +24,18 @@ pub(super) struct Place {
     pub rank_us: i64,
     /// When it became ready.
     pub ready_at: Timestamp,
+    /// By how much its rank may be higher, where each node keeps shares of its own.
+    lag_us_max: i64,
 }
 
 impl Place {
     pub fn at(ready_at: Timestamp, spec: &JobSpec) -> Self {
-        Place { rank_us: ready_at.as_micros() - STEP_US * i64::from(spec.priority.get()), ready_at }
+        let rank_us = ready_at.as_micros() - STEP_US * i64::from(spec.priority.get());
+        Place { rank_us, ready_at, lag_us_max: 0 }
+    }
+
+    pub fn is_at(self, rank_us: i64) -> bool {
+        (self.rank_us..=self.rank_us + self.lag_us_max).contains(&rank_us)
     }
 }
 
@@ -41,6 +48,9 @@ pub(super) struct Shares {
 impl Auditor {
     /// The position of an execution that fires now, after its owner's other executions in the queue.
     pub(super) fn place_by_share(&mut self, spec: &JobSpec) -> Place {
+        if self.is_overlapping {
+            return Place { lag_us_max: LAG_US_MAX, ..Place::at(self.at, spec) };
+        }
         let now_us = self.at.as_micros();
         let weights = self.limits_of(&spec.queue).map(|limits| &limits.weights);
         let weight = weights.and_then(|weights| weights.get(&spec.owner)).copied().unwrap_or(1);

@@ -11,7 +11,8 @@ use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::server_store::{seed, serve_store};
-use crate::unit_of_work::{Writers, WritersOptions};
+use crate::tokio_host::tokio_host;
+use crate::unit_of_work::Writers;
 use punctual_core::ports::{Entries, LogLine, StoreError};
 use std::sync::Arc;
 
@@ -52,9 +53,8 @@ impl MySqlStore {
         let is_node = migrate::prepare(options).await?;
         let primary = primary.of_nodes(is_node);
         let connect = Arc::new(MySqlConnect::new(options)?);
-        let writers = WritersOptions { writers: options.writers, seed };
         Ok(MySqlStore {
-            writers: Writers::start(writers, connect),
+            writers: Writers::start(options.writers, connect, &tokio_host(seed)),
             readers: Readers::new(
                 primary.clone().reading(),
                 replica.map(|target| target.reading()),

@@ -13,7 +13,8 @@ use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::server_store::{seed, serve_store};
-use crate::unit_of_work::{Writers, WritersOptions};
+use crate::tokio_host::tokio_host;
+use crate::unit_of_work::Writers;
 use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
 use std::sync::Arc;
 
@@ -61,10 +62,9 @@ impl PostgresStore {
     ) -> Result<Self, Fault> {
         let maintenance = PostgresMaintenance::new(shared.clone());
         maintenance.open().await?;
-        let writers = WritersOptions { writers: options.writers, seed: seed() };
         Ok(PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
-            writers: Writers::start(writers, Arc::new(shared.clone())),
+            writers: Writers::start(options.writers, Arc::new(shared.clone()), &tokio_host(seed())),
             maintenance,
             logs: Logs::new(shared.clone(), options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),

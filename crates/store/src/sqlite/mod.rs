@@ -41,7 +41,6 @@ mod write;
 pub use self::core::SqliteCore;
 pub use crate::baseline::{BaselineOptions, BaselineRates};
 pub use crate::membership::{MembershipCall, MembershipReply};
-pub use crate::write::{Write, WriteReply};
 pub use backup::{BackupError, BackupProgress, backup};
 pub use baseline::{BaselineError, measure_baseline};
 pub use closed::{FileCheck, check_files};

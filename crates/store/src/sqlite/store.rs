@@ -20,25 +20,19 @@ use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 use crate::counter_mismatch::CounterMismatch;
 use crate::failures;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
-use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
-use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
+use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome,
-    DeadLetter, DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk,
-    FinishedPage, Fire, FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef,
-    ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest, NotedClock, OpenExecution, Page,
-    PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved,
-    Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, SessionRow, Store,
-    StoreError, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token,
+    Clock, DeadLetter, DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk,
+    FinishedPage, HistorySpan, Horizon, JobCounts, JobQuery, JobView, ListedExecution, LogLine, NotedClock,
+    OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement, RunningPlace, SessionRow,
+    Store, StoreError, StoreFigures, StoreHealth, Token, Write, WriteReply,
 };
-use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
-use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -301,17 +295,7 @@ fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
     }
 }
 
-/// Sends a write and takes the reply apart; a reply of another kind would be a defect of the core.
-macro_rules! written {
-    ($store:expr, $write:expr, $reply:pat => $value:expr) => {
-        match $store.call(Call::Write($write)).await? {
-            Reply::Write($reply) => Ok($value),
-            other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
-        }
-    };
-}
-
-/// As `written`, for maintenance.
+/// Sends a maintenance call and unpacks the reply. A reply of another kind is a bug in the core.
 macro_rules! kept {
     ($store:expr, $upkeep:expr, $reply:pat => $value:expr) => {
         match $store.call(Call::Upkeep($upkeep)).await? {
@@ -327,8 +311,11 @@ impl Store for SqliteStore {
         Ok(self.clock.wall())
     }
 
-    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError> {
-        written!(self, Write::Submit { now, jobs }, WriteReply::Submitted(outcomes) => outcomes)
+    async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
+        match self.call(Call::Write(write)).await? {
+            Reply::Write(reply) => Ok(reply),
+            other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
+        }
     }
 
     async fn due(
@@ -340,134 +327,12 @@ impl Store for SqliteStore {
         self.read(move |reads| reads.due(segments, until, limit)).await
     }
 
-    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
-        written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
-    }
-
-    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
-        written!(self, Write::Look { now, looks }, WriteReply::Looked(outcomes) => outcomes)
-    }
-
-    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError> {
-        written!(self, Write::Resolve { now, limit }, WriteReply::Resolved(resolved) => resolved)
-    }
-
-    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
-        written!(self, Write::Claim { now, claims }, WriteReply::Claimed(outcomes) => outcomes)
-    }
-
-    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
-        written!(self, Write::Report { now, reports }, WriteReply::Reported(outcomes) => outcomes)
-    }
-
-    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
-        written!(self, Write::Note { now, notes }, WriteReply::Noted(answers) => answers)
-    }
-
-    async fn give_back(
-        &self,
-        now: Timestamp,
-        session: SessionId,
-        leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Begun>>, StoreError> {
-        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(begun) => begun)
-    }
-
-    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
-        written!(self, Write::Resync { now, resync }, WriteReply::Resynced(outcome) => outcome)
-    }
-
-    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError> {
-        written!(self, Write::OpenSession { now, opening }, WriteReply::SessionOpened(session) => session)
-    }
-
-    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError> {
-        written!(self, Write::Beat { now, beats }, WriteReply::Beaten(outcomes) => outcomes)
-    }
-
     async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
         self.read(|reads| reads.sessions()).await
     }
 
-    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError> {
-        written!(self, Write::LoseSessions { now, silent }, WriteReply::SessionsLost(lost) => lost)
-    }
-
-    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError> {
-        written!(self, Write::LoseEmbeddedSessions { now }, WriteReply::EmbeddedSessionsLost(lost) => lost)
-    }
-
-    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError> {
-        written!(self, Write::Recover { now, limit }, WriteReply::Recovered(recovered) => recovered)
-    }
-
-    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
-        written!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed(outcome) => outcome)
-    }
-
-    async fn order_session(
-        &self,
-        session: SessionId,
-        order: SessionOrder,
-    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
-        written!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered(mode) => mode)
-    }
-
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read(|reads| reads.holdings()).await
-    }
-
-    async fn control(
-        &self,
-        now: Timestamp,
-        controls: Vec<Control>,
-    ) -> Result<Vec<ControlOutcome>, StoreError> {
-        written!(self, Write::Control { now, controls }, WriteReply::Controlled(outcomes) => outcomes)
-    }
-
-    async fn cancel(
-        &self,
-        now: Timestamp,
-        executions: Vec<ExecutionId>,
-    ) -> Result<Vec<CancelOutcome>, StoreError> {
-        written!(self, Write::Cancel { now, executions }, WriteReply::Cancelled(outcomes) => outcomes)
-    }
-
-    async fn redrive(
-        &self,
-        now: Timestamp,
-        dead: Vec<OccurrenceId>,
-    ) -> Result<Vec<ControlOutcome>, StoreError> {
-        written!(self, Write::Redrive { now, dead }, WriteReply::Redriven(outcomes) => outcomes)
-    }
-
-    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
-        written!(self, Write::Discard { dead }, WriteReply::Discarded(outcomes) => outcomes)
-    }
-
-    async fn pause_queue(
-        &self,
-        now: Timestamp,
-        queue: String,
-        pausing: Pausing,
-    ) -> Result<Begun, StoreError> {
-        written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(begun) => begun)
-    }
-
-    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
-        written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
-    }
-
-    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
-        written!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted(admitted) => admitted)
-    }
-
-    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
-        written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
-    }
-
-    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
-        written!(self, Write::AnswerRequest { request, answer }, WriteReply::RequestAnswered => ())
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {

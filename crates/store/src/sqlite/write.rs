@@ -3,10 +3,9 @@
 
 use crate::counter_mismatch::CounterMismatch;
 use crate::membership::{MembershipCall, MembershipReply};
-use crate::write::{Write, WriteReply};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token, Write, WriteReply};
 use punctual_core::time::Timestamp;
 
 /// One call of the writer.

@@ -3,6 +3,7 @@
 use super::table::RowChange;
 use super::{Leased, SessionChange, UnitOfWork, WriteSet};
 use crate::rows::JobKey;
+use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::JobId;
 
 impl UnitOfWork {
@@ -117,6 +118,9 @@ impl UnitOfWork {
                 }
                 RowChange::Deleted => write_set.live_deleted.push(*id),
             }
+        }
+        if planted(Defect::DropRowOfBatch) && write_set.leased.len() > 1 {
+            write_set.leased.pop();
         }
     }
 

@@ -15,6 +15,8 @@ mod limiters;
 mod loaded;
 mod lookups;
 mod memory;
+#[cfg(any(test, feature = "memory-tables"))]
+pub(crate) mod memory_tables;
 mod open;
 mod placing;
 mod read_planning;
@@ -38,6 +40,7 @@ use limiters::Limiters;
 use memory::{LaneNames, Learned, Remembered};
 use open::OpenOccurrences;
 use placing::LastQueued;
+use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
 use punctual_core::ports::{DeadLetter, LeaseRef, NewRequest, QueueRow, RequestKey, StoredAnswer};
@@ -57,7 +60,7 @@ pub(crate) use {
         Dependency, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, SessionChange,
         WriteSet,
     },
-    writers::{Connect, Writers, WritersOptions},
+    writers::{Connect, Writers},
 };
 
 /// The rows of one transaction.
@@ -269,7 +272,9 @@ impl UnitOfWork {
         self.read_set = ReadSet::default();
         self.is_tangled = false;
         self.shares = None;
-        self.counters.forget();
+        if !planted(Defect::CountAgainOnRetry) {
+            self.counters.forget();
+        }
         self.sessions.undo();
         self.opened.clear();
         self.attention.clear();

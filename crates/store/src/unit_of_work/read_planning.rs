@@ -3,14 +3,13 @@
 use super::memory::Remembered;
 use super::read_set::{ReadSet, RequestedClaims};
 use crate::rows::{JobKey, KeyKind};
-use crate::write::Write;
 use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::limits;
-use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Pausing, Report};
+use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Pausing, Report, Write};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 

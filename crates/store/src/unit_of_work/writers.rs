@@ -8,15 +8,15 @@ use super::Tables;
 use super::memory::Memory;
 use super::runner::Runner;
 use crate::fault::Fault;
-use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
-use punctual_core::ports::StoreError;
+use punctual_core::ports::{Host, StoreError, Write, WriteReply};
+use punctual_core::time::Monotonic;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 /// Rows per transaction, by the weight of its writes; the rest goes into the next one.
 const TRANSACTION_ROWS_MAX: usize = 2_000;
@@ -38,14 +38,6 @@ pub(crate) trait Connect: Send + Sync {
     async fn connect(&self, writer: usize) -> Result<Box<dyn Tables>, Fault>;
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WritersOptions {
-    /// Connections that write at the same time.
-    pub writers: usize,
-    /// The seed of random pauses, different in every process.
-    pub seed: u64,
-}
-
 /// State of the writers, for metrics.
 #[derive(Debug)]
 pub(crate) struct WriterFigures {
@@ -57,7 +49,8 @@ pub(crate) struct WriterFigures {
 pub(crate) struct Writers {
     sender: mpsc::Sender<WriteRequest>,
     figures: Arc<WriterFigures>,
-    ends: Vec<JoinHandle<()>>,
+    /// Each is closed when its writer has ended.
+    ends: Vec<oneshot::Receiver<()>>,
 }
 
 struct WriteRequest {
@@ -66,8 +59,8 @@ struct WriteRequest {
 }
 
 impl Writers {
-    /// Starts the writers; they connect on the first write.
-    pub fn start(options: WritersOptions, connect: Arc<dyn Connect>) -> Self {
+    /// Starts this many writers, each with its own connection. They connect on the first write.
+    pub fn start(writers: usize, connect: Arc<dyn Connect>, host: &Host) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         let memory = Arc::new(Memory::default());
@@ -81,12 +74,19 @@ impl Writers {
                 connect: connect.clone(),
                 memory: memory.clone(),
                 figures: figures.clone(),
-                chance: Chance(options.seed.wrapping_add(index as u64)),
+                host: host.clone(),
                 connection: WriterConnection::None,
             };
-            tokio::spawn(writer.work(receiver.clone()))
+            let (end, ended) = oneshot::channel();
+            let work = writer.work(receiver.clone());
+            host.spawn.spawn(Box::pin(async move {
+                work.await;
+                // The receiver is gone if nothing waits for the end.
+                let _ = end.send(());
+            }));
+            ended
         };
-        let ends = (0..options.writers.max(1)).map(start).collect();
+        let ends = (0..writers.max(1)).map(start).collect();
         Writers { sender, figures, ends }
     }
 
@@ -120,7 +120,7 @@ enum WriterConnection {
     /// The last attempt to connect failed.
     Away {
         error: StoreError,
-        until: Instant,
+        until: Monotonic,
         pause: Duration,
     },
 }
@@ -130,7 +130,7 @@ struct Writer {
     connect: Arc<dyn Connect>,
     memory: Arc<Memory>,
     figures: Arc<WriterFigures>,
-    chance: Chance,
+    host: Host,
     connection: WriterConnection,
 }
 
@@ -161,21 +161,22 @@ impl Writer {
             WriterConnection::Made(tables) => return Ok(tables),
             WriterConnection::None => Duration::ZERO,
             WriterConnection::Away { error, until, pause } => {
-                if Instant::now() < until {
+                if self.host.clock.monotonic() < until {
                     self.connection = WriterConnection::Away { error: error.clone(), until, pause };
                     return Err(error);
                 }
                 pause
             }
         };
-        let error = match tokio::time::timeout(CONNECT_TIME_MAX, self.connect.connect(self.index)).await {
-            Ok(Ok(tables)) => return Ok(tables),
-            Ok(Err(Fault::Denied(denial, said))) => StoreError::Denied(denial, said),
-            Ok(Err(fault)) => StoreError::Unavailable(fault.to_string()),
-            Err(_) => StoreError::Unavailable(format!("no connection within {CONNECT_TIME_MAX:?}")),
+        let timeout = self.host.clock.sleep(CONNECT_TIME_MAX);
+        let error = match select(self.connect.connect(self.index), timeout).await {
+            Either::Left((Ok(tables), _)) => return Ok(tables),
+            Either::Left((Err(Fault::Denied(denial, said)), _)) => StoreError::Denied(denial, said),
+            Either::Left((Err(fault), _)) => StoreError::Unavailable(fault.to_string()),
+            Either::Right(_) => StoreError::Unavailable(format!("no connection within {CONNECT_TIME_MAX:?}")),
         };
         let pause = (last_pause * 2).clamp(RECONNECT_PAUSE_MIN, RECONNECT_PAUSE_MAX);
-        let until = Instant::now() + pause;
+        let until = self.host.clock.monotonic().plus(pause);
         self.connection = WriterConnection::Away { error: error.clone(), until, pause };
         Err(error)
     }
@@ -188,31 +189,34 @@ impl Writer {
         writes: Vec<Write>,
     ) -> Vec<Result<WriteReply, StoreError>> {
         let count = writes.len();
-        let (memory, mut chance) = (self.memory.clone(), self.chance.split());
-        let began = Instant::now();
-        let mut run = tokio::spawn(async move {
-            let mut jitter = move || chance.next();
-            let mut runner = Runner { tables: &mut *tables, memory: &memory, jitter: &mut jitter };
-            let replies = runner.run(&writes).await;
-            (tables, replies)
-        });
-        let ran = tokio::time::timeout(TRANSACTION_TIME_MAX, &mut run).await;
-        self.figures.transaction_time.observe_duration(began.elapsed());
+        let (memory, host) = (self.memory.clone(), self.host.clone());
+        let began = host.clock.monotonic();
+        let (done, ran) = oneshot::channel();
+        self.host.spawn.spawn(Box::pin(async move {
+            let timeout = host.clock.sleep(TRANSACTION_TIME_MAX);
+            let mut runner = Runner { tables: &mut *tables, memory: &memory, host: &host };
+            let replies = match select(pin!(runner.run(&writes)), timeout).await {
+                Either::Left((replies, _)) => Some(replies),
+                Either::Right(_) => None,
+            };
+            let _ = done.send(replies.map(|replies| (tables, replies)));
+        }));
+        let ran = ran.await;
+        self.figures.transaction_time.observe_duration(self.host.clock.monotonic().since(began));
         self.figures.transaction_writes.observe(count as u64);
         match ran {
-            Ok(Ok((tables, replies))) => {
+            Ok(Some((tables, replies))) => {
                 // After an outage the state of the connection is unknown.
                 if !replies.iter().any(|reply| matches!(reply, Err(StoreError::Unavailable(_)))) {
                     self.connection = WriterConnection::Made(tables);
                 }
                 replies
             }
-            Ok(Err(error)) => vec![Err(StoreError::Broken(format!("panicked: {error}"))); count],
-            Err(_) => {
-                run.abort();
+            Ok(None) => {
                 let error = format!("no answer within {TRANSACTION_TIME_MAX:?}");
                 vec![Err(StoreError::Unavailable(error)); count]
             }
+            Err(_) => vec![Err(StoreError::Broken("a transaction panicked".to_owned())); count],
         }
     }
 }
@@ -229,28 +233,6 @@ async fn next_batch(receiver: &mut mpsc::Receiver<WriteRequest>) -> Option<Vec<W
         batch.push(next);
     }
     Some(batch)
-}
-
-/// Numbers that only have to differ from writer to writer (splitmix).
-struct Chance(u64);
-
-impl Chance {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    /// A number below one.
-    fn next(&mut self) -> f64 {
-        (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn split(&mut self) -> Chance {
-        Chance(self.draw())
-    }
 }
 
 fn closed() -> StoreError {

@@ -25,7 +25,7 @@ mod settle;
 
 use crate::fault::Fault;
 use crate::rows::Rows;
-use crate::write::{Write, WriteReply};
+use punctual_core::ports::{Write, WriteReply};
 
 pub(crate) use control::forget;
 

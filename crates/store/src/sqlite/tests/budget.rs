@@ -3,11 +3,10 @@
 use super::{apply, at, claim, future_job, job, keep, open_session, report, submit};
 use crate::sqlite::{
     COUNTER_WRITES_PER_TRANSACTION, ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, Upkeep,
-    Write, WriteReply,
 };
 use punctual_core::job::Job;
 use punctual_core::limiter::{Line, QueueLimits, Rate};
-use punctual_core::ports::{Horizon, NewJob, Offer, Outcome, SubmitOutcome};
+use punctual_core::ports::{Horizon, NewJob, Offer, Outcome, SubmitOutcome, Write, WriteReply};
 use punctual_core::queue::QueueSettings;
 
 const JOBS: u64 = 500;

@@ -1,11 +1,13 @@
 //! Cancel requests, from the request to the end of the run.
 
 use super::{apply, at, claim, job, open_session, report, submit};
-use crate::sqlite::{SqliteCore, Write, WriteReply};
+use crate::sqlite::SqliteCore;
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Assignment, Beat, BeatOutcome, Begun, CancelOutcome, LeaseRef, Outcome};
+use punctual_core::ports::{
+    Assignment, Beat, BeatOutcome, Begun, CancelOutcome, LeaseRef, Outcome, Write, WriteReply,
+};
 
 #[test]
 fn a_beat_brings_the_leases_whose_cancel_is_requested() {

@@ -2,11 +2,13 @@
 //! unaffected by rollbacks, and detected when they are wrong.
 
 use super::{apply, apply_all, at, claim, future_job, job, open_session, report, submit};
-use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
+use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply};
 use punctual_core::control::Verb;
 use punctual_core::ids::JobId;
 use punctual_core::limiter::{QueueLimits, Rate};
-use punctual_core::ports::{Control, ControlOutcome, Depth, JobCounts, Outcome, StoreError, SubmitOutcome};
+use punctual_core::ports::{
+    Control, ControlOutcome, Depth, JobCounts, Outcome, StoreError, SubmitOutcome, Write, WriteReply,
+};
 use punctual_core::queue::QueueSettings;
 
 fn depth(core: &mut SqliteCore) -> (u64, u64, u64) {

@@ -17,14 +17,12 @@ mod unused;
 mod upgrade;
 pub(crate) mod walk;
 
-use crate::sqlite::{
-    Call, Reply, SqliteCore, SqliteOptions, SqliteStore, Upkeep, UpkeepReply, Write, WriteReply,
-};
+use crate::sqlite::{Call, Reply, SqliteCore, SqliteOptions, SqliteStore, Upkeep, UpkeepReply};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec};
 use punctual_core::ports::{
     Assignment, Claim, ClaimOutcome, Clock, NewJob, Outcome, Report, ReportAnswer, SessionOpening,
-    StoreError, Task,
+    StoreError, Task, Write, WriteReply,
 };
 use punctual_core::schedule::Schedule;
 use punctual_core::time::{Monotonic, Timestamp};

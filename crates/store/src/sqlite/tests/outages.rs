@@ -1,11 +1,12 @@
 //! The effect of a full disk, a damaged row or a panic on the calls around it.
 
 use super::{apply, apply_all, at, claim, job, open, open_session, submit};
-use crate::sqlite::{SqliteCore, Write, WriteReply};
+use crate::sqlite::SqliteCore;
 use punctual_core::ids::Epoch;
 use punctual_core::job::Job;
 use punctual_core::ports::{
-    Claim, ClaimOutcome, LeaseRef, NewJob, Outcome, Report, SessionOpening, Store, SubmitOutcome,
+    Claim, ClaimOutcome, LeaseRef, NewJob, Outcome, Report, SessionOpening, Store, SubmitOutcome, Write,
+    WriteReply,
 };
 use rusqlite::Connection;
 use std::time::Duration;

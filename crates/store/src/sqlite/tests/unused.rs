@@ -5,11 +5,11 @@ use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::counters::LANE_COUNTERS;
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
 use crate::sqlite::tx::FIRST_OF_LANE;
-use crate::sqlite::{SqliteCore, Upkeep, UpkeepReply, Write};
+use crate::sqlite::{SqliteCore, Upkeep, UpkeepReply};
 use punctual_core::control::Verb;
 use punctual_core::job::Job;
 use punctual_core::limits;
-use punctual_core::ports::{Control, Horizon, Outcome};
+use punctual_core::ports::{Control, Horizon, Outcome, Write};
 use punctual_core::time::Timestamp;
 use rusqlite::StatementStatus;
 

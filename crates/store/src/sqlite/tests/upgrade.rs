@@ -2,7 +2,7 @@
 
 use super::{apply, at, claim, job, keep, open_session, report};
 use crate::sqlite::rows::one;
-use crate::sqlite::{SqliteCore, Upkeep, Write, WriteReply, migrate};
+use crate::sqlite::{SqliteCore, Upkeep, migrate};
 use punctual_core::control::Verb;
 use punctual_core::ids::{Epoch, JobId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
@@ -10,7 +10,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{
     Assignment, Control, ControlOutcome, DeadLetterQuery, DueKind, Fire, FireOutcome, JobQuery, LeaseRef,
-    Look, LookOutcome, Outcome, Report, ReportAnswer,
+    Look, LookOutcome, Outcome, Report, ReportAnswer, Write, WriteReply,
 };
 use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::session::SessionMode;

@@ -2,7 +2,7 @@
 //! must be finished, with each attempt once and no occurrence twice.
 
 use super::{apply, at, job, keep};
-use crate::sqlite::{SqliteCore, Upkeep, Write, WriteReply};
+use crate::sqlite::{SqliteCore, Upkeep};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
 use punctual_core::job::{Expiry, Job, JobStatus, Priority};
@@ -11,7 +11,7 @@ use punctual_core::notes::{Checkpoint, Note, Progress};
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, DueKind, Fire, Look,
-    NewJob, Offer, Outcome, Pausing, Report, Retirement, SubmitOutcome,
+    NewJob, Offer, Outcome, Pausing, Report, Retirement, SubmitOutcome, Write, WriteReply,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::retry::RetryPolicy;

@@ -1,7 +1,7 @@
 //! Records the locks of a transaction and asserts the rules about them. An in-memory database has no
 //! concurrent transactions, so it checks the locks that would make them wait.
 
-use super::memory_tables::Database;
+use crate::unit_of_work::memory_tables::MemoryDatabase;
 use crate::unit_of_work::{LoadedRows, ReadSet, WriteSet};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ impl Locks {
     }
 
     /// Written rows are locked, and so is the job of every change that affects the job as a whole.
-    pub fn committing(&self, write_set: &WriteSet, database: &Database) {
+    pub fn committing(&self, write_set: &WriteSet, database: &MemoryDatabase) {
         let opened: BTreeSet<_> = write_set.sessions_inserted.iter().map(|new| new.id).collect();
         for change in &write_set.sessions_updated {
             assert!(self.sessions.contains(&change.id) || opened.contains(&change.id));
@@ -72,7 +72,7 @@ impl Locks {
         }
     }
 
-    fn check_live(&self, write_set: &WriteSet, database: &Database) {
+    fn check_live(&self, write_set: &WriteSet, database: &MemoryDatabase) {
         let updated = write_set.live_updated.iter().map(|row| &row.live.id);
         let updated = updated.chain(write_set.leased.iter().map(|leased| &leased.id));
         for id in updated.chain(&write_set.live_deleted) {

@@ -9,12 +9,12 @@ mod writers;
 
 use super::memory::Memory;
 use super::runner::Runner;
-use crate::write::{Write, WriteReply};
+use crate::tokio_host::tokio_host;
 use memory_tables::MemoryTables;
 use punctual_core::ids::SessionId;
 use punctual_core::job::Job;
 use punctual_core::ports::{
-    Assignment, Claim, ClaimOutcome, NewJob, Outcome, Report, ReportOutcome, StoreError,
+    Assignment, Claim, ClaimOutcome, NewJob, Outcome, Report, ReportOutcome, StoreError, Write, WriteReply,
 };
 use punctual_core::time::Timestamp;
 
@@ -29,8 +29,8 @@ struct Store {
 
 impl Store {
     async fn run(&mut self, writes: &[Write]) -> Vec<Result<WriteReply, StoreError>> {
-        let mut jitter = || 0.0;
-        Runner { tables: &mut self.tables, memory: &self.memory, jitter: &mut jitter }.run(writes).await
+        let host = tokio_host(7);
+        Runner { tables: &mut self.tables, memory: &self.memory, host: &host }.run(writes).await
     }
 
     /// Runs one write that must succeed.

@@ -2,15 +2,16 @@
 //! no matter which writes share a transaction.
 
 use super::Store;
-use super::memory_tables::Database;
 use crate::codes::Code;
 use crate::rows::KeyKind;
 use crate::sqlite::SqliteCore;
 use crate::sqlite::tests::walk::{Company, Walk};
-use crate::write::{Write, WriteReply};
+use crate::unit_of_work::memory_tables::MemoryDatabase;
 use punctual_core::ids::JobId;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{Begun, ClaimOutcome, DeadLetter, DeadLetterQuery, JobView, Lane};
+use punctual_core::ports::{
+    Begun, ClaimOutcome, DeadLetter, DeadLetterQuery, JobView, Lane, Write, WriteReply,
+};
 use rusqlite::Row;
 use rusqlite::types::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +98,7 @@ fn lanes_of(core: &SqliteCore) -> BTreeSet<Lane> {
     select.query_map([], lane).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-fn compare(when: &str, core: &mut SqliteCore, database: &Database) {
+fn compare(when: &str, core: &mut SqliteCore, database: &MemoryDatabase) {
     for job in database.jobs.keys() {
         compare_job(when, core, database, *job);
     }
@@ -113,18 +114,18 @@ fn compare(when: &str, core: &mut SqliteCore, database: &Database) {
 }
 
 /// A dead letter shows the current names of its job.
-fn named_now(letter: &DeadLetter, database: &Database) -> DeadLetter {
+fn named_now(letter: &DeadLetter, database: &MemoryDatabase) -> DeadLetter {
     let spec = &database.jobs[&letter.occurrence.job].job.spec;
     let (job_name, job_type, queue) = (spec.name.clone(), spec.job_type.clone(), spec.queue.clone());
-    DeadLetter { job_name, job_type, queue, ..letter.clone() }
+    DeadLetter { number: 0, job_name, job_type, queue, ..letter.clone() }
 }
 
-fn compare_job(when: &str, core: &mut SqliteCore, database: &Database, id: JobId) {
-    let Database { jobs, live, schedules, history, .. } = database;
+fn compare_job(when: &str, core: &mut SqliteCore, database: &MemoryDatabase, id: JobId) {
+    let MemoryDatabase { jobs, live, schedules, history, .. } = database;
     let ends = core.reads().history(id, None, 1_000).unwrap().items;
     let ends: Vec<Finished> = ends.into_iter().rev().map(|end| Finished { worker: None, ..end }).collect();
     let mut expected: Vec<Finished> = history
-        .iter()
+        .values()
         .map(|row| row.finished.clone())
         .filter(|finished| finished.id.occurrence.job == id)
         .collect();
@@ -171,13 +172,13 @@ fn rows_of_sqlite(core: &SqliteCore) -> Contents {
     queries.into_iter().map(|(table, sql)| (table, read(sql))).collect()
 }
 
-fn rows_of_maps(database: &Database) -> Contents {
+fn rows_of_maps(database: &MemoryDatabase) -> Contents {
     let bytes = |job: &JobId| Value::Blob(job.as_bytes().to_vec());
     let text = |text: &str| Value::Text(text.to_owned());
     let number = |number: i64| Value::Integer(number);
     let kind = |kind: KeyKind| number(kind.code());
     let optional = |value: Option<i64>| value.map_or(Value::Null, Value::Integer);
-    let mut skipped: Vec<_> = database.skipped.clone();
+    let mut skipped: Vec<_> = database.skipped.values().copied().collect();
     skipped.sort_by_key(|(job, range)| (*job, range.first, range.last));
     let mut counters: Vec<_> = database
         .counts

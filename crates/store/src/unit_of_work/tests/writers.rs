@@ -3,7 +3,7 @@
 use super::*;
 use crate::fault::Fault;
 use crate::unit_of_work::writers::Connect;
-use crate::unit_of_work::{Tables, Writers, WritersOptions};
+use crate::unit_of_work::{Tables, Writers};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Connect for Connections {
 
 fn start(writers: usize) -> (Arc<Connections>, Writers) {
     let connections = Arc::new(Connections::default());
-    let writers = Writers::start(WritersOptions { writers, seed: 7 }, connections.clone());
+    let writers = Writers::start(writers, connections.clone(), &tokio_host(7));
     (connections, writers)
 }
 
@@ -62,7 +62,7 @@ impl Connect for InPairs {
 #[tokio::test]
 async fn writers_work_at_the_same_time() {
     let connections = Arc::new(InPairs(MemoryTables::default(), Arc::new(Barrier::new(2))));
-    let writers = Writers::start(WritersOptions { writers: 2, seed: 7 }, connections);
+    let writers = Writers::start(2, connections, &tokio_host(7));
     // Each fills a transaction, so neither waits for the other's.
     let full = |first: u64| submit((first..first + 2_000).map(job));
     let (one, other) = tokio::join!(writers.write(full(0)), writers.write(full(2_000)));

@@ -1,19 +1,19 @@
-//! The writing verbs as values, so that many of them can share one transaction.
+//! The write verbs as values, so that many of them can share one transaction and a store forwards them once.
 
-use punctual_core::ids::{ExecutionId, OccurrenceId, SessionId};
-use punctual_core::limiter::Line;
-use punctual_core::notes::{Note, NoteAnswer};
-use punctual_core::ports::{
+use crate::ids::{ExecutionId, OccurrenceId, SessionId};
+use crate::limiter::Line;
+use crate::notes::{Note, NoteAnswer};
+use crate::ports::{
     Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire,
     FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportAnswer,
     ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer,
     SubmitOutcome,
 };
-use punctual_core::queue::QueueSettings;
-use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
-use punctual_core::time::Timestamp;
+use crate::queue::QueueSettings;
+use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
+use crate::time::Timestamp;
 
-/// One call of a writing verb of [`punctual_core::ports::Store`].
+/// One call of a writing verb of [`crate::ports::Store`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     Submit { now: Timestamp, jobs: Vec<NewJob> },
@@ -112,7 +112,7 @@ pub enum WriteReply {
 impl Write {
     /// Two writes with half of the items each. `None` if there is only one item, or if the items cannot be
     /// separated.
-    pub(crate) fn halves(&self) -> Option<(Write, Write)> {
+    pub fn halves(&self) -> Option<(Write, Write)> {
         fn halved<T: Clone>(items: &[T], with: impl Fn(Vec<T>) -> Write) -> Option<(Write, Write)> {
             let (left, right) = items.split_at(items.len() / 2);
             (!left.is_empty()).then(|| (with(left.to_vec()), with(right.to_vec())))
@@ -142,7 +142,7 @@ impl Write {
 
     /// The reply for a single item that failed because of a malformed row: nothing was done. `None` if the
     /// caller gets the error instead.
-    pub(crate) fn refused(&self, reason: &str) -> Option<WriteReply> {
+    pub fn refused(&self, reason: &str) -> Option<WriteReply> {
         Some(match self {
             Write::Submit { .. } => WriteReply::Submitted(vec![SubmitOutcome::Unreadable(reason.to_owned())]),
             Write::Fire { .. } => WriteReply::Fired(vec![FireOutcome::NotDue]),
@@ -169,7 +169,7 @@ impl Write {
 
 impl WriteReply {
     /// The reply to a write, from the replies to its [halves](Write::halves).
-    pub(crate) fn joined(self, other: WriteReply) -> Option<WriteReply> {
+    pub fn joined(self, other: WriteReply) -> Option<WriteReply> {
         fn both<T>(mut left: Vec<T>, right: Vec<T>) -> Vec<T> {
             left.extend(right);
             left
@@ -203,7 +203,7 @@ impl WriteReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::ids::JobId;
+    use crate::ids::JobId;
 
     #[test]
     fn a_write_is_halved_down_to_single_items_and_answered_in_their_order() {
