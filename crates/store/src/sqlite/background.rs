@@ -69,9 +69,9 @@ impl BackgroundCheck {
         let stopping = Arc::new(AtomicBool::new(false));
         let mut checker =
             Checker { stopped, stopping: stopping.clone(), findings, found: vec![], pace: Pace::GENTLE };
-        let thread = thread::Builder::new()
-            .name("store-check".to_owned())
-            .spawn(move || while checker.check(&files).is_ok() && checker.wait_for_next(interval).is_ok() {})?;
+        let thread = thread::Builder::new().name("store-check".to_owned()).spawn(move || {
+            while checker.check(&files).is_ok() && checker.wait_for_next(interval).is_ok() {}
+        })?;
         Ok(BackgroundCheck { stop: Some(stop), stopping, thread: Some(thread) })
     }
 }
@@ -266,7 +266,8 @@ impl Checker {
         let (due, damaged_files) = (Instant::now() + interval, failures::damaged_files());
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            let is_suspicious = failures::damaged_files() > damaged_files && self.findings.problems().is_empty();
+            let is_suspicious =
+                failures::damaged_files() > damaged_files && self.findings.problems().is_empty();
             if left.is_zero() || is_suspicious {
                 return Ok(());
             }
