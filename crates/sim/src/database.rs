@@ -55,6 +55,7 @@ pub struct Database {
     transactions: Mutex<u64>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one in a run")]
 enum Tables {
     Sqlite(Mutex<SqliteCore>),
     Server(Arc<MemoryServer>),

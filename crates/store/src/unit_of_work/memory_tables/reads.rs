@@ -199,7 +199,7 @@ impl MemoryDatabase {
         for (limiter, lane) in waited.iter().take(count) {
             lines.push(read_line(limiter.number(), &self.lane_of(*lane))?);
         }
-        let last = waited.keys().take(count).last().filter(|_| waited.len() >= count);
+        let last = waited.keys().take(count).next_back().filter(|_| waited.len() >= count);
         let waited_in = WaitedIn { lines, last: last.map(|limiter| limiter.number()) };
         Ok(lines_to_look_at(after, &self.queues()?, waited_in))
     }
