@@ -3,6 +3,7 @@
 //! keeps its meaning.
 
 use crate::fault::Fault;
+use crate::layout::ScheduleColumns;
 use crate::malformed::note;
 use crate::rows::{KeyKind, LiveRow};
 use punctual_core::gates::Gates;
@@ -59,12 +60,12 @@ codes! {
 
 /// `live.state`; partial indexes name these numbers.
 pub(crate) mod state {
-    pub const WAITING: i64 = 0;
-    pub const QUEUED: i64 = 1;
-    pub const RUNNING: i64 = 2;
+    pub const WAITING: u8 = 0;
+    pub const QUEUED: u8 = 1;
+    pub const RUNNING: u8 = 2;
 }
 
-pub(crate) fn state_code(live: LiveState) -> i64 {
+pub(crate) fn state_code(live: LiveState) -> u8 {
     match live {
         LiveState::Waiting(_) => state::WAITING,
         LiveState::Queued => state::QUEUED,
@@ -75,10 +76,10 @@ pub(crate) fn state_code(live: LiveState) -> i64 {
 /// A live state as its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StateColumns {
-    pub state: i64,
+    pub state: u8,
     pub gates: u8,
-    pub session: Option<i64>,
-    pub claimed_at: Option<i64>,
+    pub session: Option<SessionId>,
+    pub claimed_at: Option<Timestamp>,
     pub cancel_requested: bool,
 }
 
@@ -95,8 +96,8 @@ impl StateColumns {
             LiveState::Waiting(gates) => StateColumns { gates: gates.bits(), ..columns },
             LiveState::Queued => columns,
             LiveState::Running(lease) => StateColumns {
-                session: Some(lease.session.0),
-                claimed_at: Some(lease.claimed_at.as_micros()),
+                session: Some(lease.session),
+                claimed_at: Some(lease.claimed_at),
                 cancel_requested: lease.cancel_requested,
                 ..columns
             },
@@ -112,8 +113,8 @@ impl StateColumns {
             state::QUEUED => Ok(LiveState::Queued),
             state::RUNNING => match (self.session, self.claimed_at) {
                 (Some(session), Some(claimed_at)) => Ok(LiveState::Running(Lease {
-                    session: SessionId(session),
-                    claimed_at: Timestamp::from_micros(claimed_at),
+                    session,
+                    claimed_at,
                     cancel_requested: self.cancel_requested,
                 })),
                 _ => Err(Fault::damaged("live.session", "NULL")),
@@ -147,8 +148,8 @@ pub(crate) fn limiter_column(limiter: Option<LimiterId>) -> Option<i64> {
     limiter.map(LimiterId::number)
 }
 
-pub(crate) fn read_limiter(number: Option<i64>) -> Result<Option<LimiterId>, Fault> {
-    let read = |number| LimiterId::from_number(number).ok_or_else(|| Fault::damaged("live.limiter", number));
+pub(crate) fn read_limiter(number: Option<i64>, what: &'static str) -> Result<Option<LimiterId>, Fault> {
+    let read = |number| LimiterId::from_number(number).ok_or_else(|| Fault::damaged(what, number));
     number.map(read).transpose()
 }
 
@@ -234,17 +235,17 @@ pub(crate) struct WaitedIn {
 
 /// `jobs.schedule_type`.
 pub(crate) mod schedule_type {
-    pub const IMMEDIATE: i64 = 0;
-    pub const ONE_TIME: i64 = 1;
-    pub const RECURRING: i64 = 2;
+    pub const IMMEDIATE: u8 = 0;
+    pub const ONE_TIME: u8 = 1;
+    pub const RECURRING: u8 = 2;
 }
 
 /// A job's settings as columns. The time of a one-time job has its own column, so that the most common jobs
 /// need no JSON document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettingsColumns {
-    pub schedule_type: i64,
-    pub execute_at: Option<i64>,
+    pub schedule_type: u8,
+    pub execute_at: Option<Timestamp>,
     pub document: Option<String>,
 }
 
@@ -254,7 +255,7 @@ impl SettingsColumns {
             Schedule::Immediate => (schedule_type::IMMEDIATE, None, Cow::Borrowed(settings)),
             Schedule::OneTime { at } => {
                 let rest = Settings { schedule: Schedule::Immediate, ..settings.clone() };
-                (schedule_type::ONE_TIME, Some(at.as_micros()), Cow::Owned(rest))
+                (schedule_type::ONE_TIME, Some(at), Cow::Owned(rest))
             }
             _ => (schedule_type::RECURRING, None, Cow::Borrowed(settings)),
         };
@@ -263,14 +264,18 @@ impl SettingsColumns {
         Ok(SettingsColumns { schedule_type, execute_at, document })
     }
 
-    pub fn read(schedule_type: i64, execute_at: Option<i64>, text: Option<&str>) -> Result<Settings, Fault> {
+    pub fn read(
+        schedule_type: u8,
+        execute_at: Option<Timestamp>,
+        text: Option<&str>,
+    ) -> Result<Settings, Fault> {
         let mut settings: Settings = match text {
             None => Settings::default(),
             Some(text) => document(serde_json::from_str(text), "jobs.settings")?,
         };
         if schedule_type == schedule_type::ONE_TIME {
             let at = execute_at.ok_or_else(|| Fault::damaged("jobs.execute_at", "NULL"))?;
-            settings.schedule = Schedule::OneTime { at: Timestamp::from_micros(at) };
+            settings.schedule = Schedule::OneTime { at };
         }
         Ok(settings)
     }
@@ -294,19 +299,6 @@ pub(crate) fn fired_column(fired: u32) -> Option<u32> {
 pub(crate) const TIE_DEPENDS: u8 = 1;
 pub(crate) const TIE_AWAITED: u8 = 2;
 
-/// The columns of a schedule that are NULL if their value follows from other columns or is the default.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ScheduleColumns<'a> {
-    pub nominal: Option<i64>,
-    pub schedule: Option<Cow<'a, str>>,
-    pub replay: Option<Cow<'a, str>>,
-    pub numbered: Option<u32>,
-    pub overlap_limit: Option<u32>,
-    pub max_open: Option<u32>,
-    pub expiry: Option<Cow<'a, str>>,
-    pub ties: u8,
-}
-
 /// The values read from [`ScheduleColumns`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScheduleParts {
@@ -321,35 +313,41 @@ pub(crate) struct ScheduleParts {
 }
 
 impl ScheduleColumns<'_> {
-    pub fn of(state: &ScheduleState) -> Result<Self, Fault> {
+    /// Columns are NULL if their value follows from other columns or is the default.
+    pub fn of(state: &ScheduleState, lane: i64) -> Result<ScheduleColumns<'_>, Fault> {
         let schedule = match state.schedule {
             Schedule::OneTime { at } if state.nominal == Some(at) => None,
             _ => Some(serde_json::to_string(&state.schedule)?.into()),
         };
         let defaults = Overlap::default();
         Ok(ScheduleColumns {
+            job: state.job,
+            lane,
+            fired: state.fired,
+            version: state.version,
+            job_version: state.job_version,
+            segment: state.job.segment().index(),
+            priority: state.priority,
+            overlap: state.overlap.policy,
+            ties: (u8::from(state.depends) * TIE_DEPENDS) | (u8::from(state.awaited) * TIE_AWAITED),
+            due_at: state.due_at,
             nominal: nominal_column(state),
-            schedule,
-            replay: replay_column(state)?.map(Cow::Owned),
             numbered: numbered_column(state),
             overlap_limit: (state.overlap.limit != defaults.limit).then_some(state.overlap.limit),
             max_open: (state.overlap.max_open != defaults.max_open).then_some(state.overlap.max_open),
+            owner: owner_column(&state.owner).map(Cow::Borrowed),
+            schedule,
+            replay: replay_column(state)?.map(Cow::Owned),
             expiry: state.expiry.as_ref().map(serde_json::to_string).transpose()?.map(Cow::Owned),
-            ties: (u8::from(state.depends) * TIE_DEPENDS) | (u8::from(state.awaited) * TIE_AWAITED),
         })
     }
 
-    /// Decodes these columns together with the columns that are never NULL.
-    pub fn read(
-        &self,
-        due_at: Option<Timestamp>,
-        fired: u32,
-        policy: OverlapPolicy,
-    ) -> Result<ScheduleParts, Fault> {
+    /// The values that depend on several columns, or are documents.
+    pub fn parts(&self) -> Result<ScheduleParts, Fault> {
         let replay = self.replay.as_deref();
         let replay: Option<Replay> =
             replay.map(|text| document(serde_json::from_str(text), "schedules.replay")).transpose()?;
-        let nominal = self.nominal.map(Timestamp::from_micros).or(due_at.filter(|_| replay.is_none()));
+        let nominal = self.nominal.or(self.due_at.filter(|_| replay.is_none()));
         let schedule = match (&self.schedule, nominal) {
             (Some(text), _) => document(serde_json::from_str(text), "schedules.schedule")?,
             (None, Some(at)) => Schedule::OneTime { at },
@@ -360,9 +358,9 @@ impl ScheduleColumns<'_> {
             nominal,
             schedule,
             replay,
-            numbered: self.numbered.unwrap_or(fired),
+            numbered: self.numbered.unwrap_or(self.fired),
             overlap: Overlap {
-                policy,
+                policy: self.overlap,
                 limit: self.overlap_limit.unwrap_or(defaults.limit),
                 max_open: self.max_open.unwrap_or(defaults.max_open),
             },
@@ -376,9 +374,9 @@ impl ScheduleColumns<'_> {
 }
 
 /// `schedules.nominal`; every fire changes this and the next two columns.
-pub(crate) fn nominal_column(state: &ScheduleState) -> Option<i64> {
+pub(crate) fn nominal_column(state: &ScheduleState) -> Option<Timestamp> {
     let is_implied = state.replay.is_none() && state.nominal == state.due_at;
-    state.nominal.filter(|_| !is_implied).map(Timestamp::as_micros)
+    state.nominal.filter(|_| !is_implied)
 }
 
 pub(crate) fn replay_column(state: &ScheduleState) -> Result<Option<String>, Fault> {

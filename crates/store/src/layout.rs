@@ -1,45 +1,34 @@
 //! The tables that all databases have: the same columns with the same meaning, under the names of
-//! PostgreSQL's schema. The `export.rs` of each adapter knows the names that differ.
+//! PostgreSQL's schema. Row codecs (`codecs.rs`), column lists, the data migration and the search for
+//! malformed rows follow from this description. Each adapter knows the names that differ in its schema.
 
-/// The type of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ColumnKind {
-    /// The 16 bytes of a job's id.
-    Id,
-    Bytes,
-    /// A name or another short text.
-    Text,
-    /// A text that may be long.
-    Document,
-    Big,
-    Int,
-    Small,
-    Flag,
-}
+use crate::cells::{
+    Big, Bits, Cell, CellValue, Coded, ColumnKind, ColumnType, Count, Digest, Document, Flag, HttpStatus,
+    Hundredths, Id, Int, Lease, Number, Rank, RowCells, Session, Shard, Text, Time,
+};
+use crate::fault::Fault;
+use crate::rows::KeyKind;
+use punctual_core::job::JobMark;
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::Origin;
+use punctual_core::ports::{LogStream, Role};
+use punctual_core::schedule::{OverlapPolicy, SkipReason};
+use punctual_core::session::SessionMode;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub name: &'static str,
     pub kind: ColumnKind,
+    /// Reads the value at this index of a row, and reports whether it is valid.
+    pub check: fn(&[Cell<'_>], usize) -> Result<(), Fault>,
 }
-
-/// One value. Flags are numbers, because some databases store true as 1.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cell {
-    Null,
-    Number(i64),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-pub(crate) type Cells = Vec<Cell>;
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One table. The first columns are its key, and rows are read in the order of the key.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub name: &'static str,
     pub columns: &'static [Column],
@@ -60,76 +49,262 @@ impl Layout {
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
+
+    /// The index of a column that exists; the compiler finds it.
+    pub const fn at(&self, name: &str) -> usize {
+        let mut place = 0;
+        while !is_same(self.columns[place].name, name) {
+            place += 1;
+        }
+        place
+    }
 }
 
-macro_rules! layouts {
-    ($($table:ident[$key:literal] { $($column:ident $kind:ident),* $(,)? })*) => {
-        /// All tables that a data migration copies, in the order of copying.
-        pub(crate) static TABLES: &[Layout] = &[$(Layout {
-            name: stringify!($table),
-            columns: &[$(Column { name: stringify!($column), kind: ColumnKind::$kind }),*],
-            key: $key,
-        }),*];
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut place = 0;
+    while place < one.len() {
+        if one[place] != other[place] {
+            return false;
+        }
+        place += 1;
+    }
+    true
+}
+
+/// The name of a column in the schema of MariaDB and MySQL, where `rank` is a keyword.
+macro_rules! mysql_column {
+    (rank) => {
+        "claim_rank"
+    };
+    ($column:ident) => {
+        stringify!($column)
     };
 }
 
-layouts! {
-    lanes[1] { id Big, queue Text, job_type Text }
-    workers[1] { id Big, name Text }
-    queues[1] { queue Text, paused_at Big, max_depth Big, limits Document, unplaced Document }
-    tokens[1] { id Text, secret_sha256 Bytes, role Small, created_at Big }
-    jobs[1] {
-        id Id, lane Big, created_at Big, version Int, mark Small, priority Small, schedule_type Small, execute_at Big,
-        updated_at Big, numbered Big, fired Big, owner Text, name Text, settings Document, payload Document,
-    }
-    job_tags[2] { tag Text, job Id }
-    job_keys[3] { owner Text, kind Small, key Text, job Id }
-    schedules[1] {
-        job Id, lane Big, fired Big, version Int, job_version Int, segment Small, priority Small, overlap Small,
-        ties Small, due_at Big, nominal Big, numbered Big, overlap_limit Big, max_open Big, owner Text,
-        schedule Document, replay Document, expiry Document,
-    }
-    live[2] {
-        job Id, occurrence Big, lane Big, rank Big, available_at Big, scheduled_time Big, job_version Int, attempt Int,
-        charged Int, epoch Int, segment Small, state Small, gates Small, priority Small, origin Small, ties Small,
-        cancel_requested Flag, session Big, claimed_at Big, expires_at Big, look_at Big, limiter Big, line Big,
-    }
-    dependencies[2] { parent Id, child Id }
-    resolutions[1] { parent Id, succeeded Flag }
-    notes[2] {
-        job Id, occurrence Big, number Big, noted_at Big, epoch Int, attempt Int, percent Small, message Text,
-    }
-    checkpoints[2] { job Id, occurrence Big, document Document }
-    dead_letters[1] {
-        number Big, job Id, occurrence Big, scheduled_time Big, died_at Big, attempts Int, epoch Int, origin Small,
-        noted Flag, error Document,
-    }
-    sessions[1] {
-        id Big, worker Big, lease_us Big, beat Big, turn Big, opened_at Big, beaten_at Big, slots Big, mode Small,
-        embedded Flag, attention Flag, lost Flag, job_types Document, queues Document, version Text, host Text,
-    }
-    skipped[1] { number Big, job Id, first Big, last Big, count Big, reason Small }
-    requests[2] {
-        token Text, key Text, fingerprint Bytes, begun_at Big, seed Big, status Int, location Text, body Document,
-    }
-    // In the order of their numbers, which are kept: a reader that follows events continues where it was.
-    history[1] {
-        place Big, job Id, occurrence Big, completed_at Big, scheduled_time Big, available_at Big, attempt Int,
-        epoch Int, job_version Int, status Small, origin Small, reason Small, started_at Big, session Big, worker Big,
-        error Document, result Document,
-    }
-    lines[4] {
-        job Id, occurrence Big, attempt Int, number Big, timestamp Big, stream Small, message Document,
-    }
-    // Counters, summed over all writers.
-    lane_tallies[1] { lane Big, waiting Big, queued Big, running Big }
-    limiter_tallies[1] { limiter Big, waiting Big, in_use Big }
-    limiter_paces[1] { limiter Big, last_at Big }
-    job_tally[1] {
-        id Small, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
-    }
-    // The last numbers that were assigned: of sessions, and of history that was deleted.
-    numbers[1] { name Text, given Big }
+/// The name of a column in SQLite's schema.
+macro_rules! sqlite_column {
+    (place) => {
+        "seq"
+    };
+    ($column:ident) => {
+        stringify!($column)
+    };
+}
+
+macro_rules! table {
+    ($layout:ident = $table:ident[$key:literal] { $($column:ident $type:ty),* $(,)? }) => {
+        pub(crate) const $layout: Layout = Layout {
+            name: stringify!($table),
+            columns: &[$(Column {
+                name: stringify!($column),
+                kind: <$type as ColumnType>::KIND,
+                check: |cells, place| {
+                    const WHAT: &str = concat!(stringify!($table), ".", stringify!($column));
+                    <$type as ColumnType>::Value::from_row(cells, place, WHAT).map(drop)
+                },
+            }),*],
+            key: $key,
+        };
+    };
+    // A table whose rows are read and written whole: the values of its columns by name, and the list of
+    // its columns for SELECT in each database.
+    (
+        $layout:ident = $table:ident[$key:literal] as $columns:ident, $list:ident, $mysql_list:ident,
+        $sqlite_list:ident { $first:ident $first_type:ty, $($column:ident $type:ty),* $(,)? }
+    ) => {
+        table! { $layout = $table[$key] { $first $first_type, $($column $type),* } }
+
+        /// The values of a row.
+        #[derive(Debug)]
+        pub(crate) struct $columns<'a> {
+            pub $first: <$first_type as ColumnType>::Value<'a>,
+            $(pub $column: <$type as ColumnType>::Value<'a>,)*
+        }
+
+        impl<'a> $columns<'a> {
+            /// Reads the columns of a list below from this index on.
+            pub fn read<R: RowCells + ?Sized>(row: &'a R, first: usize) -> Result<Self, Fault> {
+                Ok($columns {
+                    $first: CellValue::from_row(row, first, concat!(stringify!($table), ".", stringify!($first)))?,
+                    $($column: CellValue::from_row(
+                        row,
+                        first + const { $layout.at(stringify!($column)) },
+                        concat!(stringify!($table), ".", stringify!($column)),
+                    )?,)*
+                })
+            }
+
+            /// All values in the order of the columns.
+            pub fn into_cells(self) -> [Cell<'a>; $layout.columns.len()] {
+                [
+                    self.$first.into_cell().stored_as(<$first_type as ColumnType>::KIND),
+                    $(self.$column.into_cell().stored_as(<$type as ColumnType>::KIND),)*
+                ]
+            }
+        }
+
+        macro_rules! $list {
+            () => {
+                concat!(
+                    stringify!($table), ".", stringify!($first)
+                    $(, ", ", stringify!($table), ".", stringify!($column))*
+                )
+            };
+        }
+        pub(crate) use $list;
+
+        macro_rules! $mysql_list {
+            () => {
+                concat!(
+                    stringify!($table), ".", stringify!($first)
+                    $(, ", ", stringify!($table), ".", $crate::layout::mysql_column!($column))*
+                )
+            };
+        }
+        pub(crate) use $mysql_list;
+
+        macro_rules! $sqlite_list {
+            () => {
+                concat!(
+                    stringify!($table), ".", $crate::layout::sqlite_column!($first)
+                    $(, ", ", stringify!($table), ".", $crate::layout::sqlite_column!($column))*
+                )
+            };
+        }
+        pub(crate) use $sqlite_list;
+    };
+}
+pub(crate) use {mysql_column, sqlite_column};
+
+/// All tables that a data migration copies, in the order of copying.
+pub(crate) static TABLES: &[Layout] = &[
+    LANES,
+    WORKERS,
+    QUEUES,
+    TOKENS,
+    JOBS,
+    JOB_TAGS,
+    JOB_KEYS,
+    SCHEDULES,
+    LIVE,
+    DEPENDENCIES,
+    RESOLUTIONS,
+    NOTES,
+    CHECKPOINTS,
+    DEAD_LETTERS,
+    SESSIONS,
+    SKIPPED,
+    REQUESTS,
+    HISTORY,
+    LINES,
+    LANE_TALLIES,
+    LIMITER_TALLIES,
+    LIMITER_PACES,
+    JOB_TALLY,
+    NUMBERS,
+];
+
+table! { LANES = lanes[1] { id Big, queue Text, job_type Text } }
+table! { WORKERS = workers[1] { id Big, name Text } }
+table! { QUEUES = queues[1] {
+    queue Text, paused_at Option<Time>, max_depth Option<Count>, limits Option<Document>,
+    unplaced Option<Document>,
+} }
+table! { TOKENS = tokens[1] { id Text, secret_sha256 Digest, role Coded<Role>, created_at Time } }
+table! { JOBS = jobs[1] as JobColumns, job_columns, mysql_job_columns,
+    sqlite_job_columns {
+    id Id, lane Big, created_at Time, version Int, mark Coded<JobMark>, priority Rank, schedule_type Bits,
+    execute_at Option<Time>, updated_at Option<Time>, numbered Option<Number>, fired Option<Number>,
+    owner Option<Text>, name Option<Text>, settings Option<Document>, payload Document,
+} }
+table! { JOB_TAGS = job_tags[2] { tag Text, job Id } }
+table! { JOB_KEYS = job_keys[3] { owner Text, kind Coded<KeyKind>, key Text, job Id } }
+table! { SCHEDULES = schedules[1] as ScheduleColumns, schedule_columns, mysql_schedule_columns,
+    sqlite_schedule_columns {
+    job Id, lane Big, fired Number, version Int, job_version Int, segment Bits, priority Rank,
+    overlap Coded<OverlapPolicy>, ties Bits, due_at Option<Time>, nominal Option<Time>, numbered Option<Number>,
+    overlap_limit Option<Number>, max_open Option<Number>, owner Option<Text>, schedule Option<Document>,
+    replay Option<Document>, expiry Option<Document>,
+} }
+table! { LIVE = live[2] as LiveColumns, live_columns, mysql_live_columns,
+    sqlite_live_columns {
+    job Id, occurrence Number, lane Big, rank Big, available_at Time, scheduled_time Time, job_version Int,
+    attempt Int, charged Int, epoch Lease, segment Bits, state Bits, gates Bits, priority Rank,
+    origin Coded<Origin>, ties Bits, cancel_requested Flag, session Option<Session>, claimed_at Option<Time>,
+    expires_at Option<Time>, look_at Option<Time>, limiter Option<Big>, line Option<Big>,
+} }
+table! { DEPENDENCIES = dependencies[2] { parent Id, child Id } }
+table! { RESOLUTIONS = resolutions[1] { parent Id, succeeded Flag } }
+table! { NOTES = notes[2] {
+    job Id, occurrence Number, number Count, noted_at Time, epoch Lease, attempt Int, percent Option<Hundredths>,
+    message Option<Text>,
+} }
+table! { CHECKPOINTS = checkpoints[2] { job Id, occurrence Number, document Document } }
+table! { DEAD_LETTERS = dead_letters[1] as DeadLetterColumns, dead_letter_columns, mysql_dead_letter_columns,
+    sqlite_dead_letter_columns {
+    number Count, job Id, occurrence Number, scheduled_time Time, died_at Time, attempts Int, epoch Lease,
+    origin Coded<Origin>, noted Flag, error Option<Document>,
+} }
+table! { SESSIONS = sessions[1] {
+    id Session, worker Big, lease_us Count, beat Count, turn Count, opened_at Time, beaten_at Time, slots Number,
+    mode Coded<SessionMode>, embedded Flag, attention Flag, lost Flag, job_types Document,
+    queues Option<Document>, version Option<Text>, host Option<Text>,
+} }
+table! { SKIPPED = skipped[1] {
+    number Big, job Id, first Time, last Time, count Count, reason Coded<SkipReason>,
+} }
+table! { REQUESTS = requests[2] {
+    token Text, key Text, fingerprint Digest, begun_at Time, seed Big, status Option<HttpStatus>,
+    location Option<Text>, body Option<Document>,
+} }
+// In the order of their numbers, which are kept: a reader that follows events continues where it was.
+table! { HISTORY = history[1] as HistoryColumns, history_columns, mysql_history_columns,
+    sqlite_history_columns {
+    place Count, job Id, occurrence Number, completed_at Time, scheduled_time Time, available_at Time, attempt Int,
+    epoch Lease, job_version Int, status Coded<Status>, origin Coded<Origin>, reason Option<Coded<SkipReason>>,
+    started_at Option<Time>, session Option<Session>, worker Option<Big>, error Option<Document>,
+    result Option<Document>,
+} }
+table! { LINES = lines[4] {
+    job Id, occurrence Number, attempt Int, number Count, timestamp Time, stream Coded<LogStream>,
+    message Document,
+} }
+// Counters, summed over all writers.
+table! { LANE_TALLIES = lane_tallies[1] { lane Big, waiting Big, queued Big, running Big } }
+table! { LIMITER_TALLIES = limiter_tallies[1] { limiter Big, waiting Big, in_use Big } }
+table! { LIMITER_PACES = limiter_paces[1] { limiter Big, last_at Time } }
+table! { JOB_TALLY = job_tally[1] {
+    id Bits, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
+} }
+// The same as they are stored on database servers, where each writer adds to a shard of its own.
+table! { SHARDED_LANE_TALLIES = lane_tallies[2] { lane Big, shard Shard, waiting Big, queued Big, running Big } }
+table! { SHARDED_JOB_TALLY = job_tally[1] {
+    shard Shard, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
+} }
+// Not copied: workers report it again.
+table! { SESSION_CONDITIONS = session_conditions[1] { session Session } }
+// The last numbers that were assigned: of sessions, and of history that was deleted.
+table! { NUMBERS = numbers[1] { name Text, given Count } }
+
+/// How many columns a list of a table's columns has: columns of other tables follow it in a row.
+impl JobColumns<'_> {
+    pub const COUNT: usize = JOBS.columns.len();
+}
+
+impl LiveColumns<'_> {
+    pub const COUNT: usize = LIVE.columns.len();
+}
+
+impl HistoryColumns<'_> {
+    pub const COUNT: usize = HISTORY.columns.len();
+}
+
+impl DeadLetterColumns<'_> {
+    pub const COUNT: usize = DEAD_LETTERS.columns.len();
 }
 
 /// Tables that have rows even if nothing was ever stored.

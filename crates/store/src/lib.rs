@@ -4,6 +4,8 @@
 //! `punctual_core`. No other crate knows a table or a column.
 
 pub mod baseline;
+mod cells;
+mod codecs;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -23,6 +25,7 @@ pub mod membership;
 pub mod mysql;
 pub mod postgres;
 mod rows;
+mod server;
 mod server_store;
 pub mod sqlite;
 mod stored_numbers;

@@ -141,7 +141,7 @@ pub(crate) struct Candidate {
     pub priority: u8,
     pub owner: Option<String>,
     pub name: Option<String>,
-    pub schedule_type: i64,
+    pub schedule_type: u8,
 }
 
 impl Candidate {
@@ -215,7 +215,7 @@ impl<'a> JobFilter<'a> {
     }
 }
 
-fn code_of(schedule: ScheduleKind) -> i64 {
+fn code_of(schedule: ScheduleKind) -> u8 {
     match schedule {
         ScheduleKind::Immediate => schedule_type::IMMEDIATE,
         ScheduleKind::OneTime => schedule_type::ONE_TIME,

@@ -112,10 +112,13 @@ pub struct Client {
     has_login: bool,
 }
 
+/// Receives the reply to a request, or why there is none.
+type ReplySender = oneshot::Sender<Result<Vec<u8>, Error>>;
+
 struct Request {
     operation: i32,
     fields: Vec<u8>,
-    reply: oneshot::Sender<Result<Vec<u8>, Error>>,
+    reply: ReplySender,
 }
 
 impl Client {
@@ -386,7 +389,7 @@ impl Session {
 #[derive(Default)]
 struct Sent {
     xid: i32,
-    waiting: VecDeque<(i32, oneshot::Sender<Result<Vec<u8>, Error>>)>,
+    waiting: VecDeque<(i32, ReplySender)>,
 }
 
 impl Sent {

@@ -2,7 +2,8 @@
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
 use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
-use crate::layout::{Cell, Cells, ColumnKind, Layout, TABLES, hex};
+use crate::cells::{Cell, Cells, ColumnKind};
+use crate::layout::{Layout, TABLES, hex};
 use crate::malformed::rows_passed_over;
 use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
@@ -51,7 +52,7 @@ impl Dialect {
         })
     }
 
-    fn literal(self, kind: ColumnKind, cell: &Cell) -> String {
+    fn literal(self, kind: ColumnKind, cell: &Cell<'_>) -> String {
         match cell {
             Cell::Null => "NULL".to_owned(),
             Cell::Number(number) if self == Dialect::Postgres && kind == ColumnKind::Flag => {
@@ -64,6 +65,7 @@ impl Dialect {
             }
             Cell::Bytes(bytes) if self == Dialect::Postgres => format!("'\\x{}'::bytea", hex(bytes)),
             Cell::Bytes(bytes) => format!("x'{}'", hex(bytes)),
+            Cell::Id(_) => unreachable!("rows are read as bytes"),
         }
     }
 
@@ -72,7 +74,7 @@ impl Dialect {
     fn malformed(self, kind: ColumnKind) -> Vec<String> {
         let numbers =
             |largest: i64| vec![Cell::Number(-1), Cell::Number(99), Cell::Number(largest), Cell::Null];
-        let text = |text: &str| Cell::Text(text.to_owned());
+        let text = |text: &str| Cell::Text(text.to_owned().into());
         let cells = match kind {
             ColumnKind::Big => numbers(i64::MAX),
             ColumnKind::Int => numbers(i64::from(i32::MAX)),
@@ -81,8 +83,10 @@ impl Dialect {
             ColumnKind::Text | ColumnKind::Document => {
                 vec![text("{garbage"), text(""), text("[7]"), Cell::Null]
             }
-            ColumnKind::Id => vec![Cell::Bytes(vec![0; 16]), Cell::Bytes(vec![0, 255]), Cell::Null],
-            ColumnKind::Bytes => vec![Cell::Bytes(vec![0, 255]), Cell::Null],
+            ColumnKind::Id => {
+                vec![Cell::Bytes(vec![0; 16].into()), Cell::Bytes(vec![0, 255].into()), Cell::Null]
+            }
+            ColumnKind::Bytes => vec![Cell::Bytes(vec![0, 255].into()), Cell::Null],
         };
         let mut values: Vec<String> = cells.iter().map(|cell| self.literal(kind, cell)).collect();
         if self == Dialect::Sqlite && matches!(kind, ColumnKind::Text | ColumnKind::Document) {

@@ -1,11 +1,12 @@
 //! Rows as they are copied between two databases: cell by cell, without any meaning except their type.
 
+use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, hex};
+use crate::layout::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-impl Cell {
+impl Cell<'_> {
     pub fn number(&self, what: &'static str) -> Result<i64, Fault> {
         match self {
             Cell::Number(number) => Ok(*number),
@@ -15,6 +16,7 @@ impl Cell {
 
     pub fn bytes(&self, what: &'static str) -> Result<&[u8], Fault> {
         match self {
+            Cell::Id(id) => Ok(id.as_bytes()),
             Cell::Bytes(bytes) => Ok(bytes),
             other => Err(Fault::damaged(what, format!("{other:?}"))),
         }
@@ -24,6 +26,7 @@ impl Cell {
     pub fn weight(&self) -> usize {
         match self {
             Cell::Null | Cell::Number(_) => 8,
+            Cell::Id(_) => 16,
             Cell::Text(text) => text.len(),
             Cell::Bytes(bytes) => bytes.len(),
         }
@@ -33,20 +36,21 @@ impl Cell {
         match self {
             Cell::Null => Value::Null,
             Cell::Number(number) => json!(number),
+            Cell::Id(id) => json!({ "hex": hex(id.as_bytes()) }),
             Cell::Text(text) => json!(text),
             Cell::Bytes(bytes) => json!({ "hex": hex(bytes) }),
         }
     }
 
-    fn from_json(value: &Value) -> Result<Self, Fault> {
+    fn from_json(value: &Value) -> Result<Cell<'static>, Fault> {
         let damaged = || Fault::damaged("a place in an unfinished copy", value);
         match value {
             Value::Null => Ok(Cell::Null),
             Value::Number(number) => Ok(Cell::Number(number.as_i64().ok_or_else(damaged)?)),
-            Value::String(text) => Ok(Cell::Text(text.clone())),
+            Value::String(text) => Ok(Cell::Text(text.clone().into())),
             other => {
                 let digits = other.get("hex").and_then(Value::as_str).ok_or_else(damaged)?;
-                Ok(Cell::Bytes(unhex(digits).ok_or_else(damaged)?))
+                Ok(Cell::Bytes(unhex(digits).ok_or_else(damaged)?.into()))
             }
         }
     }
@@ -95,7 +99,7 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
-    pub fn add(&mut self, row: &[Cell]) {
+    pub fn add(&mut self, row: &[Cell<'_>]) {
         let mut hash = Sha256::new();
         for cell in row {
             match cell {
@@ -104,6 +108,7 @@ impl Checksum {
                     hash.update([1]);
                     hash.update(number.to_be_bytes());
                 }
+                Cell::Id(id) => feed(&mut hash, 3, id.as_bytes()),
                 Cell::Text(text) => feed(&mut hash, 2, text.as_bytes()),
                 Cell::Bytes(bytes) => feed(&mut hash, 3, bytes),
             }
@@ -135,8 +140,8 @@ mod tests {
     #[test]
     fn a_place_is_read_as_it_was_written() {
         let key = vec![
-            Cell::Text("a \"b\"".to_owned()),
-            Cell::Bytes(vec![0, 255, 7]),
+            Cell::Text("a \"b\"".into()),
+            Cell::Bytes(vec![0, 255, 7].into()),
             Cell::Number(i64::MIN),
             Cell::Null,
         ];
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_checksum_knows_every_row_and_no_order() {
-        let row = |text: &str, number| vec![Cell::Text(text.to_owned()), Cell::Number(number)];
+        let row = |text: &str, number| vec![Cell::Text(text.to_owned().into()), Cell::Number(number)];
         let of = |rows: &[Cells]| {
             let mut sum = Checksum::default();
             rows.iter().for_each(|row| sum.add(row));
@@ -159,9 +164,9 @@ mod tests {
         assert_ne!(all, of(&[row("a", 2), row("b", 1)]));
         assert_ne!(of(&[row("a", 1), row("a", 1)]), of(&[row("b", 1), row("b", 1)]));
         assert_ne!(
-            of(&[vec![Cell::Text("ab".to_owned()), Cell::Text("c".to_owned())]]),
-            of(&[vec![Cell::Text("a".to_owned()), Cell::Text("bc".to_owned())]])
+            of(&[vec![Cell::Text("ab".into()), Cell::Text("c".into())]]),
+            of(&[vec![Cell::Text("a".into()), Cell::Text("bc".into())]])
         );
-        assert_ne!(of(&[vec![Cell::Null]]), of(&[vec![Cell::Text(String::new())]]));
+        assert_ne!(of(&[vec![Cell::Null]]), of(&[vec![Cell::Text("".into())]]));
     }
 }

@@ -3,8 +3,9 @@
 use super::cells::{Checksum, CopyPosition};
 use super::side::{MigrationSide, Notes, Portion};
 use super::{CopyProgress, CopyStage, CopyStart, DataMigrationError, Migrated, MigratedTable, StoreRole};
+use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Layout, TABLES, is_never_empty};
+use crate::layout::{Layout, TABLES, is_never_empty};
 use punctual_core::ids::JobId;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -270,7 +271,7 @@ pub(super) async fn must_be_at_rest(
 }
 
 /// A worker cannot continue a session in a store that it has never connected to.
-fn lose_session(table: &Layout, row: &mut [Cell]) {
+fn lose_session(table: &Layout, row: &mut [Cell<'_>]) {
     if table.name == "sessions"
         && let Some(lost) = table.position("lost")
     {
@@ -333,10 +334,10 @@ async fn checksum(
 }
 
 /// PostgreSQL cannot store NUL and keeps another character instead.
-fn without_nul(cell: &mut Cell) {
+fn without_nul(cell: &mut Cell<'_>) {
     if let Cell::Text(text) = cell
         && text.contains('\0')
     {
-        *text = text.replace('\0', "\u{FFFD}");
+        *text = text.replace('\0', "\u{FFFD}").into();
     }
 }

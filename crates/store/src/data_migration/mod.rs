@@ -17,7 +17,8 @@ mod side;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use crate::layout::{Cell, Cells, Column, ColumnKind, Layout, TABLES};
+pub(crate) use crate::cells::{Cell, Cells, ColumnKind};
+pub(crate) use crate::layout::{Column, Layout, TABLES};
 pub(crate) use side::{MigrationSide, Notes, Portion, fitting};
 
 use crate::fault::Fault;

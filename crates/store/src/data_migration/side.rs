@@ -1,8 +1,9 @@
 //! A database as one side of a data migration, or as a copy that is turned into an independent store.
 
 use super::Forked;
+use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Layout};
+use crate::layout::Layout;
 use async_trait::async_trait;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -27,7 +28,8 @@ pub(crate) trait MigrationSide: Send {
     async fn users(&mut self) -> Result<Option<String>, Fault>;
     async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault>;
     /// The next rows after a key, ordered by key and bounded by the limits of a page; empty at the end.
-    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault>;
+    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell<'_>]>)
+    -> Result<Vec<Cells>, Fault>;
 
     async fn notes(&mut self) -> Result<Notes, Fault>;
     async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault>;

@@ -6,13 +6,13 @@ use super::connection::Connection;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, Target};
 use super::partitions::{self, FIRST, Parent, width_us};
-use super::rows::get;
 use super::tables::MySqlConnect;
 use crate::baseline::rows::{LANE, SESSION, due_job, future_job, payload};
 use crate::baseline::{
     BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
     per_sec,
 };
+use crate::cells::get;
 use crate::fault::Fault;
 use async_trait::async_trait;
 use punctual_core::ids::JobId;

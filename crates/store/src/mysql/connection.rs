@@ -9,7 +9,7 @@ use super::errors::{
     PARTITION_THERE, PARTITION_TO_DROP_GONE, server_code,
 };
 use super::options::{SEE_ALL_NODES, Target};
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};

@@ -1,26 +1,21 @@
 //! Finds and repairs counter mismatches while a cluster is running: see [`crate::counter_mismatch`].
 
 use super::connection::Connection;
+use super::lists::Statement;
 use super::migrate::{MigrateError, VERSION, version};
 use super::options::MySqlOptions;
-use super::rows::get;
+use super::tables::statements;
+use crate::cells::get;
 use crate::counter_mismatch::{CounterMismatch, CounterTable, LANE_NAMES, MismatchRow, NamesByLane};
 use crate::fault::Fault;
-use mysql_async::{Row, Value};
+use crate::server::changes::repairs;
+use mysql_async::Row;
 use punctual_core::limits;
 
 /// Serializes repairs, so that each reads what the one before has written. No other transaction waits for
 /// this row. It does not exclude repairs on other Galera nodes, but of two transactions that change the
 /// same counters only one commits.
 const TAKE_TURNS: &str = "SELECT id FROM punctual WHERE id = 1 FOR UPDATE";
-const ADD_TO_LANE: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queued, running) VALUES (?, 0, ?, ?, ?) \
-     ON DUPLICATE KEY UPDATE waiting = waiting + ?, queued = queued + ?, running = running + ?";
-const ADD_TO_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (?, ?, ?) \
-     ON DUPLICATE KEY UPDATE waiting = waiting + ?, in_use = in_use + ?";
-const FORGET_LIMITER: &str = "DELETE FROM limiter_tallies WHERE limiter = ? AND waiting = 0 AND in_use = 0";
-const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters) \
-     VALUES (0, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE active = active + ?, paused = paused + ?, \
-     completed = completed + ?, failed = failed + ?, cancelled = cancelled + ?, dead_letters = dead_letters + ?";
 
 /// The counters that differ from their rows. Reads all live rows and all jobs, without blocking other
 /// transactions.
@@ -46,8 +41,8 @@ pub async fn repair(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, Migr
         connection.begin().await?;
         connection.all(TAKE_TURNS, vec![]).await?;
         let found = found(&mut connection, kind).await?;
-        for mismatch in &found {
-            add(&mut connection, kind, mismatch).await?;
+        for Statement { sql, values } in statements(repairs(kind, &found)) {
+            connection.run(&sql, values).await?;
         }
         connection.commit().await?;
         repaired.extend(names.name(kind, &found));
@@ -77,19 +72,4 @@ async fn names(connection: &mut Connection) -> Result<NamesByLane, Fault> {
 async fn found(connection: &mut Connection, kind: CounterTable) -> Result<Vec<MismatchRow>, Fault> {
     let rows = connection.all(&kind.sql("SIGNED"), vec![]).await?;
     rows.iter().map(|row| MismatchRow::read(kind, |column| get(row, column))).collect()
-}
-
-async fn add(connection: &mut Connection, kind: CounterTable, mismatch: &MismatchRow) -> Result<(), Fault> {
-    let missing = || mismatch.missing().into_iter().map(Value::Int);
-    let key = [Value::Int(mismatch.key)];
-    let keyed = || key.clone().into_iter().chain(missing()).chain(missing()).collect();
-    match kind {
-        CounterTable::Lanes => connection.run(ADD_TO_LANE, keyed()).await?,
-        CounterTable::Limiters => {
-            connection.run(ADD_TO_LIMITER, keyed()).await?;
-            connection.run(FORGET_LIMITER, key.to_vec()).await?
-        }
-        CounterTable::Jobs => connection.run(ADD_TO_JOBS, missing().chain(missing()).collect()).await?,
-    };
-    Ok(())
 }

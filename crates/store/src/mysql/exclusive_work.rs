@@ -6,7 +6,7 @@
 
 use super::connection::Connection;
 use super::options::Target;
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use mysql_async::Value;
 use std::time::Duration;

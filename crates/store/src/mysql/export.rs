@@ -5,7 +5,9 @@ use super::exclusive_work::ClusterLease;
 use super::migrate::{self, MigrateError};
 use super::options::MySqlOptions;
 use super::partitions;
-use super::rows::get;
+use super::sql::{column_name, names};
+use super::tables::queued_lane;
+use crate::cells::{RowCells, get};
 use crate::data_migration::{
     Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
     StoreRole, TABLES, fitting,
@@ -132,53 +134,33 @@ fn stored_in(table: &Layout) -> &'static str {
     }
 }
 
-/// The name of a column in this schema.
-fn column(table: &Layout, name: &'static str) -> &'static str {
-    match (table.name, name) {
-        ("live", "rank") => "claim_rank",
-        _ => name,
-    }
-}
-
-pub(super) fn columns(table: &Layout, columns: &[Column]) -> String {
-    columns.iter().map(|each| format!("`{}`", column(table, each.name))).collect::<Vec<_>>().join(", ")
-}
-
 /// A `WHERE` clause for keys after another one, in the order of the key. It is spelled out, because these
 /// servers do not use an index for a row comparison.
-pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> (String, Vec<Value>) {
-    let order = format!("ORDER BY {}", columns(table, table.key_columns()));
+pub(super) fn behind(table: &Layout, after: Option<&[Cell<'_>]>) -> (String, Vec<Value>) {
+    let order = format!("ORDER BY {}", names(table, table.key_columns()));
     let Some(after) = after else { return (order, vec![]) };
     let (mut ways, mut values) = (Vec::new(), Vec::new());
     for place in (0..after.len()).rev() {
-        let equal = table.key_columns()[..place].iter().map(|each| format!("`{}` = ?", each.name));
-        let greater = format!("`{}` > ?", column(table, table.columns[place].name));
+        let equal =
+            table.key_columns()[..place].iter().map(|each| format!("{} = ?", column_name(table, each)));
+        let greater = format!("{} > ?", column_name(table, &table.columns[place]));
         ways.push(format!("({})", equal.chain([greater]).collect::<Vec<_>>().join(" AND ")));
-        values.extend(after[..=place].iter().map(value));
+        values.extend(after[..=place].iter().cloned().map(Value::from));
     }
     (format!("WHERE {} {order}", ways.join(" OR ")), values)
-}
-
-fn value(cell: &Cell) -> Value {
-    match cell {
-        Cell::Null => Value::NULL,
-        Cell::Number(number) => Value::Int(*number),
-        Cell::Text(text) => Value::Bytes(text.clone().into_bytes()),
-        Cell::Bytes(bytes) => Value::Bytes(bytes.clone()),
-    }
 }
 
 pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
         Ok(match column.kind {
             ColumnKind::Id | ColumnKind::Bytes => {
-                get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes)
+                row.bytes(place)?.map_or(Cell::Null, |bytes| Cell::Bytes(bytes.to_vec().into()))
             }
             ColumnKind::Text | ColumnKind::Document => {
-                get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text)
+                row.text(place)?.map_or(Cell::Null, |text| Cell::Text(text.to_owned().into()))
             }
             ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
-                get::<Option<i64>>(row, place)?.map_or(Cell::Null, Cell::Number)
+                row.number(place)?.map_or(Cell::Null, Cell::Number)
             }
         })
     };
@@ -187,27 +169,17 @@ pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
 
 /// The columns of a table and the rows' values for them, including columns that only this database has.
 fn stored(table: &Layout, rows: &[Cells]) -> (String, Vec<Vec<Value>>) {
-    let names = columns(table, table.columns);
-    let plain = |row: &Cells| row.iter().map(value).collect::<Vec<_>>();
+    let names = names(table, table.columns);
+    let plain = |row: &Cells| row.iter().cloned().map(Value::from).collect::<Vec<_>>();
     let with = |more: &dyn Fn(&Cells) -> Value| {
         rows.iter().map(|row| plain(row).into_iter().chain([more(row)]).collect()).collect()
     };
     match table.name {
-        "live" => (format!("{names}, queued_lane"), with(&|row| queued_lane(table, row))),
+        "live" => (format!("{names}, queued_lane"), with(&|row| queued_lane(row).into())),
         // Counters go to a single shard; it does not matter which.
         "lane_tallies" => (format!("{names}, shard"), with(&|_| Value::Int(0))),
         "job_tally" => (names.replace("`id`", "shard"), rows.iter().map(plain).collect()),
         _ => (names, rows.iter().map(plain).collect()),
-    }
-}
-
-/// The lane of a claimable row, or the wait list that it is on.
-fn queued_lane(table: &Layout, row: &Cells) -> Value {
-    let cell = |name| table.position(name).and_then(|place| row.get(place));
-    match (cell("state"), cell("lane"), cell("line")) {
-        (Some(Cell::Number(1)), Some(lane), _) => value(lane),
-        (_, _, Some(line)) => value(line),
-        _ => Value::NULL,
     }
 }
 
@@ -249,7 +221,7 @@ impl MySqlSide {
     }
 
     /// How many of the next rows make a page. Their sizes are queried first if rows may be large.
-    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
+    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell<'_>]>) -> Result<usize, Fault> {
         let sizes: Vec<String> =
             table.documents().map(|column| format!("COALESCE(LENGTH(`{}`), 0)", column.name)).collect();
         if sizes.is_empty() {
@@ -291,13 +263,13 @@ impl MySqlSide {
             let [Cell::Text(name), given] = row.as_slice() else {
                 return Err(Fault::damaged("numbers", format!("{row:?}")));
             };
-            let sql = match name.as_str() {
+            let sql = match &**name {
                 "history_given" => "UPDATE history_bounds SET given = ?",
                 "history_retained" => "UPDATE history_bounds SET retained = ?",
                 "session" => "UPDATE numbers SET given = ? WHERE name = 'session'",
                 other => return Err(Fault::damaged("numbers.name", other)),
             };
-            self.connection.run(sql, vec![value(given)]).await?;
+            self.connection.run(sql, vec![given.clone().into()]).await?;
         }
         Ok(())
     }
@@ -328,13 +300,17 @@ impl MigrationSide for MySqlSide {
         Ok(self.counted(&sql).await?.unsigned_abs())
     }
 
-    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+    async fn page(
+        &mut self,
+        table: &'static Layout,
+        after: Option<&[Cell<'_>]>,
+    ) -> Result<Vec<Cells>, Fault> {
         self.renew().await?;
         let limit = self.rows_of_page(table, after).await?;
         let (behind, mut values) = behind(table, after);
         values.push(Value::UInt(limit as u64));
         let sql =
-            format!("SELECT {} FROM {} {behind} LIMIT ?", columns(table, table.columns), read_from(table));
+            format!("SELECT {} FROM {} {behind} LIMIT ?", names(table, table.columns), read_from(table));
         let rows = self.connection.all(&sql, values).await?;
         rows.iter().map(|row| read(table, row)).collect()
     }

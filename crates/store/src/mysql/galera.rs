@@ -21,12 +21,12 @@
 //! A transaction that changes nothing has only read, and has read a single snapshot.
 
 use super::connection::Connection;
-use super::lists::{Statement, documents, jobs, list, numbers, occurrences};
+use super::lists::{Statement, jobs, list};
+use super::tables::sharing;
 use crate::fault::Fault;
+use crate::server::asks;
 use crate::unit_of_work::{LoadedRows, ReadSet, WriteSet};
-use mysql_async::Value;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 pub(crate) const TOUCH_SESSIONS: &str = concat!(
@@ -93,15 +93,12 @@ impl Relied {
         for id in written.chain(&write_set.live_deleted) {
             self.live.remove(id);
         }
-        let queues = documents(&self.queues, |row, queue| {
-            row.text(queue);
-        });
         let lists = [
-            (TOUCH_SESSIONS, numbers(self.sessions.iter().map(|session| session.0))),
-            (TOUCH_LIVE, occurrences(&self.live)),
-            (TOUCH_QUEUES, queues),
+            (TOUCH_SESSIONS, asks::numbers(self.sessions.iter().map(|session| session.0))),
+            (TOUCH_LIVE, asks::occurrences(&self.live)),
+            (TOUCH_QUEUES, asks::names(&self.queues)),
         ];
-        lists.into_iter().flat_map(|(sql, lists)| lists.into_iter().map(move |list| one(sql, list))).collect()
+        lists.iter().flat_map(|(sql, list)| sharing(sql, list)).collect()
     }
 }
 
@@ -114,8 +111,4 @@ pub(crate) async fn touch_jobs<'a>(
         connection.run(TOUCH_JOBS, vec![list]).await?;
     }
     Ok(())
-}
-
-fn one(sql: &'static str, list: Value) -> Statement {
-    Statement { sql: Cow::Borrowed(sql), values: vec![list] }
 }

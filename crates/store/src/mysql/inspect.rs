@@ -2,7 +2,7 @@
 //! of the migrations, because these servers cannot roll back DDL statements.
 
 use super::connection::Connection;
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use crate::inventory::Inventory;
 

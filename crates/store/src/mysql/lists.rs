@@ -5,8 +5,12 @@
 //! the locks. Rows with free text or a payload are sent as parameters of a multi-row `VALUES`, in a few
 //! sizes, so that each text is prepared once.
 
+use crate::cells::Cell;
+use crate::layout::hex;
+use crate::server::asks;
+use crate::server::list::List;
 use mysql_async::Value;
-use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::ids::JobId;
 use punctual_core::limits::{DATABASE_LIST_ROWS_MAX, DATABASE_PACKET_BYTES_MAX};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -49,84 +53,16 @@ pub(crate) struct Statement {
     pub values: Vec<Value>,
 }
 
-/// One row of a list.
-#[derive(Debug)]
-pub(crate) struct ListRow<'a> {
-    text: &'a mut String,
-    is_first: bool,
-}
-
-impl ListRow<'_> {
-    pub fn id(&mut self, job: JobId) -> &mut Self {
-        self.next();
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "\"{:032x}\"", u128::from_be_bytes(*job.as_bytes()));
-        self
-    }
-
-    pub fn occurrence(&mut self, id: OccurrenceId) -> &mut Self {
-        self.id(id.job).int(i64::from(id.number))
-    }
-
-    pub fn int(&mut self, value: impl Into<i64>) -> &mut Self {
-        self.next();
-        let _ = write!(self.text, "{}", value.into());
-        self
-    }
-
-    pub fn int_or_none(&mut self, value: Option<i64>) -> &mut Self {
-        match value {
-            Some(value) => self.int(value),
-            None => self.none(),
-        }
-    }
-
-    pub fn text(&mut self, text: &str) -> &mut Self {
-        self.next();
-        self.text.push('"');
-        for letter in text.chars() {
-            match letter {
-                '"' | '\\' => self.text.extend(['\\', letter]),
-                control if control < ' ' => {
-                    let _ = write!(self.text, "\\u{:04x}", u32::from(control));
-                }
-                other => self.text.push(other),
-            }
-        }
-        self.text.push('"');
-        self
-    }
-
-    pub fn text_or_none(&mut self, text: Option<&str>) -> &mut Self {
-        match text {
-            Some(text) => self.text(text),
-            None => self.none(),
-        }
-    }
-
-    fn none(&mut self) -> &mut Self {
-        self.next();
-        self.text.push_str("null");
-        self
-    }
-
-    fn next(&mut self) {
-        if !std::mem::take(&mut self.is_first) {
-            self.text.push(',');
-        }
-    }
-}
-
 /// These rows as documents, each within the size limit of a statement. Without rows there are no documents.
-pub(crate) fn documents<T>(
-    items: impl IntoIterator<Item = T>,
-    mut write: impl FnMut(&mut ListRow<'_>, T),
-) -> Vec<Value> {
+pub(crate) fn documents(list: &List<'_>) -> Vec<Value> {
     let mut documents = Vec::new();
     let (mut document, mut rows, mut row) = (String::new(), 0, String::new());
-    for item in items {
+    for cells in list.rows() {
         row.clear();
-        write(&mut ListRow { text: &mut row, is_first: true }, item);
+        for (place, cell) in cells.iter().enumerate() {
+            row.push_str(if place == 0 { "" } else { "," });
+            write_cell(&mut row, cell);
+        }
         let is_full =
             document.len() + row.len() > DATABASE_PACKET_BYTES_MAX || rows == DATABASE_LIST_ROWS_MAX;
         if rows > 0 && is_full {
@@ -149,35 +85,53 @@ fn finish(documents: &mut Vec<Value>, mut document: String) {
     documents.push(Value::Bytes(document.into_bytes()));
 }
 
-/// Jobs as documents of `list!(0 job id)`.
-pub(crate) fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Vec<Value> {
-    documents(jobs, |row, job| {
-        row.id(*job);
-    })
+/// Writing to a string cannot fail.
+fn write_cell(out: &mut String, cell: &Cell<'_>) {
+    match cell {
+        Cell::Null => out.push_str("null"),
+        Cell::Number(number) => {
+            let _ = write!(out, "{number}");
+        }
+        Cell::Id(id) => {
+            let _ = write!(out, "\"{:032x}\"", u128::from_be_bytes(*id.as_bytes()));
+        }
+        Cell::Bytes(bytes) => {
+            let _ = write!(out, "\"{}\"", hex(bytes));
+        }
+        Cell::Text(text) => {
+            out.push('"');
+            for letter in text.chars() {
+                match letter {
+                    '"' | '\\' => out.extend(['\\', letter]),
+                    control if control < ' ' => {
+                        let _ = write!(out, "\\u{:04x}", u32::from(control));
+                    }
+                    other => out.push(other),
+                }
+            }
+            out.push('"');
+        }
+    }
 }
 
-/// Occurrences as documents of `list!(0 job id, 1 occurrence int)`.
-pub(crate) fn occurrences<'a>(ids: impl IntoIterator<Item = &'a OccurrenceId>) -> Vec<Value> {
-    documents(ids, |row, id| {
-        row.occurrence(*id);
-    })
+/// Jobs as documents of `list!(0 job id)`.
+pub(crate) fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Vec<Value> {
+    documents(&asks::ids(jobs))
 }
 
 /// Numbers as documents of `list!(0 number int)`.
 pub(crate) fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Value> {
-    documents(numbers, |row, number| {
-        row.int(number);
-    })
+    documents(&asks::numbers(numbers))
 }
 
 /// A statement that inserts rows by `VALUES`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Insertion {
     /// Up to the keyword VALUES.
-    pub head: &'static str,
+    pub head: String,
     pub columns: usize,
     /// What follows the rows.
-    pub tail: &'static str,
+    pub tail: String,
 }
 
 /// Rows per statement. Few sizes, so that each text is prepared once and not once for every number of rows.
@@ -222,6 +176,7 @@ fn bytes_of(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::list::row;
     use punctual_core::time::Timestamp;
 
     fn text(value: &Value) -> &str {
@@ -235,13 +190,11 @@ mod tests {
     fn a_list_is_json_that_every_reader_reads() {
         let job = JobId::new(Timestamp::from_micros(1), 7);
         let nasty = "a \"quoted\" \\ back\u{1}slash\n ü 😀";
-        let written = documents([job.occurrence(3)], |row, id| {
-            row.occurrence(id).int(i64::MIN).int_or_none(None).text(nasty).text_or_none(None);
-        });
+        let written = documents(&List::of([row![job, 3_u32, i64::MIN, None::<i64>, nasty, None::<&str>]]));
         let read: serde_json::Value = serde_json::from_str(text(&written[0])).unwrap();
         let hex = job.to_string().replace('-', "");
         assert_eq!(read, serde_json::json!([[hex, 3, i64::MIN, null, nasty, null]]));
-        assert_eq!(documents(Vec::<u8>::new(), |_, _| ()), []);
+        assert_eq!(documents(&List::of::<1>([])), []);
     }
 
     #[test]
@@ -250,9 +203,7 @@ mod tests {
         assert_eq!(many.len(), 3);
         assert_eq!(text(&many[2]), format!("[[{}]]", 2 * DATABASE_LIST_ROWS_MAX));
         let long = "x".repeat(DATABASE_PACKET_BYTES_MAX / 3);
-        let few = documents(0..7_i64, |row, number| {
-            row.int(number).text(&long);
-        });
+        let few = documents(&List::of((0..7_i64).map(|number| row![number, long.as_str()])));
         let mut seen = 0;
         for document in &few {
             assert!(text(document).len() <= DATABASE_PACKET_BYTES_MAX + 4);
@@ -267,19 +218,20 @@ mod tests {
 
     #[test]
     fn values_come_in_few_sizes_and_in_their_order() {
-        const INSERT: Insertion = Insertion { head: "INSERT INTO t (a, b)", columns: 2, tail: " END" };
+        let insert =
+            Insertion { head: "INSERT INTO t (a, b)".to_owned(), columns: 2, tail: " END".to_owned() };
         let rows = |count: i64, bytes: usize| -> Vec<Vec<Value>> {
             (0..count).map(|n| vec![Value::Int(n), Value::Bytes(vec![b'x'; bytes])]).collect()
         };
-        let statements = INSERT.of(rows(256 + 64 + 3, 10));
+        let statements = insert.of(rows(256 + 64 + 3, 10));
         let sizes: Vec<usize> = statements.iter().map(|statement| statement.values.len() / 2).collect();
         assert_eq!(sizes, [256, 64, 1, 1, 1]);
         assert_eq!(statements[2].sql, "INSERT INTO t (a, b) VALUES (?, ?) END");
         let order: Vec<_> =
             statements.iter().flat_map(|statement| statement.values.iter().step_by(2)).collect();
         assert!(order.iter().enumerate().all(|(n, value)| **value == Value::Int(n as i64)));
-        let large = INSERT.of(rows(20, DATABASE_PACKET_BYTES_MAX / 5));
+        let large = insert.of(rows(20, DATABASE_PACKET_BYTES_MAX / 5));
         assert!(large.iter().all(|statement| statement.values.len() / 2 <= 4));
-        assert_eq!(INSERT.of(rows(1, 2 * DATABASE_PACKET_BYTES_MAX)).len(), 1, "alone, it goes as it is");
+        assert_eq!(insert.of(rows(1, 2 * DATABASE_PACKET_BYTES_MAX)).len(), 1, "alone, it goes as it is");
     }
 }

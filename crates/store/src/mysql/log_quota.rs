@@ -7,12 +7,14 @@ use super::logs::COUNT_LINES;
 use super::maintenance::{RAISE_MARK, count_rows};
 use super::options::Target;
 use super::partitions::{self, FIRST, Parent};
-use super::rows::{count, execution_id, get, integer, limit, time};
+use crate::cells::{get, read};
+use crate::codecs::{execution_id, limit, time};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
+use crate::server::asks;
 use crate::stored_numbers::StoredNumber;
 use mysql_async::Value;
 
@@ -120,13 +122,13 @@ impl Remover {
 
 async fn size(connection: &mut Connection) -> Result<u64, Fault> {
     let rows = connection.all(SIZES, vec![]).await?;
-    rows.iter().map(|row| count(row, 1, "a size")).sum()
+    rows.iter().map(|row| read::<u64>(row, 1, "a size")).sum()
 }
 
 async fn size_of(connection: &mut Connection, partition: &str) -> Result<u64, Fault> {
     for row in connection.all(SIZES, vec![]).await? {
         if get::<String>(&row, 0)? == partition {
-            return count(&row, 1, "a size");
+            return read(&row, 1, "a size");
         }
     }
     Ok(0)
@@ -150,12 +152,10 @@ async fn ended_after(connection: &mut Connection, place: i64) -> Result<Vec<Ende
 async fn remove_lines(connection: &mut Connection, ended: &[EndedExecution]) -> Result<RemovedLines, Fault> {
     let mut removed = RemovedLines::default();
     let ids = ended.iter().map(|ended| ended.execution);
-    for list in documents(ids, |row, id| {
-        row.occurrence(id.occurrence).int(integer(id.attempt));
-    }) {
+    for list in documents(&asks::executions(ids)) {
         for row in connection.all(COUNT_LINES, vec![list.clone()]).await? {
-            removed.lines += count(&row, 3, "a count")?;
-            removed.bytes += count(&row, 4, "a sum")?;
+            removed.lines += read::<u64>(&row, 3, "a count")?;
+            removed.bytes += read::<u64>(&row, 4, "a sum")?;
         }
         connection.run(REMOVE_LINES, vec![list]).await?;
     }

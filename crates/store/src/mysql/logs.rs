@@ -1,26 +1,19 @@
 //! Writes log lines. They have their own connection.
-//!
-//! A line's number is its time, so that partitions and cursors use the same number. Lines with the same
-//! time, or out of order, get the number after the previous line. The lines of an execution come from one
-//! worker, one call after the other, so that numbers only grow for readers.
 
-use super::connection::{Connection, OwnConnection};
+use super::connection::OwnConnection;
 use super::lists::{Insertion, documents, list};
 use super::log_quota::Remover;
 use super::options::Target;
-use super::rows::{execution_id, get, integer};
-use crate::codes::Code;
-use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
+use super::sql::names;
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
+use crate::layout::LINES;
+use crate::server::logs::{KnownLogs, line_rows};
 use mysql_async::Value;
-use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use tokio::sync::Mutex;
 
-/// Executions whose log size is remembered. Beyond this, all are discarded and counted again on their next
-/// write.
-const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
 /// How often lines are renumbered because another node has written lines of the same execution.
 const TRIES: usize = 3;
 
@@ -32,25 +25,18 @@ pub(crate) const COUNT_LINES: &str = concat!(
      AND log_lines.occurrence = given.occurrence AND log_lines.attempt = given.attempt \
      GROUP BY log_lines.job, log_lines.occurrence, log_lines.attempt"
 );
-const INSERT_LINES: Insertion = Insertion {
-    head: "INSERT INTO log_lines (job, occurrence, attempt, number, timestamp, stream, message)",
-    columns: 7,
-    tail: "",
-};
+static INSERT_LINES: LazyLock<Insertion> = LazyLock::new(|| Insertion {
+    head: format!("INSERT INTO log_lines ({})", names(&LINES, LINES.columns)),
+    columns: LINES.columns.len(),
+    tail: String::new(),
+});
 
 /// Appends log lines.
 #[derive(Debug)]
 pub(crate) struct Logs {
     own: OwnConnection,
-    known: Mutex<BTreeMap<ExecutionId, ExecutionLogState>>,
+    known: Mutex<KnownLogs>,
     remover: Remover,
-}
-
-/// The log size of an execution, and the number of its last line.
-#[derive(Debug, Clone, Copy, Default)]
-struct ExecutionLogState {
-    kept: ExecutionLogSize,
-    last: i64,
 }
 
 impl Logs {
@@ -89,33 +75,21 @@ impl Logs {
 
     /// Appending waits for it, so lines are not written faster than old ones are removed. The lines are
     /// stored; if old ones cannot be removed now, the next append tries again.
-    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, ExecutionLogState>) {
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &KnownLogs) {
         let Some(look) = self.remover.quota.appended(lines) else { return };
-        let newest =
-            lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
-        if let Err(fault) = self.remover.keep_within(look, newest.unwrap_or(i64::MIN)).await {
+        if let Err(fault) = self.remover.keep_within(look, known.newest(lines)).await {
             tracing::warn!(%fault, "old log lines could not be removed; the next append tries again");
         }
     }
 
-    async fn try_append(
-        &self,
-        lines: &[LogLine],
-        mut known: BTreeMap<ExecutionId, ExecutionLogState>,
-    ) -> Result<BTreeMap<ExecutionId, ExecutionLogState>, Fault> {
-        if known.len() > EXECUTIONS_REMEMBERED_MAX {
-            known.clear();
-        }
+    async fn try_append(&self, lines: &[LogLine], mut known: KnownLogs) -> Result<KnownLogs, Fault> {
         let mut used = self.own.take().await?;
-        count_unknown(&mut used.connection, lines, &mut known).await?;
-        let mut rows = Vec::with_capacity(lines.len());
-        for line in lines {
-            let numbered = known.entry(line.execution).or_default();
-            if let Some(line) = numbered.kept.admit(line) {
-                numbered.last = number_after(numbered.last, &line);
-                rows.push(line_row(numbered.last, &line));
-            }
+        for list in documents(&known.unknown(lines)) {
+            known.learn(&used.connection.all(COUNT_LINES, vec![list]).await?)?;
         }
+        let admitted = known.admit(lines);
+        let rows = line_rows(&admitted);
+        let rows = rows.rows().map(|row| row.iter().cloned().map(Value::from).collect()).collect();
         for statement in INSERT_LINES.of(rows) {
             used.connection.run(&statement.sql, statement.values).await?;
         }
@@ -123,44 +97,4 @@ impl Logs {
         used.keep();
         Ok(known)
     }
-}
-
-/// The line's time, but not before its job was created: a worker's clock must not produce lines that
-/// retention deletes at once.
-fn number_after(last: i64, line: &LogLine) -> i64 {
-    let made_at = line.execution.occurrence.job.made_at();
-    line.timestamp.max(made_at).as_micros().max(last.saturating_add(1))
-}
-
-async fn count_unknown(
-    connection: &mut Connection,
-    lines: &[LogLine],
-    known: &mut BTreeMap<ExecutionId, ExecutionLogState>,
-) -> Result<(), Fault> {
-    let unknown: BTreeSet<ExecutionId> =
-        lines.iter().map(|line| line.execution).filter(|id| !known.contains_key(id)).collect();
-    let lists = documents(&unknown, |row, id| {
-        row.occurrence(id.occurrence).int(integer(id.attempt));
-    });
-    let counted = |value: i64| usize::try_from(value).unwrap_or(0);
-    for list in lists {
-        for row in connection.all(COUNT_LINES, vec![list]).await? {
-            let kept = ExecutionLogSize { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
-            known.insert(execution_id(&row, 0)?, ExecutionLogState { kept, last: get(&row, 5)? });
-        }
-    }
-    Ok(())
-}
-
-fn line_row(number: i64, line: &LogLine) -> Vec<Value> {
-    let occurrence = line.execution.occurrence;
-    vec![
-        occurrence.job.as_bytes().into(),
-        occurrence.number.into(),
-        Value::Int(integer(line.execution.attempt)),
-        Value::Int(number),
-        Value::Int(line.timestamp.as_micros()),
-        Value::Int(line.stream.code()),
-        line.message.as_str().into(),
-    ]
 }

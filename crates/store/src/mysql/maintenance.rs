@@ -7,16 +7,21 @@ use super::lists::{Statement, documents, jobs, list, numbers};
 use super::logs::Logs;
 use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions::{self, Parent, Partition};
-use super::reads::{TOKEN, read_token};
-use super::rows::{decode, get, job_id, limit, time};
-use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing, shard_of};
+use super::reads::TOKEN;
+use super::tables::{shard_of, statement, statements};
 use super::unused::{UnusedCursors, delete_lanes};
+use crate::cells::{get, read};
+use crate::codecs::{job_id, limit, time};
 use crate::codes::Code;
 use crate::counters::{self, Counts};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::mysql::connection::for_update_of;
+use crate::server::asks;
+use crate::server::changes::{CHANGES_OF_RETIRED, Change, Changed, changes_of_counts};
+use crate::server::list::{List, row};
+use crate::server::rows::read_token;
 use crate::stored_numbers::StoredNumber;
 use mysql_async::Value;
 use punctual_core::health::WorkerCondition;
@@ -303,7 +308,7 @@ impl MySqlMaintenance {
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
-            let read = || Ok((decode::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
+            let read = || Ok((read::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
             let Some((mark, changed_at)) = pass_over(read())? else { continue };
             if mark != JobMark::Deleted && changed_at < step.finished_before {
                 old.push(job_id(row, 0)?);
@@ -340,7 +345,7 @@ impl MySqlMaintenance {
                     lanes.insert(get::<i64>(&row, 0)?);
                 }
             }
-            for sql in [DELETE_TAGS, FORGET_TURNS, DELETE_JOBS] {
+            for sql in [statement(Change::DeleteTags), FORGET_TURNS, DELETE_JOBS] {
                 run_lists(&mut used.connection, sql, jobs(&purged)).await?;
             }
         }
@@ -454,9 +459,7 @@ fn read_places(rows: &[mysql_async::Row]) -> Result<Vec<(i64, i64)>, Fault> {
 /// Deletes rows by position and time, and stores the highest position in a bound.
 async fn delete_history(connection: &mut Connection, rows: &[(i64, i64)], bound: &str) -> Result<(), Fault> {
     let Some(highest) = rows.iter().map(|(place, _)| *place).max() else { return Ok(()) };
-    let lists = documents(rows, |list, (place, completed_at)| {
-        list.int(*place).int(*completed_at);
-    });
+    let lists = documents(&List::of(rows.iter().map(|(place, completed_at)| row![*place, *completed_at])));
     run_lists(connection, DELETE_HISTORY, lists).await?;
     connection.run(bound, vec![highest.into()]).await.map(drop)
 }
@@ -476,9 +479,7 @@ async fn retain_paces(connection: &mut Connection, before: Timestamp, count: usi
     let bounds = vec![from.clone(), most.clone(), from, most, Value::Int(before.as_micros())];
     let rows = connection.all(OLD_PACES, bounds).await?;
     let old: Vec<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
-    let old = documents(&old, |row, limiter| {
-        row.int(*limiter).int(before.as_micros());
-    });
+    let old = documents(&List::of(old.iter().map(|limiter| row![*limiter, before])));
     run_lists(connection, DELETE_PACES, old).await?;
     connection.commit().await
 }
@@ -494,11 +495,8 @@ struct Retiring {
 /// Marks the jobs that are finished. Returns their number.
 async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<u64, Fault> {
     let Retiring { old, before, now, shard } = retiring;
-    let with_time = |jobs: &[JobId], time: Timestamp| {
-        documents(jobs, |row, job| {
-            row.id(*job).int(time.as_micros());
-        })
-    };
+    let with_time =
+        |jobs: &[JobId], time: Timestamp| documents(&List::of(jobs.iter().map(|job| row![*job, time])));
     let mut locked = Vec::new();
     for list in with_time(&old, before) {
         for row in connection.all(LOCK_JOBS, vec![list]).await? {
@@ -512,16 +510,15 @@ async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<
     for list in with_time(&locked, before) {
         for row in connection.all(OVER, vec![list]).await? {
             over.push(job_id(&row, 0)?);
-            if let Some(status) = counters::status(decode(&row, 1, "jobs.mark")?, false) {
+            if let Some(status) = counters::status(read(&row, 1, "jobs.mark")?, false) {
                 counts.jobs[status as usize] -= 1;
             }
         }
     }
     run_lists(connection, RETIRE, with_time(&over, now)).await?;
-    for sql in [DELETE_KEYS, FORGET_PARENTS].into_iter().chain(FORGET_NOTES) {
-        run_lists(connection, sql, jobs(&over)).await?;
-    }
-    for Statement { sql, values } in Writing::of_counts(&counts, shard) {
+    let mut changes: Vec<Changed<'_>> = CHANGES_OF_RETIRED.map(|change| (change, asks::ids(&over))).into();
+    changes.extend(changes_of_counts(&counts, shard));
+    for Statement { sql, values } in statements(changes) {
         connection.run(&sql, values).await?;
     }
     Ok(over.len() as u64)
@@ -549,9 +546,8 @@ async fn delete_lines(connection: &mut Connection, rows: &[mysql_async::Row]) ->
         .iter()
         .map(|row| Ok((job_id(row, 0)?, [get(row, 1)?, get(row, 2)?, get(row, 3)?])))
         .collect::<Result<_, Fault>>()?;
-    let lists = documents(&keys, |list, (job, numbers)| {
-        numbers.iter().fold(list.id(*job), |list, number| list.int(*number));
-    });
+    let lists =
+        documents(&List::of(keys.iter().map(|(job, [one, two, three])| row![*job, *one, *two, *three])));
     run_lists(connection, DELETE_LINES, lists).await
 }
 

@@ -2,11 +2,13 @@
 
 use super::connection::Connection;
 use super::counter_mismatch::patient;
-use super::export::{behind, columns, read, read_from};
+use super::export::{behind, read, read_from};
 use super::migrate::MigrateError;
 use super::options::MySqlOptions;
+use super::sql::names;
+use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Layout, TABLES};
+use crate::layout::{Layout, TABLES};
 use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 
 /// One sentence for each problem. Reads all tables except log lines, page by page, without blocking other
@@ -38,7 +40,7 @@ async fn malformed_rows(connection: &mut Connection) -> Result<Vec<String>, Faul
     for reference in REFERENCES {
         let Some(layout) = reference.layout() else { continue };
         let key = Layout { name: layout.name, columns: layout.key_columns(), key: layout.key };
-        for row in connection.all(&reference.sql(&columns(&key, key.columns), '`'), vec![]).await? {
+        for row in connection.all(&reference.sql(&names(&key, key.columns), '`'), vec![]).await? {
             told.push(reference.problem(layout, &read(&key, &row)?));
         }
     }
@@ -67,10 +69,10 @@ async fn of_table(connection: &mut Connection, table: &'static Layout) -> Result
 async fn page(
     connection: &mut Connection,
     table: &'static Layout,
-    after: Option<&[Cell]>,
+    after: Option<&[Cell<'_>]>,
 ) -> Result<Vec<Cells>, Fault> {
     let (behind, values) = behind(table, after);
-    let columns = columns(table, table.columns);
+    let columns = names(table, table.columns);
     let sql = format!("SELECT {columns} FROM {} {behind} LIMIT {PAGE_ROWS}", read_from(table));
     connection.all(&sql, values).await?.iter().map(|row| read(table, row)).collect()
 }

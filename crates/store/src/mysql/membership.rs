@@ -9,11 +9,14 @@
 use super::connection::{Connection, OwnConnection};
 use super::lists::{documents, list};
 use super::options::Target;
-use super::rows::{counter, get};
+use crate::cells::get;
+use crate::codecs::counter;
 use crate::fault::Fault;
 use crate::membership::read::{self, EitherRow, Leases, RawLease};
 use crate::membership::{MembershipCall, MembershipReply};
 use crate::mysql::connection::for_update_of;
+use crate::server::asks;
+use crate::server::list::{List, row};
 use mysql_async::{Row, Value};
 use punctual_core::ports::{
     Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, OddRow, RegisterTable, Standing,
@@ -244,9 +247,7 @@ async fn free(connection: &mut Connection, holder: &MemberId, rows: &[&LeaseRow]
 /// Names and epochs. All in one statement, because a distant database takes a while to answer, and callers
 /// do not wait long.
 fn lists(rows: &[&LeaseRow]) -> Vec<Value> {
-    documents(rows, |list, row| {
-        list.text(&row.name.to_string()).int(counter(row.epoch.0));
-    })
+    documents(&List::of(rows.iter().map(|row| row![row.name.to_string(), row.epoch.0])))
 }
 
 async fn take(
@@ -304,9 +305,7 @@ async fn locked(
     names.sort_unstable();
     names.dedup();
     let mut rows = Vec::new();
-    let lists = documents(&names, |row, name| {
-        row.text(name);
-    });
+    let lists = documents(&asks::names(&names));
     for list in lists {
         rows.append(&mut connection.all(LOCK, vec![list]).await?);
     }

@@ -11,20 +11,13 @@ use super::export;
 use super::inspect;
 use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions;
-use super::rows::get;
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
+use crate::server::migrations::AppliedSteps;
+pub use crate::server::migrations::MigrationStatus;
+pub(crate) use crate::server::migrations::Step;
 use mysql_async::Value;
 use punctual_core::ports::StoreError;
-use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
-
-/// A numbered step; its number is its index in the list, from 1.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
-    pub name: &'static str,
-    pub sql: &'static str,
-}
 
 /// The n-th leads from version n − 1 to n. A released step never changes.
 pub(crate) const STEPS: &[Step] = &[
@@ -44,19 +37,6 @@ const NOTE_STEP: &str = "INSERT INTO migrations (version, name, sha256, applied_
 const HAS_MIGRATIONS: &str = "SELECT 1 FROM information_schema.tables \
      WHERE table_schema = DATABASE() AND table_name = 'migrations'";
 const APPLIED: &str = "SELECT version, name, sha256 FROM migrations ORDER BY version";
-/// The version of a database compared with this binary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MigrationStatus {
-    /// The version of the database; zero if it is empty.
-    pub version: usize,
-    /// The version to which this binary migrates it.
-    pub version_known: usize,
-    /// The names of the applied steps.
-    pub applied: Vec<String>,
-    /// The names of the missing steps.
-    pub pending: Vec<String>,
-}
-
 /// A database cannot be used or changed as requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateError {
@@ -89,13 +69,7 @@ pub async fn status(options: &MySqlOptions) -> Result<MigrationStatus, MigrateEr
     let mut connection = Connection::defining(&options.target()?).await?;
     let applied = applied(&mut connection).await?;
     connection.close().await;
-    let version = version_of(&applied);
-    Ok(MigrationStatus {
-        version,
-        version_known: VERSION,
-        applied: applied.into_values().map(|step| step.name).collect(),
-        pending: STEPS.iter().skip(version).map(|step| step.name.to_owned()).collect(),
-    })
+    Ok(applied.status(STEPS))
 }
 
 /// Applies the missing steps. Returns their names.
@@ -110,21 +84,14 @@ pub async fn up(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
 pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
     let mut connection = Connection::defining(&options.target()?).await?;
     let applied = applied(&mut connection).await?;
-    let version = version_of(&applied);
+    let version = applied.version();
     if version > VERSION {
         return Err(MigrateError::Newer { found: version, known: VERSION });
     }
     if version == 0 {
         return Ok(vec![NO_TABLES.to_owned()]);
     }
-    let wrong = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
-        None => Some(format!("{} is not among the steps that were applied", step.name)),
-        Some(found) if found.sha256 != checksum(step.sql) => {
-            Some(format!("{} was applied in another form than this binary has", step.name))
-        }
-        Some(_) => None,
-    });
-    let mut problems: Vec<String> = wrong.collect();
+    let mut problems = applied.problems(STEPS);
     let scripts = [BOOTSTRAP].into_iter().chain(STEPS.iter().take(version).map(|step| step.sql));
     problems.extend(inspect::problems(&mut connection, scripts.flat_map(statements)).await?);
     connection.close().await;
@@ -136,7 +103,7 @@ pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError>
 pub(crate) async fn prepare(options: &MySqlOptions) -> Result<bool, MigrateError> {
     let target = options.target()?;
     let mut connection = Connection::defining(&target).await?;
-    let found = version_of(&applied(&mut connection).await?);
+    let found = applied(&mut connection).await?.version();
     let is_unfinished = export::is_unfinished(&mut connection).await?;
     let is_node = connection.node().is_some();
     connection.close().await;
@@ -184,7 +151,7 @@ async fn apply_missing(
     ddl_lock: &mut DdlLock,
     steps: &[Step],
 ) -> Result<Vec<String>, MigrateError> {
-    let found = version_of(&applied(connection).await?);
+    let found = applied(connection).await?.version();
     if found > steps.len() {
         return Err(MigrateError::Newer { found, known: steps.len() });
     }
@@ -198,7 +165,7 @@ async fn apply_missing(
                 return Err(Fault::Away(reason).into());
             }
         }
-        let row = vec![number.into(), step.name.into(), Value::Bytes(checksum(step.sql))];
+        let row = vec![number.into(), step.name.into(), Value::Bytes(step.checksum())];
         connection.run(NOTE_STEP, row).await?;
         tracing::info!(step = step.name, "the database was migrated");
         done.push(step.name.to_owned());
@@ -223,37 +190,18 @@ fn without_comments(mut statement: &str) -> &str {
     }
 }
 
-/// A step that was applied.
-struct Applied {
-    name: String,
-    sha256: Vec<u8>,
-}
-
 /// The version of a database; zero if Punctual has never used it.
 pub(crate) async fn version(connection: &mut Connection) -> Result<usize, Fault> {
-    Ok(version_of(&applied(connection).await?))
-}
-
-fn version_of(applied: &BTreeMap<usize, Applied>) -> usize {
-    applied.last_key_value().map_or(0, |(version, _)| *version)
+    Ok(applied(connection).await?.version())
 }
 
 /// By version; empty for a database that Punctual has never used.
-async fn applied(connection: &mut Connection) -> Result<BTreeMap<usize, Applied>, Fault> {
+async fn applied(connection: &mut Connection) -> Result<AppliedSteps, Fault> {
     if connection.all(HAS_MIGRATIONS, vec![]).await?.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(AppliedSteps::default());
     }
     let rows = connection.all(APPLIED, vec![]).await?;
-    let read = |row: &mysql_async::Row| {
-        let version: i64 = get(row, 0)?;
-        let number = usize::try_from(version).map_err(|_| Fault::damaged("migrations.version", version))?;
-        Ok((number, Applied { name: get(row, 1)?, sha256: get(row, 2)? }))
-    };
-    rows.iter().map(read).collect()
-}
-
-fn checksum(sql: &str) -> Vec<u8> {
-    Sha256::digest(sql).to_vec()
+    AppliedSteps::read(&rows)
 }
 
 #[cfg(test)]

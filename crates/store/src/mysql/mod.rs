@@ -28,6 +28,7 @@ mod partitions;
 mod readers;
 mod reads;
 mod rows;
+mod sql;
 mod store;
 mod tables;
 #[cfg(test)]

@@ -7,9 +7,12 @@
 
 use super::connection::Connection;
 use super::lists::{documents, list, numbers};
-use super::rows::{get, limit};
 use super::tables::LANES_WITH_WORK;
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::fault::Fault;
+use crate::server::asks;
+use crate::server::list::{List, row};
 use crate::unit_of_work::{LANES_ASKED_MAX, LaneCache, LanesToAsk, LanesToRead};
 use mysql_async::{Row, Value};
 use punctual_core::ids::SessionId;
@@ -80,9 +83,9 @@ pub(crate) async fn intern(
         let is_new =
             |(queue, job_type): &&(String, String)| !found.contains(&(queue.as_str(), job_type.as_str()));
         let new: Vec<(i64, &(String, String))> = (given + 1..).zip(wanted.iter().filter(is_new)).collect();
-        let lists = documents(&new, |row, (number, (queue, job_type))| {
-            row.int(*number).text(queue).text(job_type);
-        });
+        let lists =
+            new.iter().map(|(number, (queue, job_type))| row![*number, queue.as_str(), job_type.as_str()]);
+        let lists = documents(&List::of(lists));
         for list in lists {
             connection.run(INSERT_LANES, vec![list]).await?;
         }
@@ -132,9 +135,8 @@ async fn by_name(
     wanted: &BTreeSet<(String, String)>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
     let mut lanes = Vec::new();
-    let lists = documents(wanted, |row, (queue, job_type)| {
-        row.text(queue).text(job_type);
-    });
+    let lists = wanted.iter().map(|(queue, job_type)| row![queue.as_str(), job_type.as_str()]);
+    let lists = documents(&List::of(lists));
     for list in lists {
         lanes.extend(read(&connection.all(LANES_BY_NAME, vec![list]).await?)?);
     }
@@ -152,9 +154,7 @@ pub(crate) async fn intern_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(String, i64)>, Fault> {
     let mut known = find_workers(connection, wanted).await?;
-    let lists = documents(wanted, |row, name| {
-        row.text(name);
-    });
+    let lists = documents(&asks::names(wanted));
     for list in lists {
         connection.run(NOTE_USED_WORKERS, vec![list]).await?;
     }
@@ -164,9 +164,7 @@ pub(crate) async fn intern_workers(
         known = find_workers(connection, wanted).await?;
         let new: Vec<(i64, String)> =
             (given + 1..).zip(wanted.iter().filter(|name| !known.contains_key(*name)).cloned()).collect();
-        let lists = documents(&new, |row, (number, name)| {
-            row.int(*number).text(name);
-        });
+        let lists = documents(&List::of(new.iter().map(|(number, name)| row![*number, name.as_str()])));
         for list in lists {
             connection.run(INSERT_WORKERS, vec![list]).await?;
         }
@@ -182,9 +180,7 @@ async fn find_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, i64>, Fault> {
     let mut found = BTreeMap::new();
-    let lists = documents(wanted, |row, name| {
-        row.text(name);
-    });
+    let lists = documents(&asks::names(wanted));
     for list in lists {
         for row in connection.all(FIND_WORKERS, vec![list]).await? {
             found.insert(get(&row, 0)?, get(&row, 1)?);

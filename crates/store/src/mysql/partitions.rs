@@ -11,7 +11,7 @@
 use super::connection::Connection;
 use super::exclusive_work::{DdlLock, LockWait};
 use super::options::Target;
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use punctual_core::limits;
 use punctual_core::time::duration_micros;

@@ -4,8 +4,10 @@
 
 use super::connection::{Connection, for_update_of};
 use super::lists::{documents, list, numbers};
-use super::rows::{get, limit};
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::fault::Fault;
+use crate::server::list::{List, row};
 use mysql_async::{Row, Value};
 use punctual_core::ports::Horizon;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,17 +128,10 @@ impl UnusedCursors {
         }
         let mut gone = 0;
         let bound = horizon.workers().as_micros();
-        for list in documents(&unused, |row, worker| {
-            row.int(*worker).int(bound);
-        }) {
+        for list in documents(&List::of(unused.iter().map(|worker| row![*worker, bound]))) {
             gone += connection.run(DELETE_WORKERS, vec![list]).await?;
         }
-        let lists = documents(&to_note, |row, (worker, moment)| {
-            match moment {
-                Some(moment) => row.int(*worker).int(*moment),
-                None => row.int(*worker),
-            };
-        });
+        let lists = documents(&List::of(to_note.iter().map(|(worker, moment)| row![*worker, *moment])));
         for list in lists {
             connection.run(NOTE_WORKERS, vec![list]).await?;
         }
@@ -190,9 +185,7 @@ async fn delete_lane_counters(connection: &mut Connection, lanes: Vec<i64>) -> R
         .into_iter()
         .flat_map(|(lane, (shards, _))| shards.into_iter().map(move |shard| (lane, shard)))
         .collect();
-    let lists = documents(&keys, |row, (lane, shard)| {
-        row.int(*lane).int(*shard);
-    });
+    let lists = documents(&List::of(keys.iter().map(|(lane, shard)| row![*lane, *shard])));
     for list in lists {
         connection.run(DELETE_COUNTERS, vec![list]).await?;
     }

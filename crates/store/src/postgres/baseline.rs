@@ -6,7 +6,7 @@ use super::connection::connect;
 use super::migrate::{self, MigrateError};
 use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
-use super::rows::{get, uuid};
+use super::rows::uuid;
 use super::tables::Shared;
 use super::wire::{Call, Frame, Parameter, Wire, column, value};
 use crate::baseline::rows::{LANE, NOW_US, SESSION, due_job, future_job, payload};
@@ -14,6 +14,7 @@ use crate::baseline::{
     BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
     per_sec,
 };
+use crate::cells::get;
 use crate::fault::Fault;
 use async_trait::async_trait;
 use punctual_core::ids::JobId;

@@ -5,7 +5,8 @@ use super::guard::{Duty, Guard};
 use super::migrate::{self, MigrateError};
 use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
-use super::rows::{clean, get};
+use super::sql::{arrays, names, type_of};
+use crate::cells::{RowCells, get};
 use crate::data_migration::{
     Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
     StoreRole, TABLES, fitting,
@@ -15,11 +16,9 @@ use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use punctual_core::limits::MOVING_PAGE_ROWS_MAX;
 use punctual_core::time::Timestamp;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
-use uuid::Uuid;
 
 /// Migrations have no time limit.
 const PATIENCE: &str =
@@ -124,27 +123,9 @@ fn stored_tables() -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn columns(columns: &[Column]) -> String {
-    columns.iter().map(|column| format!("\"{}\"", column.name)).collect::<Vec<_>>().join(", ")
-}
-
-const fn type_of(kind: ColumnKind) -> &'static str {
-    match kind {
-        ColumnKind::Id => "uuid",
-        ColumnKind::Bytes => "bytea",
-        ColumnKind::Text | ColumnKind::Document => "text",
-        ColumnKind::Big => "bigint",
-        ColumnKind::Int => "integer",
-        ColumnKind::Small => "smallint",
-        ColumnKind::Flag => "boolean",
-    }
-}
-
-type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
-
 /// A `WHERE` clause for keys after another one, in the order of the key.
-pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
-    let key = columns(table.key_columns());
+pub(super) fn behind(table: &Layout, after: Option<&[Cell<'_>]>) -> String {
+    let key = names(table.key_columns());
     let condition = after.map(|_| {
         let types =
             table.key_columns().iter().zip(1..).map(|(column, n)| format!("${n}::{}", type_of(column.kind)));
@@ -153,91 +134,24 @@ pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
     format!("{} ORDER BY {key}", condition.unwrap_or_default())
 }
 
-pub(super) fn key_values<'a>(table: &Layout, after: Option<&'a [Cell]>) -> Result<Vec<Parameter<'a>>, Fault> {
-    let cells = table.key_columns().iter().zip(after.unwrap_or_default());
-    cells.map(|(column, cell)| single(column, cell)).collect()
-}
-
-fn single<'a>(column: &Column, cell: &'a Cell) -> Result<Parameter<'a>, Fault> {
-    Ok(match column.kind {
-        ColumnKind::Id => Box::new(uuid_in(cell)?),
-        ColumnKind::Bytes => Box::new(bytes_in(cell)?),
-        ColumnKind::Text | ColumnKind::Document => Box::new(text_in(cell)?),
-        ColumnKind::Big => Box::new(number_in::<i64>(cell, column)?),
-        ColumnKind::Int => Box::new(number_in::<i32>(cell, column)?),
-        ColumnKind::Small => Box::new(number_in::<i16>(cell, column)?),
-        ColumnKind::Flag => Box::new(number_in::<i64>(cell, column)?.map(|number| number != 0)),
-    })
-}
-
-/// One column of all rows, as an array.
-fn array<'a>(column: &Column, place: usize, rows: &'a [Cells]) -> Result<Parameter<'a>, Fault> {
-    fn each<'a, T>(
-        rows: &'a [Cells],
-        place: usize,
-        read: impl Fn(&'a Cell) -> Result<Option<T>, Fault>,
-    ) -> Result<Vec<Option<T>>, Fault> {
-        let cell = |row: &'a Cells| read(row.get(place).unwrap_or(&Cell::Null));
-        rows.iter().map(cell).collect()
-    }
-    Ok(match column.kind {
-        ColumnKind::Id => Box::new(each(rows, place, uuid_in)?),
-        ColumnKind::Bytes => Box::new(each(rows, place, bytes_in)?),
-        ColumnKind::Text | ColumnKind::Document => Box::new(each(rows, place, text_in)?),
-        ColumnKind::Big => Box::new(each(rows, place, |cell| number_in::<i64>(cell, column))?),
-        ColumnKind::Int => Box::new(each(rows, place, |cell| number_in::<i32>(cell, column))?),
-        ColumnKind::Small => Box::new(each(rows, place, |cell| number_in::<i16>(cell, column))?),
-        ColumnKind::Flag => {
-            Box::new(each(rows, place, |cell| Ok(number_in::<i64>(cell, column)?.map(|number| number != 0)))?)
-        }
-    })
-}
-
-fn number_in<T: TryFrom<i64>>(cell: &Cell, column: &Column) -> Result<Option<T>, Fault> {
-    match cell {
-        Cell::Null => Ok(None),
-        Cell::Number(number) => {
-            T::try_from(*number).map(Some).map_err(|_| Fault::damaged(column.name, number))
-        }
-        other => Err(Fault::damaged(column.name, format!("{other:?}"))),
-    }
-}
-
-fn text_in(cell: &Cell) -> Result<Option<Cow<'_, str>>, Fault> {
-    match cell {
-        Cell::Null => Ok(None),
-        Cell::Text(text) => Ok(Some(clean(text))),
-        other => Err(Fault::damaged("a text", format!("{other:?}"))),
-    }
-}
-
-fn bytes_in(cell: &Cell) -> Result<Option<&[u8]>, Fault> {
-    match cell {
-        Cell::Null => Ok(None),
-        other => other.bytes("bytes").map(Some),
-    }
-}
-
-fn uuid_in(cell: &Cell) -> Result<Option<Uuid>, Fault> {
-    let Some(bytes) = bytes_in(cell)? else { return Ok(None) };
-    Uuid::from_slice(bytes).map(Some).map_err(|_| Fault::damaged("the id of a job", format!("{bytes:?}")))
+pub(super) fn key_values<'a>(after: Option<&'a [Cell<'_>]>) -> Vec<&'a (dyn ToSql + Sync)> {
+    after.unwrap_or_default().iter().map(|cell| cell as _).collect()
 }
 
 pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
-    let number = |number: Option<i64>| number.map_or(Cell::Null, Cell::Number);
-    let bytes = |bytes: Option<Vec<u8>>| bytes.map_or(Cell::Null, Cell::Bytes);
-    let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
-        Ok(match column.kind {
-            ColumnKind::Id => bytes(get::<Option<Uuid>>(row, place)?.map(|id| id.into_bytes().to_vec())),
-            ColumnKind::Bytes => bytes(get(row, place)?),
-            ColumnKind::Text | ColumnKind::Document => {
-                get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text)
+    let cell = |(place, column): (usize, &Column)| -> Result<Cell<'static>, Fault> {
+        let cell = match column.kind {
+            ColumnKind::Id | ColumnKind::Bytes => {
+                row.bytes(place)?.map(|bytes| Cell::Bytes(bytes.to_vec().into()))
             }
-            ColumnKind::Big => number(get(row, place)?),
-            ColumnKind::Int => number(get::<Option<i32>>(row, place)?.map(i64::from)),
-            ColumnKind::Small => number(get::<Option<i16>>(row, place)?.map(i64::from)),
-            ColumnKind::Flag => number(get::<Option<bool>>(row, place)?.map(i64::from)),
-        })
+            ColumnKind::Text | ColumnKind::Document => {
+                row.text(place)?.map(|text| Cell::Text(text.to_owned().into()))
+            }
+            ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
+                row.number(place)?.map(Cell::Number)
+            }
+        };
+        Ok(cell.unwrap_or(Cell::Null))
     };
     table.columns.iter().enumerate().map(cell).collect()
 }
@@ -245,13 +159,7 @@ pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
 /// The statement that writes rows of a table, with an array for each column.
 fn insertion(table: &Layout) -> String {
     let count = table.columns.len();
-    let arrays: Vec<String> = table
-        .columns
-        .iter()
-        .zip(1..)
-        .map(|(column, n)| format!("${n}::{}[]", type_of(column.kind)))
-        .collect();
-    let names = columns(table.columns);
+    let names = names(table.columns);
     // Counters go to a single shard; it does not matter which.
     let (names, shard) = match table.name {
         "lane_tallies" => (format!("{names}, shard"), ", 0"),
@@ -260,14 +168,14 @@ fn insertion(table: &Layout) -> String {
     };
     let given = (1..=count).map(|n| format!("c{n}")).collect::<Vec<_>>().join(", ");
     format!(
-        "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {given}{shard} FROM unnest({}) AS given({given})",
+        "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {given}{shard} FROM {} AS given({given})",
         table.name,
-        arrays.join(", ")
+        arrays(table.columns)
     )
 }
 
 impl PostgresSide {
-    async fn query(&mut self, sql: String, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+    async fn query(&mut self, sql: String, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
         let statement = match self.prepared.get(&sql) {
             Some(statement) => statement.clone(),
             None => {
@@ -276,9 +184,7 @@ impl PostgresSide {
                 statement
             }
         };
-        let parameters: Vec<&(dyn ToSql + Sync)> =
-            parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
-        Ok(self.client.query(&statement, &parameters).await?)
+        Ok(self.client.query(&statement, parameters).await?)
     }
 
     async fn counted(&mut self, sql: &str) -> Result<i64, Fault> {
@@ -286,7 +192,7 @@ impl PostgresSide {
     }
 
     /// How many of the next rows make a page. Their sizes are queried first if rows may be large.
-    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
+    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell<'_>]>) -> Result<usize, Fault> {
         let sizes: Vec<String> = table
             .documents()
             .map(|column| format!("coalesce(octet_length(\"{}\"), 0)", column.name))
@@ -300,7 +206,7 @@ impl PostgresSide {
             read_from(table),
             behind(table, after)
         );
-        let rows = self.query(sql, &key_values(table, after)?).await?;
+        let rows = self.query(sql, &key_values(after)).await?;
         let sizes = rows.iter().map(|row| get::<i64>(row, 0)).collect::<Result<Vec<_>, _>>()?;
         Ok(fitting(sizes.into_iter().map(i64::unsigned_abs)))
     }
@@ -310,8 +216,9 @@ impl PostgresSide {
         if table.name == "numbers" {
             self.set_numbers(rows).await?;
         } else {
-            let arrays = table.columns.iter().enumerate().map(|(place, column)| array(column, place, rows));
-            let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
+            let array = |place: usize| rows.iter().map(|row| &row[place]).collect::<Vec<_>>();
+            let arrays: Vec<Vec<&Cell<'_>>> = (0..table.columns.len()).map(array).collect();
+            let arrays: Vec<&(dyn ToSql + Sync)> = arrays.iter().map(|array| array as _).collect();
             self.query(insertion(table), &arrays).await?;
         }
         self.client.execute(PUT_NOTE, &[name, value]).await?;
@@ -323,7 +230,7 @@ impl PostgresSide {
             let [Cell::Text(name), Cell::Number(given)] = row.as_slice() else {
                 return Err(Fault::damaged("numbers", format!("{row:?}")));
             };
-            let sql = match name.as_str() {
+            let sql = match &**name {
                 "history_given" => "UPDATE history_bounds SET given = $1::bigint",
                 "history_retained" => "UPDATE history_bounds SET retained = $1::bigint",
                 "session" => "SELECT setval('session_numbers', greatest($1::bigint, 1), $1::bigint > 0)",
@@ -370,17 +277,22 @@ impl MigrationSide for PostgresSide {
         Ok(self.counted(&sql).await?.unsigned_abs())
     }
 
-    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+    async fn page(
+        &mut self,
+        table: &'static Layout,
+        after: Option<&[Cell<'_>]>,
+    ) -> Result<Vec<Cells>, Fault> {
         let limit = self.rows_of_page(table, after).await?;
-        let mut values = key_values(table, after)?;
+        let mut values = key_values(after);
         let sql = format!(
             "SELECT {} FROM {} {} LIMIT ${}::bigint",
-            columns(table.columns),
+            names(table.columns),
             read_from(table),
             behind(table, after),
             values.len() + 1
         );
-        values.push(Box::new(i64::try_from(limit).unwrap_or(1)));
+        let limit = i64::try_from(limit).unwrap_or(1);
+        values.push(&limit);
         let rows = self.query(sql, &values).await?;
         rows.iter().map(|row| read(table, row)).collect()
     }

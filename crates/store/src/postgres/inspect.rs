@@ -1,7 +1,7 @@
 //! Compares the tables of a database with those that our migrations create. To find out what these are, it
 //! runs the migrations in a transaction that is rolled back.
 
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use crate::inventory::Inventory;
 use tokio_postgres::Client;

@@ -4,9 +4,11 @@
 use super::guard::{Duty, Guard};
 use super::maintenance::{RAISE_MARK, count_rows};
 use super::partitions::{Parent, Partition};
-use super::rows::{count, execution_id, get, integer, limit, time, uuid};
+use super::rows::{integer, uuid};
 use super::tables::Shared;
 use super::wire::{Call, OwnWire, Wire, column, value};
+use crate::cells::{get, read};
+use crate::codecs::{execution_id, limit, time};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::log_quota::{
@@ -109,7 +111,7 @@ async fn sizes(wire: &mut Wire) -> Result<Vec<(Partition, u64)>, Fault> {
     let read = |row: &tokio_postgres::Row| {
         let partition =
             Partition { parent: Parent::Lines, name: get(row, 0)?, starts: get(row, 1)?, ends: get(row, 2)? };
-        Ok((partition, count(row, 3, "a size")?))
+        Ok((partition, read(row, 3, "a size")?))
     };
     rows.iter().map(read).collect()
 }
@@ -136,7 +138,7 @@ async fn remove_lines(wire: &mut Wire, ended: &[EndedExecution]) -> Result<Remov
     ];
     let rows = wire.run_one(Call::new(REMOVE_LINES, keys)).await?;
     let row = rows.first().ok_or_else(|| Fault::Missing("a count".to_owned()))?;
-    Ok(RemovedLines { lines: count(row, 0, "a count")?, bytes: count(row, 1, "a sum")? })
+    Ok(RemovedLines { lines: read(row, 0, "a count")?, bytes: read(row, 1, "a sum")? })
 }
 
 async fn raise(wire: &mut Wire, mark: StoredNumber, to: i64) -> Result<(), Fault> {

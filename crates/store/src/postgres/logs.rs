@@ -1,25 +1,20 @@
 //! Writes log lines. They have their own connection, and their commits do not wait for the disk: a crash of
 //! the database may lose the lines of the last moment, a crash of a node does not.
-//!
-//! A line's number is its time, so that partitions and cursors use the same number. Lines with the same
-//! time, or out of order, get the number after the previous line. The lines of an execution come from one
-//! worker, one call after the other, so that numbers only grow for readers.
 
 use super::log_quota::Remover;
 use super::partitions::Parent;
-use super::rows::{clean, code, execution_id, get, integer, uuid};
+use super::sql::{arrays, names};
 use super::tables::Shared;
-use super::wire::{Call, Frame, OwnWire, Wire, column};
-use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
+use super::tables::read_set::columns;
+use super::wire::{Call, Frame, OwnWire};
+use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
-use punctual_core::ids::ExecutionId;
+use crate::layout::LINES;
+use crate::server::logs::{KnownLogs, line_rows};
 use punctual_core::ports::LogLine;
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use tokio::sync::Mutex;
 
-/// Executions whose log size is remembered. Beyond this, all are discarded and counted again on their next
-/// write.
-const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
 /// How often lines are renumbered because another node has written lines of the same execution.
 const TRIES: usize = 3;
 
@@ -29,22 +24,16 @@ const COUNT_LINES: &str = "SELECT lines.job, lines.occurrence, lines.attempt, co
      ON lines.job = wanted.job AND lines.occurrence = wanted.occurrence AND lines.attempt = wanted.attempt \
      GROUP BY lines.job, lines.occurrence, lines.attempt";
 const DO_NOT_WAIT: &str = "SET LOCAL synchronous_commit = off";
-const INSERT_LINES: &str = "INSERT INTO lines (job, occurrence, attempt, number, timestamp, stream, message) \
-     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::bigint[], $5::bigint[], $6::smallint[], $7::text[])";
+static INSERT_LINES: LazyLock<String> = LazyLock::new(|| {
+    format!("INSERT INTO lines ({}) SELECT * FROM {}", names(LINES.columns), arrays(LINES.columns))
+});
 
 /// Appends log lines.
 pub(crate) struct Logs {
     shared: Shared,
     own: OwnWire,
-    known: Mutex<BTreeMap<ExecutionId, ExecutionLogState>>,
+    known: Mutex<KnownLogs>,
     remover: Remover,
-}
-
-/// The log size of an execution, and the number of its last line.
-#[derive(Debug, Clone, Copy, Default)]
-struct ExecutionLogState {
-    kept: ExecutionLogSize,
-    last: i64,
 }
 
 impl Logs {
@@ -86,85 +75,28 @@ impl Logs {
 
     /// Appending waits for it, so lines are not written faster than old ones are removed. The lines are
     /// stored; if old ones cannot be removed now, the next append tries again.
-    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, ExecutionLogState>) {
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &KnownLogs) {
         let Some(look) = self.remover.quota.appended(lines) else { return };
-        let newest =
-            lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
-        if let Err(fault) = self.remover.keep_within(look, newest.unwrap_or(i64::MIN)).await {
+        if let Err(fault) = self.remover.keep_within(look, known.newest(lines)).await {
             tracing::warn!(%fault, "old log lines could not be removed; the next append tries again");
         }
     }
 
-    async fn try_append(
-        &self,
-        lines: &[LogLine],
-        mut known: BTreeMap<ExecutionId, ExecutionLogState>,
-    ) -> Result<BTreeMap<ExecutionId, ExecutionLogState>, Fault> {
-        if known.len() > EXECUTIONS_REMEMBERED_MAX {
-            known.clear();
-        }
+    async fn try_append(&self, lines: &[LogLine], mut known: KnownLogs) -> Result<KnownLogs, Fault> {
         let mut used = self.own.take().await?;
-        count_unknown(&mut used.wire, lines, &mut known).await?;
-        let mut admitted = Vec::with_capacity(lines.len());
-        for line in lines {
-            let numbered = known.entry(line.execution).or_default();
-            if let Some(line) = numbered.kept.admit(line) {
-                numbered.last = number_after(numbered.last, &line);
-                admitted.push((numbered.last, line));
-            }
+        let unknown = known.unknown(lines);
+        if !unknown.is_empty() {
+            let call = Call { sql: COUNT_LINES, parameters: columns(unknown) };
+            known.learn(&used.wire.run_one(call).await?)?;
         }
+        let admitted = known.admit(lines);
         if !admitted.is_empty() {
             let numbers = admitted.iter().map(|(number, _)| *number);
             self.shared.partitions.ensure(Parent::Lines, numbers).await?;
-            insert(&mut used.wire, &admitted).await?;
+            let insert = Call { sql: &INSERT_LINES, parameters: columns(line_rows(&admitted)) };
+            used.wire.run(Frame::BeginAndCommit, vec![Call::new(DO_NOT_WAIT, []), insert]).await?;
         }
         used.keep();
         Ok(known)
     }
-}
-
-/// The line's time, but not before its job was created: a worker's clock must not create partitions in the
-/// distant past.
-fn number_after(last: i64, line: &LogLine) -> i64 {
-    let made_at = line.execution.occurrence.job.made_at();
-    line.timestamp.max(made_at).as_micros().max(last.saturating_add(1))
-}
-
-async fn count_unknown(
-    wire: &mut Wire,
-    lines: &[LogLine],
-    known: &mut BTreeMap<ExecutionId, ExecutionLogState>,
-) -> Result<(), Fault> {
-    let unknown: BTreeSet<ExecutionId> =
-        lines.iter().map(|line| line.execution).filter(|id| !known.contains_key(id)).collect();
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let keys = [
-        column(unknown.iter().map(|id| uuid(id.occurrence.job))),
-        column(unknown.iter().map(|id| i64::from(id.occurrence.number))),
-        column(unknown.iter().map(|id| integer(id.attempt))),
-    ];
-    let counted = |value: i64| usize::try_from(value).unwrap_or(0);
-    for row in wire.run_one(Call::new(COUNT_LINES, keys)).await? {
-        let kept = ExecutionLogSize { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
-        known.insert(execution_id(&row, 0)?, ExecutionLogState { kept, last: get(&row, 5)? });
-    }
-    Ok(())
-}
-
-async fn insert(wire: &mut Wire, lines: &[(i64, LogLine)]) -> Result<(), Fault> {
-    let said = || lines.iter().map(|(_, line)| line);
-    let rows = [
-        column(said().map(|line| uuid(line.execution.occurrence.job))),
-        column(said().map(|line| i64::from(line.execution.occurrence.number))),
-        column(said().map(|line| integer(line.execution.attempt))),
-        column(lines.iter().map(|(number, _)| *number)),
-        column(said().map(|line| line.timestamp.as_micros())),
-        column(said().map(|line| code(line.stream))),
-        column(said().map(|line| clean(&line.message))),
-    ];
-    let calls = vec![Call::new(DO_NOT_WAIT, []), Call::new(INSERT_LINES, rows)];
-    wire.run(Frame::BeginAndCommit, calls).await?;
-    Ok(())
 }

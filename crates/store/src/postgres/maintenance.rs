@@ -3,19 +3,23 @@
 
 use super::guard::{Duty, Guard};
 use super::partitions::{Parent, Partition};
-use super::reads::{TOKEN, read_token};
-use super::rows::{code, decode, get, job_id, limit, time, uuid};
+use super::reads::TOKEN;
+use super::rows::{code, uuid};
 use super::tables::Shared;
-use super::tables::write_set::Writing;
-use super::tables::write_set::others::FORGET_NOTES;
+use super::tables::write_set::calls;
 use super::unused::{UnusedCursors, delete_lanes};
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
+use crate::cells::{get, read};
+use crate::codecs::{job_id, limit, time};
 use crate::counters::{self, Counts};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
+use crate::server::asks;
+use crate::server::changes::{CHANGES_OF_RETIRED, Changed, changes_of_counts};
+use crate::server::rows::read_token;
 use crate::stored_numbers::StoredNumber;
 use punctual_core::health::WorkerCondition;
-use punctual_core::ids::SessionId;
+use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::JobMark;
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
@@ -58,8 +62,6 @@ const OVER: &str = "SELECT id, mark FROM jobs WHERE id = ANY($1) \
      AND (SELECT count(*) FROM (SELECT 1 FROM history WHERE history.job = jobs.id \
        AND history.completed_at >= $2 LIMIT 1) AS one) = 0 ORDER BY id";
 const RETIRE: &str = "UPDATE jobs SET mark = 4, updated_at = $2 WHERE id = ANY($1)";
-const FREE_KEYS: &str = "DELETE FROM job_keys WHERE job = ANY($1)";
-const FORGET_PARENTS: &str = "DELETE FROM dependencies WHERE child = ANY($1)";
 
 const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark <> 0 AND coalesce(updated_at, created_at) < $1 \
      AND (SELECT count(*) FROM (SELECT 1 FROM live WHERE live.job = jobs.id LIMIT 1) AS one) = 0 \
@@ -227,7 +229,7 @@ impl PostgresMaintenance {
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
-            let read = || Ok((decode::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
+            let read = || Ok((read::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
             let Some((mark, changed_at)) = pass_over(read())? else { continue };
             if mark != JobMark::Deleted && changed_at < step.finished_before {
                 old.push(get::<Uuid>(row, 0)?);
@@ -381,19 +383,19 @@ async fn retire_jobs(wire: &mut Wire, old: &[Uuid], before: Timestamp, now: Time
     let mut jobs = Vec::with_capacity(over.len());
     for row in &over {
         jobs.push(get::<Uuid>(row, 0)?);
-        if let Some(status) = counters::status(decode(row, 1, "jobs.mark")?, false) {
+        if let Some(status) = counters::status(read(row, 1, "jobs.mark")?, false) {
             counts.jobs[status as usize] -= 1;
         }
     }
-    let mut calls = Vec::new();
+    let mut statements = Vec::new();
     if !jobs.is_empty() {
-        calls.push(Call::new(RETIRE, [value(jobs.as_slice()), value(now.as_micros())]));
-        for sql in [FREE_KEYS, FORGET_PARENTS].into_iter().chain(FORGET_NOTES) {
-            calls.push(Call::new(sql, [value(jobs.as_slice())]));
-        }
-        calls.extend(Writing::of_counts(&counts, wire.shard));
+        statements.push(Call::new(RETIRE, [value(jobs.as_slice()), value(now.as_micros())]));
+        let ids = jobs.iter().map(|job| JobId::from_bytes(*job.as_bytes())).collect::<Vec<_>>();
+        let mut changes: Vec<Changed<'_>> = CHANGES_OF_RETIRED.map(|change| (change, asks::ids(&ids))).into();
+        changes.extend(changes_of_counts(&counts, i64::from(wire.shard)));
+        statements.extend(calls(changes));
     }
-    wire.run(Frame::Commit, calls).await?;
+    wire.run(Frame::Commit, statements).await?;
     Ok(jobs.len() as u64)
 }
 

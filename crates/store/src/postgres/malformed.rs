@@ -1,14 +1,15 @@
 //! Finds malformed rows, for `punctual check`: see [`crate::malformed_check`].
 
 use super::counter_mismatch::patient;
-use super::export::{behind, columns, key_values, read, read_from};
+use super::export::{behind, key_values, read, read_from};
 use super::migrate::MigrateError;
 use super::options::PostgresOptions;
+use super::sql::names;
+use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Layout, TABLES};
+use crate::layout::{Layout, TABLES};
 use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 use tokio_postgres::Client;
-use tokio_postgres::types::ToSql;
 
 /// One sentence for each problem. Reads all tables except log lines, page by page, without blocking other
 /// transactions.
@@ -24,7 +25,7 @@ async fn malformed_rows(client: &Client) -> Result<Vec<String>, Fault> {
     for reference in REFERENCES {
         let Some(layout) = reference.layout() else { continue };
         let key = Layout { name: layout.name, columns: layout.key_columns(), key: layout.key };
-        for row in client.query(&reference.sql(&columns(key.columns), '"'), &[]).await? {
+        for row in client.query(&reference.sql(&names(key.columns), '"'), &[]).await? {
             told.push(reference.problem(layout, &read(&key, &row)?));
         }
     }
@@ -49,13 +50,10 @@ async fn of_table(client: &Client, table: &'static Layout) -> Result<Vec<String>
 pub(super) async fn page(
     client: &Client,
     table: &'static Layout,
-    after: Option<&[Cell]>,
+    after: Option<&[Cell<'_>]>,
 ) -> Result<Vec<Cells>, Fault> {
     let behind = behind(table, after);
-    let sql =
-        format!("SELECT {} FROM {} {behind} LIMIT {PAGE_ROWS}", columns(table.columns), read_from(table));
-    let values = key_values(table, after)?;
-    let values: Vec<&(dyn ToSql + Sync)> =
-        values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+    let sql = format!("SELECT {} FROM {} {behind} LIMIT {PAGE_ROWS}", names(table.columns), read_from(table));
+    let values = key_values(after);
     client.query(&sql, &values).await?.iter().map(|row| read(table, row)).collect()
 }

@@ -4,8 +4,10 @@
 //! Members are locked before leases, each ordered by name.
 
 use super::options::Target;
-use super::rows::{clean, counter, get};
+use super::rows::clean;
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, column, value};
+use crate::cells::get;
+use crate::codecs::counter;
 use crate::fault::Fault;
 use crate::membership::read::{self, EitherRow, Leases, RawLease};
 use crate::membership::{MembershipCall, MembershipReply};

@@ -8,21 +8,14 @@ use super::connection::connect;
 use super::export;
 use super::inspect;
 use super::options::{OptionsError, PostgresOptions, Target};
-use super::rows::get;
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
+use crate::server::migrations::AppliedSteps;
+pub use crate::server::migrations::MigrationStatus;
+pub(crate) use crate::server::migrations::Step;
 use punctual_core::ports::StoreError;
-use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
-
-/// A numbered step; its number is its index in the list, from 1.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
-    pub name: &'static str,
-    pub sql: &'static str,
-}
 
 /// The n-th leads from version n − 1 to n. A released step never changes.
 pub(crate) const STEPS: &[Step] = &[
@@ -36,19 +29,6 @@ pub const VERSION: usize = STEPS.len();
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
 /// How often the creation of the first tables is retried when others create them at the same time.
 const BOOTSTRAP_TRIES: usize = 10;
-
-/// The version of a database compared with this binary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MigrationStatus {
-    /// The version of the database; zero if it is empty.
-    pub version: usize,
-    /// The version to which this binary migrates it.
-    pub version_known: usize,
-    /// The names of the applied steps.
-    pub applied: Vec<String>,
-    /// The names of the missing steps.
-    pub pending: Vec<String>,
-}
 
 /// A database cannot be used or changed as requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,13 +67,7 @@ impl From<Error> for MigrateError {
 pub async fn status(options: &PostgresOptions) -> Result<MigrationStatus, MigrateError> {
     let client = connect(&options.target()?).await?;
     let applied = applied(&client).await?;
-    let version = applied.last_key_value().map_or(0, |(version, _)| *version);
-    Ok(MigrationStatus {
-        version,
-        version_known: VERSION,
-        applied: applied.into_values().map(|step| step.name).collect(),
-        pending: STEPS.iter().skip(version).map(|step| step.name.to_owned()).collect(),
-    })
+    Ok(applied.status(STEPS))
 }
 
 /// Applies the missing steps. Returns their names.
@@ -107,21 +81,14 @@ pub async fn up(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> 
 pub async fn verify(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
     let client = connect(&options.target()?).await?;
     let applied = applied(&client).await?;
-    let version = applied.last_key_value().map_or(0, |(version, _)| *version);
+    let version = applied.version();
     if version > VERSION {
         return Err(MigrateError::Newer { found: version, known: VERSION });
     }
     if version == 0 {
         return Ok(vec![NO_TABLES.to_owned()]);
     }
-    let wrong = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
-        None => Some(format!("{} is not among the steps that were applied", step.name)),
-        Some(found) if found.sha256 != checksum(step.sql) => {
-            Some(format!("{} was applied in another form than this binary has", step.name))
-        }
-        Some(_) => None,
-    });
-    let mut problems: Vec<String> = wrong.collect();
+    let mut problems = applied.problems(STEPS);
     let scripts = STEPS.iter().take(version).map(|step| step.sql);
     problems.extend(inspect::problems(&client, [BOOTSTRAP].into_iter().chain(scripts)).await?);
     Ok(problems)
@@ -143,7 +110,7 @@ pub(crate) async fn prepare(target: &Target) -> Result<(), MigrateError> {
 
 /// The version of a database; zero if it is empty.
 pub(crate) async fn version(client: &Client) -> Result<usize, Fault> {
-    Ok(applied(client).await?.last_key_value().map_or(0, |(version, _)| *version))
+    Ok(applied(client).await?.version())
 }
 
 /// Migrates the database with these steps.
@@ -192,7 +159,7 @@ async fn apply_next(client: &Client, steps: &[Step]) -> Result<Option<&'static s
         .execute(
             "INSERT INTO migrations (version, name, sha256, applied_at) \
              VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
-            &[&next, &step.name, &checksum(step.sql)],
+            &[&next, &step.name, &step.checksum()],
         )
         .await?;
     client.execute("UPDATE punctual SET schema_version = $1 WHERE id = 1", &[&next]).await?;
@@ -216,27 +183,12 @@ fn is_race(error: &Error) -> bool {
     error.code().is_some_and(|code| races.contains(code))
 }
 
-/// A step that was applied.
-struct Applied {
-    name: String,
-    sha256: Vec<u8>,
-}
-
 /// By version; empty for a database that Punctual has never used.
-async fn applied(client: &Client) -> Result<BTreeMap<usize, Applied>, Fault> {
+async fn applied(client: &Client) -> Result<AppliedSteps, Fault> {
     let rows = match client.query("SELECT version, name, sha256 FROM migrations ORDER BY version", &[]).await
     {
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => vec![],
         rows => rows?,
     };
-    let read = |row: &tokio_postgres::Row| {
-        let version: i32 = get(row, 0)?;
-        let number = usize::try_from(version).map_err(|_| Fault::damaged("migrations.version", version))?;
-        Ok((number, Applied { name: get(row, 1)?, sha256: get(row, 2)? }))
-    };
-    rows.iter().map(read).collect()
-}
-
-fn checksum(sql: &str) -> Vec<u8> {
-    Sha256::digest(sql).to_vec()
+    AppliedSteps::read(&rows)
 }

@@ -25,6 +25,7 @@ mod partitions;
 mod readers;
 mod reads;
 mod rows;
+mod sql;
 mod standby;
 mod store;
 mod tables;

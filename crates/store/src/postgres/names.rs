@@ -1,7 +1,8 @@
 //! Names of lanes in the database, and which of them claims query: see [`LaneCache`].
 
-use super::rows::{get, limit};
 use super::wire::{Call, Frame, Parameter, Wire, column, value};
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::unit_of_work::{LANES_ASKED_MAX, LaneCache, LanesToAsk, LanesToRead};
 use punctual_core::ports::Lane;

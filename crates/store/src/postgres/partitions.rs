@@ -7,7 +7,7 @@
 
 use super::connection::connect;
 use super::options::Target;
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use punctual_core::limits;
 use punctual_core::time::{Timestamp, duration_micros};

@@ -1,6 +1,5 @@
 //! Loads and writes the rows of a unit of work on one connection.
 
-pub(crate) mod loaded;
 pub(crate) mod read_set;
 pub(crate) mod write_set;
 
@@ -8,21 +7,21 @@ use super::claim_cursors::{ClaimCursors, ClaimScan};
 use super::names::{intern, look_up, to_ask};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{Parent, Partitions};
-use super::rows::get;
 use super::wire::{Call, Frame, Wire, column, value};
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::fault::Fault;
+use crate::server::loaded::{Gathering, lanes_of, read_queue};
+use crate::server::queue_check::QueueCheck;
 use crate::unit_of_work::{Connect, LaneCache, LoadedRows, NamedLanes, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
-pub(super) use loaded::read_queue;
-use loaded::{Gathering, lanes_of};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::QueueRow;
 use read_set::{QUEUES, ReadRound};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
-use write_set::Writing;
+use write_set::writes;
 
 const INSERT_WORKERS: &str = "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
      DO UPDATE SET unused_since = NULL WHERE workers.unused_since IS NOT NULL";
@@ -61,10 +60,7 @@ pub(crate) struct PostgresTables {
     /// `None` after it broke, until it is needed again.
     wire: Option<Wire>,
     stage: TransactionState,
-    /// The settings of queues as this transaction read them.
-    queues: Option<BTreeMap<String, QueueRow>>,
-    /// The queues whose rows were locked at that time.
-    held_queues: BTreeSet<String>,
+    queues: QueueCheck,
 }
 
 /// How often a claim doubles the number of requested rows because some are malformed.
@@ -82,13 +78,7 @@ enum TransactionState {
 impl PostgresTables {
     pub async fn connect(shared: Shared) -> Result<Self, Fault> {
         let wire = Some(Wire::connect(&shared.target).await?);
-        Ok(PostgresTables {
-            shared,
-            wire,
-            stage: TransactionState::Idle,
-            queues: None,
-            held_queues: BTreeSet::new(),
-        })
+        Ok(PostgresTables { shared, wire, stage: TransactionState::Idle, queues: QueueCheck::default() })
     }
 
     /// The connection, without an open transaction of an earlier caller.
@@ -117,7 +107,11 @@ impl PostgresTables {
         self.stage = TransactionState::Open;
         let ReadRound { parts, calls } = round;
         let answers = self.wire()?.run(frame, calls).await?;
-        let named = self.name_lanes(&lanes_of(&parts, &answers)?, gathering).await?;
+        let mut lanes = BTreeSet::new();
+        for (part, rows) in parts.iter().zip(&answers) {
+            lanes.extend(lanes_of(*part, rows)?);
+        }
+        let named = self.name_lanes(&lanes, gathering).await?;
         for (part, rows) in parts.iter().zip(&answers) {
             gathering.take(*part, rows, &named)?;
         }
@@ -190,24 +184,14 @@ impl PostgresTables {
 
     /// Whether the settings that this transaction has read are still valid, now that they are locked.
     async fn check_queues(&mut self, write_set: &WriteSet) -> Result<(), Fault> {
-        if write_set.queues_deleted.is_empty()
-            && write_set.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
-        {
+        if self.queues.is_unneeded(write_set) {
             return Ok(());
         }
         let frame = if self.stage == TransactionState::Begun { Frame::Begin } else { Frame::None };
         self.stage = TransactionState::Open;
         let calls = vec![Call::new(LOCK_QUEUES, []), Call::new(QUEUES, [])];
         let rows = self.wire()?.run(frame, calls).await?.pop().unwrap_or_default();
-        let now = rows.iter().map(read_queue).collect::<Result<Vec<_>, _>>()?;
-        let now: BTreeMap<_, _> = now.into_iter().map(|row| (row.queue.clone(), row)).collect();
-        let named = write_set.queues_put.iter().map(|row| &row.queue).chain(&write_set.queues_deleted);
-        match &self.queues {
-            Some(read) if named.clone().any(|queue| read.get(queue) != now.get(queue)) => {
-                Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
-            }
-            _ => Ok(()),
-        }
+        self.queues.check(write_set, rows.iter().map(read_queue).collect::<Result<_, _>>()?)
     }
 }
 
@@ -236,7 +220,7 @@ impl Tables for PostgresTables {
             }
         }
         if read_set.new_sessions > 0 {
-            let count = value(super::rows::limit(read_set.new_sessions));
+            let count = value(limit(read_set.new_sessions));
             for row in wire.run_one(Call::new(SESSION_NUMBERS, [count])).await? {
                 found.new_sessions.push(SessionId(get(&row, 0)?));
             }
@@ -247,8 +231,7 @@ impl Tables for PostgresTables {
     async fn begin(&mut self) -> Result<(), Fault> {
         self.idle_wire().await?;
         self.stage = TransactionState::Begun;
-        self.queues = None;
-        self.held_queues.clear();
+        self.queues = QueueCheck::default();
         Ok(())
     }
 
@@ -269,14 +252,10 @@ impl Tables for PostgresTables {
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
         let unknown: Vec<JobId> = jobs.difference(&read_set.facts).copied().collect();
         if !unknown.is_empty() {
-            self.gather(ReadRound::facts(unknown), &mut gathering).await?;
+            self.gather(ReadRound::facts(&unknown), &mut gathering).await?;
         }
         let found = gathering.finish();
-        if read_set.queues {
-            self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
-            let is_there = |queue: &&String| found.queues.iter().any(|row| row.queue == **queue);
-            self.held_queues = read_set.limited_queues.iter().filter(is_there).cloned().collect();
-        }
+        self.queues.note(read_set, &found);
         Ok(found)
     }
 
@@ -290,7 +269,7 @@ impl Tables for PostgresTables {
             .await?;
         self.check_queues(write_set).await?;
         let shard = self.wire()?.shard;
-        let calls = Writing::of(write_set, shard)?;
+        let calls = writes(write_set, shard)?;
         let frame = match self.stage {
             TransactionState::Open => Frame::Commit,
             _ if calls.is_empty() => Frame::None,
@@ -318,7 +297,6 @@ impl Tables for PostgresTables {
             self.wire = None;
         }
         self.stage = TransactionState::Idle;
-        self.queues = None;
-        self.held_queues.clear();
+        self.queues = QueueCheck::default();
     }
 }

@@ -2,8 +2,9 @@
 //! neither a session nor history refers to. Each step checks a bounded number, starting where the last one
 //! ended. See decision 0026.
 
-use super::rows::{get, limit};
 use super::wire::{Call, Frame, Wire, column, value};
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::unit_of_work::LaneCache;
 use punctual_core::ports::Horizon;

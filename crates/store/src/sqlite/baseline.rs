@@ -94,8 +94,8 @@ impl BaselinePace {
 
 fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
-    let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
-    let mut live_insert = conn.prepare_cached(INSERT_LIVE)?;
+    let mut job_insert = conn.prepare_cached(&INSERT_JOB)?;
+    let mut live_insert = conn.prepare_cached(&INSERT_LIVE)?;
     // The counters of a transaction are not part of the baseline.
     let mut counters = Counters::default();
     for (job, row) in jobs {
@@ -108,8 +108,8 @@ fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
 
 fn hold(conn: &Connection, jobs: &[(Job, ScheduleState)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
-    let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
-    let mut schedule_put = conn.prepare_cached(PUT_SCHEDULE)?;
+    let mut job_insert = conn.prepare_cached(&INSERT_JOB)?;
+    let mut schedule_put = conn.prepare_cached(&PUT_SCHEDULE)?;
     for (job, state) in jobs {
         write_job(&mut job_insert, job, LANE)?;
         put_schedule(&mut schedule_put, state, LANE)?;
@@ -138,7 +138,7 @@ fn claim(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
 fn complete(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut delete = conn.prepare_cached(DELETE_LIVE)?;
-    let mut history_insert = conn.prepare_cached(INSERT_HISTORY)?;
+    let mut history_insert = conn.prepare_cached(&INSERT_HISTORY)?;
     let last = last_history_number(conn)?;
     for (seq, row) in (last + 1..).zip(lives) {
         let live = &row.live;

@@ -91,8 +91,8 @@ fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
         Ok(match row.get_ref(place)? {
             ValueRef::Null => Cell::Null,
             ValueRef::Integer(number) => Cell::Number(number),
-            ValueRef::Text(_) => Cell::Text(row.get(place)?),
-            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+            ValueRef::Text(_) => Cell::Text(row.get::<_, String>(place)?.into()),
+            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec().into()),
             ValueRef::Real(real) => return Err(Fault::damaged("a column", real)),
         })
     };
@@ -154,7 +154,7 @@ fn set_numbers(transaction: &Transaction<'_>, rows: &[Cells]) -> Result<(), Faul
         let [Cell::Text(name), given] = row.as_slice() else {
             return Err(Fault::damaged("numbers", "no name"));
         };
-        match name.as_str() {
+        match &**name {
             "history_given" => transaction.execute("UPDATE history_bounds SET given = ?1", [given])?,
             "history_retained" => transaction.execute("UPDATE history_bounds SET retained = ?1", [given])?,
             "session" => {
@@ -185,7 +185,11 @@ impl MigrationSide for SqliteSide {
         Ok(rows.unsigned_abs())
     }
 
-    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+    async fn page(
+        &mut self,
+        table: &'static Layout,
+        after: Option<&[Cell<'_>]>,
+    ) -> Result<Vec<Cells>, Fault> {
         let count = table.columns.len();
         let key = columns(table, table.key);
         let behind =

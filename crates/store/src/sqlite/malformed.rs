@@ -1,8 +1,9 @@
 //! Finds malformed rows in the files, for `punctual check`: see [`crate::malformed_check`].
 
 use super::rows::all;
+use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Cell, Cells, Layout, TABLES};
+use crate::layout::{Layout, TABLES};
 use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
@@ -77,21 +78,22 @@ fn column(table: &Layout, name: &'static str) -> &'static str {
     }
 }
 
-pub(super) fn columns(table: &Layout, count: usize) -> String {
+pub(crate) fn columns(table: &Layout, count: usize) -> String {
     let names = table.columns.iter().take(count).map(|each| format!("\"{}\"", column(table, each.name)));
     names.collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn marks(count: usize) -> String {
+pub(crate) fn marks(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
-impl ToSql for Cell {
+impl ToSql for Cell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Cell::Null => ToSqlOutput::Owned(Value::Null),
             Cell::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
             Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Id(id) => ToSqlOutput::Borrowed(ValueRef::Blob(id.as_bytes())),
             Cell::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
         })
     }
@@ -104,11 +106,11 @@ fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
             ValueRef::Null => Cell::Null,
             ValueRef::Integer(number) => Cell::Number(number),
             ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => Cell::Text(text.to_owned()),
-                Err(_) => Cell::Bytes(bytes.to_vec()),
+                Ok(text) => Cell::Text(text.to_owned().into()),
+                Err(_) => Cell::Bytes(bytes.to_vec().into()),
             },
-            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
-            ValueRef::Real(real) => Cell::Text(real.to_string()),
+            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec().into()),
+            ValueRef::Real(real) => Cell::Text(real.to_string().into()),
         })
     };
     (0..count).map(cell).collect()

@@ -32,8 +32,8 @@ fn worker(conn: &Connection) -> Result<i64, Fault> {
 
 fn write(conn: &Connection, batch: &PastBatch, lane: i64, worker: i64) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
-    let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
-    let mut history_insert = conn.prepare_cached(INSERT_HISTORY)?;
+    let mut job_insert = conn.prepare_cached(&INSERT_JOB)?;
+    let mut history_insert = conn.prepare_cached(&INSERT_HISTORY)?;
     for job in &batch.jobs {
         write_job(&mut job_insert, job, lane)?;
     }

@@ -56,7 +56,11 @@ impl MigrationSide for Breaking {
     async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
         self.side.count(table).await
     }
-    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+    async fn page(
+        &mut self,
+        table: &'static Layout,
+        after: Option<&[Cell<'_>]>,
+    ) -> Result<Vec<Cells>, Fault> {
         let mut rows = self.side.page(table, after).await?;
         rows.truncate(PAGE_ROWS);
         Ok(rows)

@@ -1,12 +1,12 @@
 //! Due schedules and occurrences.
 
 use super::Reads;
+use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::mysql::rows::{get, job_id, limit, occurrence_id, time, version};
-use mysql_async::Row;
+use crate::server::rows::{read_due_live, read_due_schedule};
 use punctual_core::ids::SegmentSet;
-use punctual_core::ports::{Due, DueKind};
+use punctual_core::ports::Due;
 use punctual_core::time::Timestamp;
 
 /// Each segment is a separate branch with its own limit. The segments of a process rarely change, and so
@@ -50,10 +50,10 @@ impl Reads {
         let bounds = [until.as_micros(), limit(count)].repeat(branches);
         let mut found = Vec::new();
         for row in self.all(&due_schedules(segments), bounds.clone()).await? {
-            found.extend(pass_over(read_schedule(&row))?);
+            found.extend(pass_over(read_due_schedule(&row))?);
         }
         for row in self.all(&due_live(segments), bounds).await? {
-            found.extend(pass_over(read_live(&row))?);
+            found.extend(pass_over(read_due_live(&row))?);
         }
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let mut due = Vec::with_capacity(found.len());
@@ -63,17 +63,4 @@ impl Reads {
         }
         Ok(due)
     }
-}
-
-type DueEntry = (Timestamp, i64, DueKind);
-
-fn read_schedule(row: &Row) -> Result<DueEntry, Fault> {
-    let what = DueKind::Schedule { job: job_id(row, 2)?, version: version(row, 3, "schedules.version")? };
-    Ok((time(row, 0)?, get(row, 1)?, what))
-}
-
-fn read_live(row: &Row) -> Result<DueEntry, Fault> {
-    let what =
-        DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: version(row, 4, "live.attempt")? };
-    Ok((time(row, 0)?, get(row, 1)?, what))
 }

@@ -14,12 +14,12 @@
 use super::Reads;
 use super::keys::{json_of_numbers, json_of_occurrences, key};
 use super::page::rows_at_once;
+use crate::cells::{get, read};
+use crate::codecs::{FINISHED_COLUMNS, counter, limit, read_finished, read_live};
 use crate::fault::Fault;
+use crate::layout::{mysql_history_columns as history_columns, mysql_live_columns as live_columns};
 use crate::lists::{Room, bytes_of};
 use crate::malformed::{pass_over, readable};
-use crate::mysql::rows::{
-    HISTORY_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished, read_live,
-};
 use crate::rows::LiveRow;
 use mysql_async::Row;
 use punctual_core::ids::{OccurrenceId, SessionId};
@@ -41,7 +41,7 @@ macro_rules! is_settled {
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.place, jobs.lane, ",
+    ", workers.name, history.place, jobs.lane, ",
     is_settled!(),
     " FROM history FORCE INDEX (PRIMARY) LEFT JOIN workers ON workers.id = history.worker \
      LEFT JOIN jobs ON jobs.id = history.job WHERE history.place > ? ORDER BY history.place LIMIT ?"
@@ -96,13 +96,13 @@ impl Reads {
             let bounds = (SETTLE_TIME_S, counter(page.looked_to), limit(at_once));
             let rows = self.all(FINISHED_AFTER, bounds).await?;
             for row in &rows {
-                let place = count(row, HISTORY_COLUMNS, "history.place")?;
-                let is_settled: bool = get(row, HISTORY_COLUMNS + 2)?;
+                let place = read(row, FINISHED_COLUMNS, "history.place")?;
+                let is_settled: bool = get(row, FINISHED_COLUMNS + 2)?;
                 if place > page.looked_to + 1 && !is_settled && self.may_be_filled(&mut gaps, place).await? {
                     return Ok(page);
                 }
                 // A job without a row is gone. A job that is only marked as deleted is still reported.
-                let lane = match get::<Option<i64>>(row, HISTORY_COLUMNS + 1)? {
+                let lane = match get::<Option<i64>>(row, FINISHED_COLUMNS + 1)? {
                     Some(lane) => pass_over(self.lane(lane).await)?,
                     None => None,
                 };
@@ -150,8 +150,8 @@ impl Reads {
     async fn history_bounds(&mut self) -> Result<Bounds, Fault> {
         let row = self.one(BOUNDS, ()).await?.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))?;
         Ok(Bounds {
-            given: count(&row, 0, "history_bounds.given")?,
-            retained: count(&row, 1, "history_bounds.retained")?,
+            given: read(&row, 0, "history_bounds.given")?,
+            retained: read(&row, 1, "history_bounds.retained")?,
         })
     }
 
@@ -161,7 +161,7 @@ impl Reads {
         while recent.places.len() < RECENT_LOOKED_AT_MAX {
             let rows = self.all(RECENT, (SETTLE_TIME_S, before, limit(RECENT_AT_ONCE))).await?;
             for row in &rows {
-                let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
+                let Some(place) = pass_over(read(row, 0, "history.place"))? else { continue };
                 if get::<bool>(row, 1)? {
                     recent.base = Some(place);
                     return Ok(recent);

@@ -3,13 +3,16 @@
 use super::Reads;
 use super::keys::key;
 use super::page::{Filling, ROWS_AT_ONCE, rows_at_once};
+use crate::cells::get;
+use crate::codecs::{LETTER_COLUMNS, counter, limit, read_dead_letter, read_finished, read_live};
 use crate::fault::Fault;
+use crate::layout::{
+    LiveColumns, mysql_dead_letter_columns as dead_letter_columns, mysql_history_columns as history_columns,
+    mysql_live_columns as live_columns,
+};
 use crate::lists::{LOOKED_AT_MAX, bytes_of, executions_merged, is_letter_meant};
 use crate::malformed::{pass_over, readable};
-use crate::mysql::rows::{
-    DEAD_LETTER_COLUMNS, LIVE_COLUMNS, count, counter, dead_letter_columns, decode, get, history_columns,
-    limit, live_columns, read_dead_letter, read_finished, read_live, time,
-};
+use crate::server::rows::read_skipped;
 use mysql_async::Row;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -21,14 +24,14 @@ use punctual_core::schedule::SkipRange;
 pub(crate) const HISTORY_OF_JOB: &str = concat!(
     "SELECT ",
     history_columns!(),
-    " FROM history FORCE INDEX (history_job) LEFT JOIN workers ON workers.id = history.worker \
+    ", workers.name FROM history FORCE INDEX (history_job) LEFT JOIN workers ON workers.id = history.worker \
      WHERE history.job = ? AND (history.occurrence < ? OR (history.occurrence = ? AND history.attempt < ?)) \
      ORDER BY history.occurrence DESC, history.attempt DESC LIMIT ?"
 );
 const FINISHED: &str = concat!(
     "SELECT ",
     history_columns!(),
-    " FROM history LEFT JOIN workers ON workers.id = history.worker \
+    ", workers.name FROM history LEFT JOIN workers ON workers.id = history.worker \
      WHERE history.job = ? AND history.occurrence = ? AND history.attempt = ?"
 );
 const LIVE_WITH_WORKER: &str = concat!(
@@ -50,13 +53,13 @@ pub(crate) const SKIPPED: &str = "SELECT skipped.first, skipped.last, skipped.co
 pub(crate) const DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    " FROM dead_letters FORCE INDEX (PRIMARY) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
+    ", jobs.name, jobs.lane FROM dead_letters FORCE INDEX (PRIMARY) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
      WHERE dead_letters.number < ? ORDER BY dead_letters.number DESC LIMIT ?"
 );
 pub(crate) const DEAD_LETTERS_OF_JOB: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    " FROM dead_letters FORCE INDEX (dead_letters_job) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
+    ", jobs.name, jobs.lane FROM dead_letters FORCE INDEX (dead_letters_job) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
      WHERE dead_letters.job = ? AND dead_letters.number < ? ORDER BY dead_letters.number DESC LIMIT ?"
 );
 
@@ -102,7 +105,7 @@ impl Reads {
         let (occurrence, attempt) = before.map_or((i64::MAX, 0), place_of);
         let bounds = (key(job), occurrence, occurrence, attempt, limit(wanted + 1));
         let read = |row: &Row| -> Result<ExecutionView, Fault> {
-            Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LIVE_COLUMNS)? })
+            Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LiveColumns::COUNT)? })
         };
         let rows = self.all(OPEN_OF_JOB_BEFORE, bounds).await?;
         let open = readable(rows.iter().map(read))?;
@@ -125,7 +128,7 @@ impl Reads {
         if let Some(row) = self.one(LIVE_WITH_WORKER, (job.clone(), number)).await? {
             let live = read_live(&row, 0)?.live;
             if live.attempt == id.attempt {
-                return Ok(Some(ExecutionView::Live { live, worker: get(&row, LIVE_COLUMNS)? }));
+                return Ok(Some(ExecutionView::Live { live, worker: get(&row, LiveColumns::COUNT)? }));
             }
         }
         let row = self.one(FINISHED, (job, number, id.attempt)).await?;
@@ -148,7 +151,7 @@ impl Reads {
                 Some(job) => self.all(DEAD_LETTERS_OF_JOB, (key(job), before, limit(ROWS_AT_ONCE))).await?,
             };
             for row in &rows {
-                let lane = self.lane(get(row, DEAD_LETTER_COLUMNS - 1)?).await;
+                let lane = self.lane(get(row, LETTER_COLUMNS - 1)?).await;
                 let read = lane.and_then(|lane| read_dead_letter(row, 0, &lane));
                 let Some(letter) = pass_over(read)? else { continue };
                 let (number, bytes) = (letter.number, letter.error.as_ref().map_or(0, String::len));
@@ -170,13 +173,4 @@ impl Reads {
 /// The position of an execution among those of its job.
 fn place_of(id: ExecutionId) -> (i64, u32) {
     (i64::from(id.occurrence.number), id.attempt)
-}
-
-fn read_skipped(row: &Row) -> Result<SkipRange, Fault> {
-    Ok(SkipRange {
-        first: time(row, 0)?,
-        last: time(row, 1)?,
-        count: count(row, 2, "skipped.count")?,
-        reason: decode(row, 3, "skipped.reason")?,
-    })
 }

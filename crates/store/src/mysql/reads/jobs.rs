@@ -3,12 +3,14 @@
 use super::Reads;
 use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
+use crate::cells::get;
+use crate::codecs::{job_id, limit};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::lists::{Candidate, JobFilter, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
-use crate::mysql::rows::{bits, decode, get, job_id, limit, small};
-use mysql_async::{Row, Value};
+use crate::server::rows::{candidate, candidate_columns};
+use mysql_async::Value;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
 use punctual_core::ports::{JobQuery, JobView, Page};
@@ -17,11 +19,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A key after all job ids.
 pub(super) const AFTER_ALL: [u8; 16] = [0xFF; 16];
 
-macro_rules! candidate_columns {
-    () => {
-        "jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, jobs.schedule_type"
-    };
-}
 pub(crate) const LATEST_JOBS: &str = concat!(
     "SELECT ",
     candidate_columns!(),
@@ -177,22 +174,4 @@ impl Reads {
         candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
         Ok(candidates)
     }
-}
-
-/// A job that cannot be read still advances the list.
-fn candidate(row: &Row) -> Result<Candidate, Fault> {
-    let id = job_id(row, 0)?;
-    Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
-}
-
-fn read_candidate(row: &Row) -> Result<Candidate, Fault> {
-    Ok(Candidate {
-        id: job_id(row, 0)?,
-        lane: get(row, 1)?,
-        mark: decode(row, 2, "jobs.mark")?,
-        priority: bits(row, 3, "jobs.priority")?,
-        owner: get(row, 4)?,
-        name: get(row, 5)?,
-        schedule_type: small(row, 6)?,
-    })
 }

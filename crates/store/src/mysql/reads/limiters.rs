@@ -1,13 +1,16 @@
 //! The use of limiters, and which of their wait lists are not empty.
 
 use super::Reads;
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::mysql::lists::{documents, numbers};
-use crate::mysql::rows::{get, limit};
-use crate::mysql::tables::{LIMITERS, STARTED, read_limiter_row};
+use crate::mysql::tables::{LIMITERS, STARTED};
+use crate::server::list::{List, row};
+use crate::server::loaded::read_limiter_row;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::ports::Page;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,9 +42,7 @@ impl Reads {
     /// The use of these limiters, in the same order.
     pub async fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {
         let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
-        let queues = documents(&queues, |row, queue| {
-            row.text(queue);
-        });
+        let queues = documents(&List::of(queues.iter().map(|queue| row![*queue])));
         let mut started: BTreeMap<String, i64> = BTreeMap::new();
         for list in queues {
             for row in self.all(STARTED, (list,)).await? {

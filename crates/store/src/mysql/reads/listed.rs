@@ -6,13 +6,12 @@ use super::jobs::AFTER_ALL;
 use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
 use super::views::EndedAt;
+use crate::cells::{get, read};
+use crate::codecs::{counter, job_id, limit, read_live, read_settings, settings_columns, time};
 use crate::fault::Fault;
+use crate::layout::mysql_live_columns as live_columns;
 use crate::lists::{bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::pass_over;
-use crate::mysql::rows::{
-    count, counter, decode, decode_or_none, get, job_id, limit, live_columns, read_live, read_settings,
-    settings_columns, time,
-};
 use crate::rows::LiveRow;
 use mysql_async::{Row, Value};
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -181,7 +180,7 @@ impl Reads {
         let rows = self.all(FINISHED_BEFORE, (before.map_or(i64::MAX, counter), limit(most))).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in &rows {
-            let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
+            let Some(place) = pass_over(read(row, 0, "history.place"))? else { continue };
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
             let meant = pass_over(self.meant_of_finished(row, place, status, query).await)?.flatten();
             looked_at.push(ListedRow { walk, meant });
@@ -196,9 +195,9 @@ impl Reads {
         status: Status,
         query: &ExecutionQuery,
     ) -> Result<Option<Meant>, Fault> {
-        let ended: Status = decode(row, 1, "history.status")?;
+        let ended: Status = read(row, 1, "history.status")?;
         // A job without a row is gone; a job marked as deleted is treated the same.
-        let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
+        let mark: Option<JobMark> = read(row, 4, "jobs.mark")?;
         let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
         if !is_there || ended != status {
             return Ok(None);
@@ -222,7 +221,7 @@ impl Reads {
         }
         for row in &self.all(NAMES_OF_JOBS, (json_of_jobs(jobs),)).await? {
             let read = || -> Result<Option<NamedJob>, Fault> {
-                let mark = decode::<JobMark>(row, 5, "jobs.mark")?;
+                let mark = read::<JobMark>(row, 5, "jobs.mark")?;
                 let max_retries = read_settings(row, 2)?.max_retries;
                 Ok((mark != JobMark::Deleted).then_some(NamedJob { name: get(row, 1)?, max_retries }))
             };

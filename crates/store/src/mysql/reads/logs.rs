@@ -3,9 +3,10 @@
 use super::Reads;
 use super::keys::key;
 use super::page::{Filling, rows_at_once};
+use crate::cells::{get, read};
+use crate::codecs::{counter, limit, time};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::mysql::rows::{count, counter, decode, get, limit, time};
 use mysql_async::Row;
 use punctual_core::ids::ExecutionId;
 use punctual_core::limits;
@@ -74,10 +75,10 @@ impl Reads {
 
 fn read_line(row: &Row, execution: ExecutionId) -> Result<LogLine, Fault> {
     Ok(LogLine {
-        number: count(row, 0, "log_lines.number")?,
+        number: read(row, 0, "log_lines.number")?,
         execution,
         timestamp: time(row, 1)?,
-        stream: decode(row, 2, "log_lines.stream")?,
+        stream: read(row, 2, "log_lines.stream")?,
         message: get(row, 3)?,
     })
 }

@@ -20,7 +20,7 @@ mod page;
 mod views;
 
 pub(crate) use lanes::ReaderLanes;
-pub(crate) use overview::{TOKEN, read_token};
+pub(crate) use overview::TOKEN;
 
 #[cfg(test)]
 pub(crate) mod statements {
@@ -45,7 +45,7 @@ pub(crate) mod statements {
 
 use super::lists::numbers;
 use super::names::LANES_BY_NUMBER;
-use super::rows::get;
+use crate::cells::get;
 use crate::fault::Fault;
 use crate::stored_numbers::StoredNumber;
 use futures_util::FutureExt;

@@ -2,14 +2,14 @@
 
 use super::Reads;
 use super::keys::key;
+use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::malformed::readable;
-use crate::mysql::rows::{get, limit, number, time, version};
-use crate::mysql::tables::read_checkpoint;
-use mysql_async::Row;
+use crate::server::loaded::read_checkpoint;
+use crate::server::rows::read_noted;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
-use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};
+use punctual_core::notes::{Checkpoint, Noted};
 
 pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, notes.percent, notes.message, \
      notes.noted_at, (SELECT LENGTH(checkpoints.document) FROM checkpoints \
@@ -30,18 +30,4 @@ impl Reads {
         let row = self.one(CHECKPOINT, (key(id.job), id.number)).await?;
         row.map(|row| read_checkpoint(&row, 0)).transpose()
     }
-}
-
-fn read_noted(job: JobId, row: &Row) -> Result<Noted, Fault> {
-    let hundredths: Option<u16> = get(row, 2)?;
-    let percent = |hundredths| {
-        Percent::from_hundredths(hundredths).ok_or_else(|| Fault::damaged("notes.percent", hundredths))
-    };
-    Ok(Noted {
-        occurrence: job.occurrence(number(row, 0, "notes.occurrence")?),
-        attempt: version(row, 1, "notes.attempt")?,
-        progress: Progress { percent: hundredths.map(percent).transpose()?, message: get(row, 3)? },
-        noted_at: time(row, 4)?,
-        checkpoint_bytes: get(row, 5)?,
-    })
 }

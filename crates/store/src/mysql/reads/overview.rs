@@ -3,28 +3,26 @@
 
 use super::Reads;
 use super::keys::key;
-use crate::codes::{held_queues, read_condition, read_names};
+use crate::cells::{get, read};
+use crate::codecs::limit;
+use crate::codes::held_queues;
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::{pass_over, readable, rows_passed_over};
-use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
-use crate::mysql::tables::read_queue;
-use mysql_async::Row;
+use crate::server::loaded::read_queue;
+use crate::server::rows::{read_job_counts, read_session, read_token, session_columns};
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::ports::{
-    Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreFigures, Token, WorkerAbout,
-};
-use punctual_core::session::Pulse;
+use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreFigures, Token};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
-     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
-     sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document \
-     FROM sessions JOIN workers ON workers.id = sessions.worker \
-     LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
+const SESSIONS: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM sessions JOIN workers ON workers.id = sessions.worker \
+     LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id"
+);
 const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
 /// Each writing connection counts in its own rows.
@@ -87,7 +85,7 @@ impl Reads {
     /// How many executions each session holds; sessions that hold none are left out.
     pub async fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, Fault> {
         let rows = self.all(HOLDINGS, ()).await?;
-        rows.iter().map(|row| Ok((SessionId(get(row, 0)?), count(row, 1, "live.session")?))).collect()
+        rows.iter().map(|row| Ok((SessionId(get(row, 0)?), read(row, 1, "live.session")?))).collect()
     }
 
     /// All sessions that are neither lost nor closed.
@@ -138,7 +136,7 @@ impl Reads {
         let (mut oldest, looked_at) = (BTreeMap::new(), heads_looked_at(lanes.len()));
         for some in lanes.chunks(HEADS_AT_ONCE) {
             for row in &self.every(&heads(some, looked_at)).await? {
-                if let Some(available_at) = time_or_none(row, 1)? {
+                if let Some(available_at) = get(row, 1)? {
                     oldest.insert(get(row, 0)?, available_at);
                 }
             }
@@ -149,15 +147,7 @@ impl Reads {
     /// Jobs by status.
     pub async fn job_counts(&mut self) -> Result<JobCounts, Fault> {
         let row = self.one(JOB_COUNTERS, ()).await?.ok_or_else(|| Fault::Missing("job_tally".to_owned()))?;
-        let counted = |column| -> Result<u64, Fault> { Ok(shown(get(&row, column)?)) };
-        Ok(JobCounts {
-            active: counted(0)?,
-            paused: counted(1)?,
-            completed: counted(2)?,
-            failed: counted(3)?,
-            cancelled: counted(4)?,
-            dead_letters: counted(5)?,
-        })
+        read_job_counts(&row)
     }
 
     /// The size of the database; statistics that are counted elsewhere are zero.
@@ -184,37 +174,4 @@ struct LaneCounters {
     waiting: u64,
     queued: u64,
     running: u64,
-}
-
-pub(crate) fn read_token(row: &Row) -> Result<Token, Fault> {
-    let secret: Vec<u8> = get(row, 1)?;
-    let secret_sha256 = <[u8; 32]>::try_from(secret)
-        .map_err(|secret| Fault::damaged("tokens.secret_sha256", format!("{} bytes", secret.len())))?;
-    Ok(Token {
-        id: get(row, 0)?,
-        secret_sha256,
-        role: decode(row, 2, "tokens.role")?,
-        created_at: time(row, 3)?,
-    })
-}
-
-fn read_session(row: &Row) -> Result<SessionRow, Fault> {
-    let lease = Duration::from_micros(count(row, 2, "sessions.lease_us")?);
-    let queues: Option<String> = get(row, 9)?;
-    Ok(SessionRow {
-        pulse: Pulse { session: SessionId(get(row, 0)?), beat: count(row, 1, "sessions.beat")?, lease },
-        worker: get(row, 3)?,
-        embedded: get(row, 4)?,
-        job_types: read_names(Some(&get::<String>(row, 5)?), "sessions.job_types"),
-        slots: get(row, 6)?,
-        opened_at: time(row, 7)?,
-        beaten_at: time(row, 8)?,
-        about: WorkerAbout {
-            queues: read_names(queues.as_deref(), "sessions.queues"),
-            version: get(row, 10)?,
-            host: get(row, 11)?,
-        },
-        condition: read_condition(get::<Option<String>>(row, 13)?.as_deref()),
-        mode: decode(row, 12, "sessions.mode")?,
-    })
 }

@@ -2,12 +2,16 @@
 
 use super::Reads;
 use super::keys::{VIEWS_AT_ONCE, branches, json_of_jobs, json_of_pairs, keys_of_jobs};
-use crate::fault::Fault;
-use crate::malformed::pass_over;
-use crate::mysql::rows::{
-    HISTORY_COLUMNS, count, counter, execution_id, history_columns, job_columns, live_columns, read_finished,
-    read_job, read_live, read_schedule, schedule_columns, time,
+use crate::cells::read;
+use crate::codecs::{
+    FINISHED_COLUMNS, counter, execution_id, read_finished, read_job, read_live, read_schedule, time,
 };
+use crate::fault::Fault;
+use crate::layout::{
+    mysql_history_columns as history_columns, mysql_job_columns as job_columns,
+    mysql_live_columns as live_columns, mysql_schedule_columns as schedule_columns,
+};
+use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use mysql_async::Row;
 use punctual_core::ids::{ExecutionId, JobId};
@@ -46,7 +50,7 @@ pub(crate) const LATEST_OF_JOB: &str = "(SELECT history.job, history.occurrence,
 pub(crate) const FINISHED_AT: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.place FROM JSON_TABLE(?, '$[*]' COLUMNS (place BIGINT PATH '$[0]', ended BIGINT PATH '$[1]')) AS wanted \
+    ", workers.name, history.place FROM JSON_TABLE(?, '$[*]' COLUMNS (place BIGINT PATH '$[0]', ended BIGINT PATH '$[1]')) AS wanted \
      STRAIGHT_JOIN history FORCE INDEX (PRIMARY) ON history.place = wanted.place AND history.completed_at = wanted.ended \
      LEFT JOIN workers ON workers.id = history.worker"
 );
@@ -134,7 +138,7 @@ impl Reads {
         let mut latest: BTreeMap<JobId, (Timestamp, ExecutionId, u64)> = BTreeMap::new();
         for row in self.all(&branches(LATEST_OF_JOB, ids.len()), keys_of_jobs(ids)).await? {
             let read = || -> Result<_, Fault> {
-                Ok((time(&row, 3)?, execution_id(&row, 0)?, count(&row, 4, "history.place")?))
+                Ok((time(&row, 3)?, execution_id(&row, 0)?, read(&row, 4, "history.place")?))
             };
             let Some(candidate) = pass_over(read())? else { continue };
             let id = candidate.1;
@@ -156,7 +160,7 @@ impl Reads {
         let pairs = places.iter().map(|ended| (counter(ended.place), ended.completed_at.as_micros()));
         for row in self.all(FINISHED_AT, (json_of_pairs(pairs),)).await? {
             if let Some(ended) = pass_over(read_finished(&row, 0))? {
-                finished.insert(count(&row, HISTORY_COLUMNS, "history.place")?, ended);
+                finished.insert(read(&row, FINISHED_COLUMNS, "history.place")?, ended);
             }
         }
         Ok(finished)

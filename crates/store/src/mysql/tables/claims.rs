@@ -5,10 +5,13 @@
 //! Lanes and limits are written into the text of these statements as numbers: a `UNION ALL` over a variable
 //! number of lanes cannot be prepared ahead.
 
-use super::read_set::{Fetching, RowKind};
+use super::read_set::Fetching;
+use crate::cells::get;
+use crate::codecs::{limit, occurrence_id};
 use crate::fault::Fault;
+use crate::layout::mysql_live_columns as live_columns;
 use crate::malformed::pass_over;
-use crate::mysql::rows::{get, limit, live_columns, occurrence_id};
+use crate::server::asks::RowKind;
 use crate::unit_of_work::RequestedClaims;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::placing::Place;
@@ -40,16 +43,13 @@ pub(crate) fn head_of_lane(lane: i64, count: usize) -> String {
     )
 }
 
+const SELECT_LIVE: &str = concat!("SELECT ", live_columns!(), " FROM live FORCE INDEX (live_claim)");
+
 /// Locks the first rows of a lane that no other transaction has locked.
 pub(crate) fn lock_in_lane(lane: i64, count: usize) -> String {
     format!(
-        concat!(
-            "(SELECT ",
-            live_columns!(),
-            " FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = {} \
-             ORDER BY live.claim_rank, live.job, live.occurrence LIMIT {} FOR UPDATE SKIP LOCKED)"
-        ),
-        lane,
+        "({SELECT_LIVE} WHERE live.queued_lane = {lane} \
+         ORDER BY live.claim_rank, live.job, live.occurrence LIMIT {} FOR UPDATE SKIP LOCKED)",
         limit(count)
     )
 }

@@ -1,26 +1,23 @@
 //! Loads and writes the rows of a unit of work on one connection.
 
 mod claims;
-mod loaded;
 mod read_set;
 mod write_set;
 
-pub(crate) use loaded::{read_checkpoint, read_limiter_row, read_queue};
-pub(crate) use write_set::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing};
+pub(crate) use write_set::{queued_lane, sharing, statement, statements};
 
 use super::connection::Connection;
 use super::galera::Relied;
 use super::names::{intern, intern_workers, look_up, session_numbers, to_ask};
 use super::options::{MySqlOptions, OptionsError, Target};
 use crate::fault::Fault;
+use crate::server::loaded::read_queue;
+use crate::server::queue_check::QueueCheck;
 use crate::unit_of_work::{Connect, LaneCache, LoadedRows, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
 pub(crate) use claims::LANES_WITH_WORK;
-use mysql_async::Row;
-use punctual_core::ports::QueueRow;
 use read_set::{Fetching, QUEUES};
 pub(crate) use read_set::{LIMITERS, STARTED};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Shards of counters. More than a cluster has writers, so that few of them share one.
@@ -56,8 +53,7 @@ impl MySqlConnect {
             connection: Connection::writing(&self.target).await?,
             lanes: self.lanes.clone(),
             writer: self.first_shard + writer,
-            queues: None,
-            held_queues: BTreeSet::new(),
+            queues: QueueCheck::default(),
             relied: Relied::default(),
         })
     }
@@ -79,10 +75,7 @@ pub(crate) struct MySqlTables {
     lanes: Arc<LaneCache>,
     /// Determines its shard of the counters.
     writer: usize,
-    /// The settings of queues as this transaction read them.
-    queues: Option<BTreeMap<String, QueueRow>>,
-    /// The queues whose rows were locked at that time.
-    held_queues: BTreeSet<String>,
+    queues: QueueCheck,
     /// The rows that this transaction has locked, on a node of a cluster.
     relied: Relied,
 }
@@ -93,38 +86,25 @@ impl MySqlTables {
         if self.connection.is_broken() {
             self.connection = Connection::writing(&self.target).await?;
         }
-        self.queues = None;
-        self.held_queues.clear();
+        self.queues = QueueCheck::default();
         self.relied = Relied::default();
         Ok(())
     }
 
     /// Whether the settings that this transaction has read are still valid, now that they are locked.
     async fn check_queues(&mut self, write_set: &WriteSet) -> Result<(), Fault> {
-        if write_set.queues_deleted.is_empty()
-            && write_set.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
-        {
+        if self.queues.is_unneeded(write_set) {
             return Ok(());
         }
         self.connection.run(TAKE_QUEUES, vec![]).await?;
-        let now = queues_by_name(&self.connection.all(QUEUES, vec![]).await?)?;
-        let mut named = write_set.queues_put.iter().map(|row| &row.queue).chain(&write_set.queues_deleted);
-        match &self.queues {
-            Some(read) if named.any(|queue| read.get(queue) != now.get(queue)) => {
-                Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
-            }
-            _ => Ok(()),
-        }
+        let rows = self.connection.all(QUEUES, vec![]).await?;
+        self.queues.check(write_set, rows.iter().map(read_queue).collect::<Result<_, _>>()?)
     }
 }
 
 /// From here on no other transaction changes queue settings. The row is written, because nodes of a cluster
 /// do not see each other's locks but detect that both have written.
 const TAKE_QUEUES: &str = "UPDATE numbers SET given = given + 1 WHERE name = 'queue'";
-
-fn queues_by_name(rows: &[Row]) -> Result<BTreeMap<String, QueueRow>, Fault> {
-    rows.iter().map(|row| read_queue(row).map(|row| (row.queue.clone(), row))).collect()
-}
 
 #[async_trait]
 impl Tables for MySqlTables {
@@ -163,11 +143,7 @@ impl Tables for MySqlTables {
         if self.connection.node().is_some() {
             self.relied.note(read_set, &found);
         }
-        if read_set.queues {
-            self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
-            let is_there = |queue: &&String| found.queues.iter().any(|row| row.queue == **queue);
-            self.held_queues = read_set.limited_queues.iter().filter(is_there).cloned().collect();
-        }
+        self.queues.note(read_set, &found);
         Ok(found)
     }
 
@@ -181,7 +157,8 @@ impl Tables for MySqlTables {
         self.check_queues(write_set).await?;
         let relied = std::mem::take(&mut self.relied);
         let touches = if node.is_some() { relied.touches(write_set) } else { vec![] };
-        for statement in touches.into_iter().chain(Writing::of(write_set, shard_of(self.writer, node))?) {
+        for statement in touches.into_iter().chain(write_set::writes(write_set, shard_of(self.writer, node))?)
+        {
             self.connection.run(&statement.sql, statement.values).await?;
         }
         self.connection.commit().await
@@ -197,5 +174,5 @@ pub(crate) mod statements {
     //! Exports for the tests of query plans.
     pub(crate) use super::claims::{CLAIM, LANES_OF_QUEUE, end_of_lane, head_of_lane, lock_in_lane};
     pub(crate) use super::read_set::*;
-    pub(crate) use super::write_set::statements::*;
+    pub(crate) use super::write_set::LEASE_ALIKE;
 }

@@ -6,53 +6,25 @@
 //! to be found first, that is done without locks.
 
 use super::claims::CLAIM;
-use super::loaded::{Gathering, lanes_of};
-use crate::codes::Code;
+use crate::cells::get;
+use crate::codecs::{fact_columns, limit, occurrence_id};
 use crate::fault::Fault;
+use crate::layout::{
+    mysql_dead_letter_columns as dead_letter_columns, mysql_job_columns as job_columns,
+    mysql_live_columns as live_columns, mysql_schedule_columns as schedule_columns,
+};
 use crate::mysql::connection::{Connection, for_share_of, for_update_of};
 use crate::mysql::galera::touch_jobs;
-use crate::mysql::lists::{documents, jobs, list, numbers, occurrences};
+use crate::mysql::lists::{documents, list};
 use crate::mysql::names::look_up;
-use crate::mysql::rows::{
-    dead_letter_columns, fact_columns, get, integer, job_columns_but_payload, limit, live_columns,
-    occurrence_id, schedule_columns,
-};
+use crate::server::asks::{Ask, RowKind, ids, jobs, numbers, occurrences, unlocked};
+use crate::server::list::List;
+use crate::server::loaded::{Gathering, lanes_of};
 use crate::unit_of_work::{LaneCache, LoadedRows, ReadSet};
 use mysql_async::{Row, Value};
 use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::limits;
 use std::collections::BTreeSet;
-
-/// The kind of a statement's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RowKind {
-    HeldLanes,
-    Sessions,
-    Jobs,
-    Schedules,
-    Live,
-    /// For the requested claim with this index.
-    Claims(usize),
-    Facts,
-    Cancels,
-    Queues,
-    Started,
-    Limiters,
-    QueuedLanes,
-    Unstarted,
-    Ended,
-    Skipped,
-    DeadLetters,
-    LatestDeadLetters,
-    DeadOfJobs,
-    Keys,
-    Parents,
-    Children,
-    Resolutions,
-    LastNotes,
-    Checkpoints,
-    Requests,
-}
+use std::sync::LazyLock;
 
 /// A transaction that deletes a lane locks its row first, and then checks whether the lane has jobs.
 pub(crate) const HELD_LANES: &str = concat!(
@@ -71,14 +43,16 @@ pub(crate) const SESSIONS: &str = concat!(
     " STRAIGHT_JOIN sessions FORCE INDEX (PRIMARY) ON sessions.id = given.number",
     for_update_of!("sessions")
 );
-pub(crate) const JOBS: &str = concat!(
-    "SELECT ",
-    job_columns_but_payload!(),
-    ", IF(given.whole, jobs.payload, NULL), given.whole FROM ",
-    list!(0 job id, 1 whole int),
-    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)",
-    for_update_of!("jobs")
-);
+/// The payload may be large, and is read only with the whole job.
+pub(crate) static JOBS: LazyLock<String> = LazyLock::new(|| {
+    let columns = job_columns!().replace("jobs.payload", "IF(given.whole, jobs.payload, NULL)");
+    const FROM: &str = concat!(
+        list!(0 job id, 1 whole int),
+        " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)",
+        for_update_of!("jobs")
+    );
+    format!("SELECT {columns}, given.whole FROM {FROM}")
+});
 pub(crate) const SCHEDULES: &str = concat!(
     "SELECT ",
     schedule_columns!(),
@@ -177,7 +151,7 @@ pub(crate) const SKIPPED: &str = concat!(
 pub(crate) const DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    " FROM ",
+    ", jobs.name, jobs.lane FROM ",
     list!(0 job id, 1 occurrence int),
     " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job) \
      AND dead_letters.occurrence = given.occurrence \
@@ -186,7 +160,7 @@ pub(crate) const DEAD_LETTERS: &str = concat!(
 pub(crate) const LATEST_DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    " FROM ",
+    ", jobs.name, jobs.lane FROM ",
     list!(0 job id),
     " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job) \
      AND dead_letters.occurrence = (SELECT MAX(latest.occurrence) FROM dead_letters AS latest \
@@ -233,6 +207,39 @@ pub(crate) const REQUESTS: &str = concat!(
      AND requests.`key` = given.name"
 );
 
+fn statement(part: RowKind) -> &'static str {
+    match part {
+        RowKind::HeldLanes => HELD_LANES,
+        RowKind::Sessions => SESSIONS,
+        RowKind::Jobs => &JOBS,
+        RowKind::Schedules => SCHEDULES,
+        RowKind::Live => LIVE,
+        RowKind::Facts => FACTS,
+        RowKind::Cancels => CANCELS,
+        RowKind::Queues => QUEUES,
+        RowKind::LimitedQueues => LOCK_QUEUES,
+        RowKind::Started => STARTED,
+        RowKind::Limiters => LIMITERS,
+        // In the claim index each wait list looks like a lane.
+        RowKind::Claims(_) | RowKind::Lines => CLAIM,
+        RowKind::LastQueued => unreachable!("it takes several statements"),
+        RowKind::QueuedLanes => QUEUED_LANES,
+        RowKind::Unstarted => UNSTARTED,
+        RowKind::Ended => ENDED,
+        RowKind::Skipped => SKIPPED,
+        RowKind::DeadLetters => DEAD_LETTERS,
+        RowKind::LatestDeadLetters => LATEST_DEAD_LETTERS,
+        RowKind::DeadOfJobs => DEAD_OF_JOBS,
+        RowKind::Keys => KEYS,
+        RowKind::Parents => PARENTS,
+        RowKind::Children => CHILDREN,
+        RowKind::Resolutions => RESOLUTIONS,
+        RowKind::LastNotes => LAST_NOTES,
+        RowKind::Checkpoints => CHECKPOINTS,
+        RowKind::Requests => REQUESTS,
+    }
+}
+
 /// One round of loading.
 pub(super) struct Fetching<'a> {
     pub connection: &'a mut Connection,
@@ -250,21 +257,44 @@ impl<'a> Fetching<'a> {
         let gathering = Gathering::new(read_set.claims.len());
         let mut fetching = Fetching { connection, lanes, gathering };
         fetching.lock(read_set).await?;
-        fetching.read_of_work(read_set).await?;
-        fetching.read_of_jobs(read_set).await?;
+        // Claims need their jobs' data.
+        let mut facts: BTreeSet<JobId> = read_set.facts.clone();
+        facts.extend(fetching.gathering.claimed().map(|id| id.job));
+        for ask in unlocked(read_set, &facts) {
+            match ask {
+                // Only the first rows of each key.
+                Ask::Listed(part @ (RowKind::Lines | RowKind::Children), list) => {
+                    for row in list.rows() {
+                        fetching.ask_once(part, row.iter().cloned().map(Value::from).collect()).await?;
+                    }
+                }
+                Ask::Listed(part, list) => fetching.ask(part, list).await?,
+                Ask::Each(RowKind::LastQueued, _) => {
+                    for ((queue, before), count) in &read_set.last_queued {
+                        let places = fetching.last_queued(queue, *before, *count).await?;
+                        fetching.gathering.take_last_queued(places);
+                    }
+                }
+                Ask::Each(part, rows) => {
+                    for row in rows {
+                        fetching.ask_once(part, row.into_iter().map(Value::from).collect()).await?;
+                    }
+                }
+            }
+        }
         Ok(fetching.gathering.finish())
     }
 
-    /// One statement for each list.
-    async fn ask(&mut self, part: RowKind, sql: &str, lists: Vec<Value>) -> Result<(), Fault> {
-        for list in lists {
-            self.ask_once(part, sql, vec![list]).await?;
+    /// One statement for each document.
+    async fn ask(&mut self, part: RowKind, list: List<'_>) -> Result<(), Fault> {
+        for document in documents(&list) {
+            self.ask_once(part, vec![document]).await?;
         }
         Ok(())
     }
 
-    async fn ask_once(&mut self, part: RowKind, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
-        let rows = self.connection.all(sql, values).await?;
+    async fn ask_once(&mut self, part: RowKind, values: Vec<Value>) -> Result<(), Fault> {
+        let rows = self.connection.all(statement(part), values).await?;
         self.take(part, &rows).await
     }
 
@@ -279,17 +309,14 @@ impl<'a> Fetching<'a> {
     }
 
     async fn lock(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        self.ask(RowKind::HeldLanes, HELD_LANES, numbers(read_set.held_lanes.iter().copied())).await?;
+        self.ask(RowKind::HeldLanes, numbers(read_set.held_lanes.iter().copied())).await?;
         let sessions = self.sessions(read_set).await?;
-        self.ask(RowKind::Sessions, SESSIONS, numbers(sessions)).await?;
-        let rows = documents(read_set.jobs.union(&read_set.terms), |row, job| {
-            row.id(*job).int(read_set.jobs.contains(job));
-        });
-        self.ask(RowKind::Jobs, JOBS, rows).await?;
+        self.ask(RowKind::Sessions, numbers(sessions)).await?;
+        self.ask(RowKind::Jobs, jobs(read_set)).await?;
         if self.connection.node().is_some() {
             touch_jobs(self.connection, &self.gathering.jobs()).await?;
         }
-        self.ask(RowKind::Schedules, SCHEDULES, jobs(&read_set.schedules)).await?;
+        self.ask(RowKind::Schedules, ids(&read_set.schedules)).await?;
         self.lock_live(read_set).await?;
         for (index, wanted) in read_set.claims.iter().enumerate() {
             self.claim(index, wanted).await?;
@@ -314,104 +341,23 @@ impl<'a> Fetching<'a> {
 
     async fn lock_live(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
         let is_of_job = |id: &OccurrenceId| read_set.open_of_jobs.contains(&id.job);
+        let of_jobs = documents(&ids(&read_set.open_of_jobs));
         if read_set.held_by.is_empty() && read_set.live.iter().all(is_of_job) {
-            return self.ask(RowKind::Live, LIVE_OF_JOBS, jobs(&read_set.open_of_jobs)).await;
+            for list in of_jobs {
+                let rows = self.connection.all(LIVE_OF_JOBS, vec![list]).await?;
+                self.take(RowKind::Live, &rows).await?;
+            }
+            return Ok(());
         }
         let mut keys: BTreeSet<OccurrenceId> = read_set.live.clone();
-        for list in jobs(&read_set.open_of_jobs) {
+        for list in of_jobs {
             keys.extend(read_keys(&self.connection.all(KEYS_OF_JOBS, vec![list]).await?)?);
         }
         for (session, count) in &read_set.held_by {
             let bounds = vec![session.0.into(), limit(*count).into()];
             keys.extend(read_keys(&self.connection.all(KEYS_OF_SESSION, bounds).await?)?);
         }
-        self.ask(RowKind::Live, LIVE, occurrences(&keys)).await
-    }
-
-    async fn read_of_work(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        // Claims need their jobs' data.
-        let mut facts: BTreeSet<JobId> = read_set.facts.clone();
-        facts.extend(self.gathering.claimed().map(|id| id.job));
-        self.ask(RowKind::Facts, FACTS, jobs(&facts)).await?;
-        let sessions = numbers(read_set.cancels_of.iter().map(|session| session.0));
-        self.ask(RowKind::Cancels, CANCELS, sessions).await?;
-        // The settings of a queue are read while the lock prevents changes.
-        self.read_limits(read_set).await?;
-        if read_set.queues {
-            self.ask_once(RowKind::Queues, QUEUES, vec![]).await?;
-        }
-        self.read_unstarted(read_set).await?;
-        let executions = documents(&read_set.ended, |row, id| {
-            row.occurrence(id.occurrence).int(integer(id.attempt));
-        });
-        self.ask(RowKind::Ended, ENDED, executions).await?;
-        let skipped = documents(&read_set.skipped, |row, (job, last, reason)| {
-            row.id(*job).int(last.as_micros()).int(reason.code());
-        });
-        self.ask(RowKind::Skipped, SKIPPED, skipped).await?;
-        self.ask(RowKind::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes)).await?;
-        self.ask(RowKind::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints)).await
-    }
-
-    /// The use of limits, after their queues are locked, and the heads of wait lists: in the claim index
-    /// each wait list looks like a lane.
-    async fn read_limits(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        let queues = documents(&read_set.limited_queues, |row, queue| {
-            row.text(queue);
-        });
-        for list in &queues {
-            self.connection.all(LOCK_QUEUES, vec![list.clone()]).await?;
-        }
-        self.ask(RowKind::Started, STARTED, queues).await?;
-        self.ask(RowKind::Limiters, LIMITERS, numbers(read_set.limiters.iter().map(|id| id.number())))
-            .await?;
-        for (line, count) in &read_set.lines {
-            let bounds = vec![line.number().into(), limit(*count).into()];
-            self.ask_once(RowKind::Live, CLAIM, bounds).await?;
-        }
-        for ((queue, before), count) in &read_set.last_queued {
-            let places = self.last_queued(queue, *before, *count).await?;
-            self.gathering.take_last_queued(places);
-        }
-        Ok(())
-    }
-
-    async fn read_unstarted(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        let named = |queues: &BTreeSet<String>| {
-            documents(queues, |row, queue| {
-                row.text(queue);
-            })
-        };
-        let queues = named(&read_set.unstarted);
-        for list in &queues {
-            self.connection.all(LOCK_QUEUES, vec![list.clone()]).await?;
-        }
-        self.ask(RowKind::Unstarted, UNSTARTED, queues).await?;
-        self.ask(RowKind::QueuedLanes, QUEUED_LANES, named(&read_set.queued_lanes_of)).await
-    }
-
-    async fn read_of_jobs(&mut self, read_set: &ReadSet) -> Result<(), Fault> {
-        self.ask(RowKind::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters)).await?;
-        self.ask(RowKind::LatestDeadLetters, LATEST_DEAD_LETTERS, jobs(&read_set.latest_dead_letters))
-            .await?;
-        self.ask(RowKind::DeadOfJobs, DEAD_OF_JOBS, jobs(&read_set.dead_of_jobs)).await?;
-        let keys = documents(&read_set.keys, |row, key| {
-            row.text(&key.owner).int(key.kind.code()).text(&key.key);
-        });
-        self.ask(RowKind::Keys, KEYS, keys).await?;
-        self.ask(RowKind::Parents, PARENTS, jobs(&read_set.parents_of)).await?;
-        for (parent, count) in &read_set.children_of {
-            let bounds = vec![parent.as_bytes().into(), limit(*count).into()];
-            self.ask_once(RowKind::Children, CHILDREN, bounds).await?;
-        }
-        if read_set.resolutions {
-            let most = limit(limits::DEPENDENTS_PER_STEP_MAX + 1);
-            self.ask_once(RowKind::Resolutions, RESOLUTIONS, vec![most.into()]).await?;
-        }
-        let requests = documents(&read_set.requests, |row, request| {
-            row.text(&request.token).text(&request.key);
-        });
-        self.ask(RowKind::Requests, REQUESTS, requests).await
+        self.ask(RowKind::Live, occurrences(&keys)).await
     }
 }
 

@@ -1,80 +1,268 @@
-//! The write set of a transaction as statements: those for each list that is not empty, in the order of the
-//! fields of [`WriteSet`], so that rows that are not locked yet are always written in the same order.
+//! Statements that change rows: one or a few for each kind of change, whatever the number of rows.
 
-mod jobs;
-mod others;
-mod work;
-
-pub(crate) use jobs::{DELETE_KEYS, DELETE_TAGS};
-pub(crate) use others::{FORGET_NOTES, FORGET_PARENTS};
-
-use crate::counters::Counts;
+use crate::cells::Cell;
+use crate::codes::state;
 use crate::fault::Fault;
-use crate::mysql::lists::{Insertion, Statement};
+use crate::layout::{Column, HISTORY, LIVE, Layout};
+use crate::mysql::lists::{Insertion, Statement, documents, list};
+use crate::mysql::sql::{column_name, each, given, join, json_table, names};
+use crate::server::changes::{Change, Changed, Conflict, Shape, changes, columns_to_set};
+use crate::server::list::List;
 use crate::unit_of_work::WriteSet;
 use mysql_async::Value;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-pub(crate) struct Writing {
-    statements: Vec<Statement>,
+const ASK_FOR_ATTENTION: &str = concat!(
+    "UPDATE ",
+    list!(0 number int),
+    " STRAIGHT_JOIN sessions FORCE INDEX (PRIMARY) ON sessions.id = given.number SET sessions.attention = 1"
+);
+const UPDATE_NUMBERED: &str = concat!(
+    "UPDATE ",
+    list!(0 job id, 1 numbered int, 2 fired int, 3 over_at int),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job) \
+     SET jobs.numbered = given.numbered, jobs.fired = IF(given.over_at IS NULL, jobs.fired, given.fired), \
+     jobs.updated_at = IF(given.over_at IS NULL, jobs.updated_at, \
+       GREATEST(COALESCE(jobs.updated_at, jobs.created_at), given.over_at))"
+);
+const LEASE: &str = concat!(
+    "UPDATE ",
+    list!(0 job id, 1 occurrence int, 2 session int, 3 claimed_at int, 4 epoch int, 5 job_version int),
+    " STRAIGHT_JOIN live FORCE INDEX (PRIMARY) ON live.job = UNHEX(given.job) \
+     AND live.occurrence = given.occurrence \
+     SET live.state = 2, live.queued_lane = NULL, live.session = given.session, live.claimed_at = given.claimed_at, \
+     live.epoch = given.epoch, live.job_version = given.job_version, live.look_at = NULL"
+);
+/// The same for many leases that differ only in their keys: the fewer columns a list has, the faster it is
+/// read.
+pub(crate) const LEASE_ALIKE: &str = concat!(
+    "UPDATE ",
+    list!(0 job id, 1 occurrence int),
+    " STRAIGHT_JOIN live FORCE INDEX (PRIMARY) ON live.job = UNHEX(given.job) \
+     AND live.occurrence = given.occurrence \
+     SET live.state = 2, live.queued_lane = NULL, live.session = ?, live.claimed_at = ?, live.epoch = ?, \
+     live.job_version = ?, live.look_at = NULL"
+);
+/// Kinds of leases that are written with one statement each; if there are more, all go into one list.
+const LEASES_ALIKE_MAX: usize = 4;
+const LENGTHEN_SKIPPED: &str = concat!(
+    "UPDATE ",
+    list!(0 number int, 1 last int, 2 count int),
+    " STRAIGHT_JOIN skipped FORCE INDEX (PRIMARY) ON skipped.number = given.number \
+     SET skipped.last = given.last, skipped.count = skipped.count + given.count"
+);
+const FORGET_NOTES: &str = concat!(
+    "DELETE notes FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job) \
+     LEFT JOIN live FORCE INDEX (PRIMARY) ON live.job = notes.job AND live.occurrence = notes.occurrence \
+     WHERE live.job IS NULL"
+);
+const FORGET_CHECKPOINTS: &str = concat!(
+    "DELETE checkpoints FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN checkpoints FORCE INDEX (PRIMARY) ON checkpoints.job = UNHEX(given.job) \
+     LEFT JOIN live FORCE INDEX (PRIMARY) ON live.job = checkpoints.job \
+     AND live.occurrence = checkpoints.occurrence WHERE live.job IS NULL"
+);
+const ANSWER_REQUEST: &str =
+    "UPDATE requests SET status = ?, location = ?, body = ? WHERE token = ? AND `key` = ?";
+const FORGET_LIMITERS: &str = concat!(
+    "DELETE limiter_tallies FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
+     WHERE limiter_tallies.waiting = 0 AND limiter_tallies.in_use = 0"
+);
+
+/// How the rows of a change are sent.
+enum Sending {
+    /// As a JSON document.
+    Listed(String),
+    /// As `VALUES`: the server takes several times as long to read a list of many columns or of long texts.
+    /// It also knows how many positions of history to assign. Otherwise it would leave gaps, and followers
+    /// of history wait after each gap.
+    Values(Insertion),
 }
 
-impl Writing {
-    /// The statements for these changes; counters go to this shard.
-    pub fn of(write_set: &WriteSet, shard: i64) -> Result<Vec<Statement>, Fault> {
-        let mut writing = Writing { statements: Vec::new() };
-        writing.sessions(write_set)?;
-        writing.jobs(write_set)?;
-        writing.tags_and_keys(write_set);
-        writing.schedules(write_set)?;
-        writing.live(write_set);
-        writing.history(write_set);
-        writing.skipped(write_set);
-        writing.dead_letters(write_set);
-        writing.dependencies(write_set);
-        writing.notes(write_set);
-        writing.queues(write_set)?;
-        writing.requests(write_set);
-        writing.counts(&write_set.counts, shard);
-        Ok(writing.statements)
-    }
+/// By the numbers of the changes.
+static STATEMENTS: LazyLock<Vec<Sending>> =
+    LazyLock::new(|| Change::ALL.iter().map(|change| sending_of(*change)).collect());
 
-    /// The statements that add to these counters.
-    pub fn of_counts(counts: &Counts, shard: i64) -> Vec<Statement> {
-        let mut writing = Writing { statements: Vec::new() };
-        writing.counts(counts, shard);
-        writing.statements
-    }
-
-    /// One statement for each list.
-    fn add(&mut self, sql: &'static str, lists: Vec<Value>) {
-        self.statements
-            .extend(lists.into_iter().map(|list| Statement { sql: Cow::Borrowed(sql), values: vec![list] }));
-    }
-
-    fn add_once(&mut self, sql: &'static str, values: Vec<Value>) {
-        self.statements.push(Statement { sql: Cow::Borrowed(sql), values });
-    }
-
-    fn insert(&mut self, insertion: Insertion, rows: Vec<Vec<Value>>) {
-        self.statements.extend(insertion.of(rows));
+/// The statement of a change whose rows are sent as a list.
+pub(crate) fn statement(change: Change) -> &'static str {
+    match &STATEMENTS[change as usize] {
+        Sending::Listed(sql) => sql,
+        Sending::Values(_) => unreachable!("{change:?} is sent as VALUES"),
     }
 }
 
-/// Text as a driver value.
-fn text_or_none(text: Option<&str>) -> Value {
-    text.map_or(Value::NULL, Value::from)
+fn sending_of(change: Change) -> Sending {
+    let special = |sql: &str| Sending::Listed(sql.to_owned());
+    match change {
+        Change::AskForAttention => special(ASK_FOR_ATTENTION),
+        Change::UpdateNumbered => special(UPDATE_NUMBERED),
+        Change::Lease => special(LEASE),
+        Change::LengthenSkipped => special(LENGTHEN_SKIPPED),
+        Change::ForgetNotes => special(FORGET_NOTES),
+        Change::ForgetCheckpoints => special(FORGET_CHECKPOINTS),
+        Change::AnswerRequests => special(ANSWER_REQUEST),
+        Change::ForgetLimiters => special(FORGET_LIMITERS),
+        Change::InsertHistory => Sending::Values(values(&HISTORY, &HISTORY.columns[1..], Conflict::Fail)),
+        Change::InsertSessions
+        | Change::InsertJobs
+        | Change::InsertLive
+        | Change::InsertDeadLetters
+        | Change::CountNotes
+        | Change::PutProgress
+        | Change::PutCheckpoints
+        | Change::InsertRequests
+        | Change::AddToJobs => match change.shape() {
+            Shape::Insert { table, columns, conflict } => Sending::Values(values(&table, columns, conflict)),
+            other => unreachable!("{change:?}: {other:?}"),
+        },
+        // The rows exist and are locked: only their contents are rewritten.
+        Change::UpdateJobs | Change::UpdateLive => match change.shape() {
+            Shape::Update { table, columns, key } => Sending::Values(rewriting(&table, &columns, key)),
+            other => unreachable!("{change:?}: {other:?}"),
+        },
+        _ => Sending::Listed(listed(change)),
+    }
 }
 
-fn int_or_none(value: Option<i64>) -> Value {
-    value.map_or(Value::NULL, Value::Int)
+fn listed(change: Change) -> String {
+    match change.shape() {
+        Shape::Insert { table, columns, conflict } => {
+            let select = columns.iter().map(given).collect::<Vec<_>>().join(", ");
+            let replaced = |name: &str| format!("{name} = given.{name}");
+            format!(
+                "INSERT INTO {} ({}) SELECT {select} FROM {}{}",
+                table.name,
+                names(&table, columns),
+                json_table(columns),
+                on_duplicate(&table, conflict, replaced, |name| format!("given.{name}")),
+            )
+        }
+        Shape::Update { table, columns, key } => format!(
+            "UPDATE {} {} SET {}",
+            json_table(&columns),
+            join(&table, &columns[..key]),
+            columns_to_set(&columns, key)
+                .map(|column| format!("{}.{} = {}", table.name, column_name(&table, column), given(column)))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        Shape::Delete { table, by } => {
+            format!("DELETE {} FROM {} {}", table.name, json_table(&by), join(&table, &by))
+        }
+        Shape::Special => unreachable!("{change:?} has its own statement"),
+    }
 }
 
-#[cfg(test)]
-pub(super) mod statements {
-    pub(crate) use super::jobs::{
-        DELETE_KEYS, DELETE_SCHEDULES, DELETE_TAGS, UPDATE_KEYS, UPDATE_MARKS, UPDATE_SCHEDULES,
+/// `given` is the expression for the new value of a column.
+fn on_duplicate(
+    table: &Layout,
+    conflict: Conflict,
+    replaced: impl Fn(&str) -> String,
+    given: impl Fn(&str) -> String,
+) -> String {
+    let rest = &table.columns[table.key..];
+    let action = match conflict {
+        Conflict::Fail => return String::new(),
+        Conflict::Ignore => {
+            each(table, &table.columns[..1], |name| format!("{name} = {}.{name}", table.name))
+        }
+        Conflict::Replace(count) => each(table, &rest[..count], replaced),
+        Conflict::Add => {
+            each(table, rest, |name| format!("{name} = {}.{name} + {}", table.name, given(name)))
+        }
     };
-    pub(crate) use super::others::{DELETE_DEAD_LETTERS, DELETE_DEPENDENCIES, FORGET_NOTES, FORGET_PARENTS};
-    pub(crate) use super::work::{DELETE_LIVE, LEASE, LEASE_ALIKE, LENGTHEN_SKIPPED, UPDATE_SESSIONS};
+    format!(" ON DUPLICATE KEY UPDATE {action}")
+}
+
+fn values(table: &Layout, columns: &[Column], conflict: Conflict) -> Insertion {
+    let value = |name: &str| format!("VALUES({name})");
+    let tail = on_duplicate(table, conflict, |name| format!("{name} = VALUES({name})"), value);
+    insertion(table, columns, tail)
+}
+
+fn rewriting(table: &Layout, columns: &[Column], key: usize) -> Insertion {
+    let set = each(table, columns_to_set(columns, key), |name| format!("{name} = VALUES({name})"));
+    let more = if table.name == LIVE.name { ", queued_lane = VALUES(queued_lane)" } else { "" };
+    insertion(table, columns, format!(" ON DUPLICATE KEY UPDATE {set}{more}"))
+}
+
+fn insertion(table: &Layout, columns: &[Column], tail: String) -> Insertion {
+    let names = names(table, columns);
+    let (more, columns) =
+        if table.name == LIVE.name { (", queued_lane", columns.len() + 1) } else { ("", columns.len()) };
+    Insertion { head: format!("INSERT INTO {} ({names}{more})", table.name), columns, tail }
+}
+
+/// The rows of `live` with the column that only this schema has: the lane of a claimable row, or the wait
+/// list that it is on.
+pub(crate) fn queued_lane<'a>(row: &[Cell<'a>]) -> Cell<'a> {
+    const AT: [usize; 3] = [LIVE.at("state"), LIVE.at("lane"), LIVE.at("line")];
+    let [state, lane, line] = AT.map(|place| &row[place]);
+    if *state == Cell::Number(i64::from(state::QUEUED)) { lane.clone() } else { line.clone() }
+}
+
+/// The statements for these changes.
+pub(crate) fn statements(changes: Vec<Changed<'_>>) -> Vec<Statement> {
+    changes.into_iter().flat_map(|(change, list)| statements_of(change, list)).collect()
+}
+
+fn statements_of(change: Change, list: List<'_>) -> Vec<Statement> {
+    match &STATEMENTS[change as usize] {
+        Sending::Listed(_) if change == Change::Lease => leases(&list),
+        Sending::Listed(sql) if change == Change::AnswerRequests => {
+            let answer = |row: &[Cell<'_>]| {
+                let [token, key, answer @ ..] = row else { unreachable!("{row:?}") };
+                let cells = answer.iter().chain([token, key]);
+                Statement { sql: Cow::Borrowed(sql), values: cells.cloned().map(Value::from).collect() }
+            };
+            list.rows().map(answer).collect()
+        }
+        Sending::Listed(sql) => sharing(sql, &list),
+        Sending::Values(insertion) => {
+            let is_live = matches!(change, Change::InsertLive | Change::UpdateLive);
+            let row = |row: &[Cell<'_>]| {
+                let more = is_live.then(|| queued_lane(row));
+                row.iter().cloned().chain(more).map(Value::from).collect()
+            };
+            insertion.of(list.rows().map(row).collect())
+        }
+    }
+}
+
+/// One statement for each document.
+pub(crate) fn sharing(sql: &'static str, list: &List<'_>) -> Vec<Statement> {
+    let statement = |document| Statement { sql: Cow::Borrowed(sql), values: vec![document] };
+    documents(list).into_iter().map(statement).collect()
+}
+
+fn leases(list: &List<'_>) -> Vec<Statement> {
+    let mut alike: BTreeMap<[i64; 4], Vec<[Cell<'_>; 2]>> = BTreeMap::new();
+    for row in list.rows() {
+        let [job, number, shared @ ..] = row else { unreachable!("{row:?}") };
+        let shared = shared.iter().map(|cell| cell.number("live").unwrap_or_default());
+        let shared = shared.collect::<Vec<_>>().try_into().unwrap_or_default();
+        alike.entry(shared).or_default().push([job.clone(), number.clone()]);
+    }
+    if alike.len() > LEASES_ALIKE_MAX {
+        return sharing(LEASE, list);
+    }
+    let each = alike.into_iter().flat_map(|(shared, keys)| {
+        documents(&List::of(keys)).into_iter().map(move |document| Statement {
+            sql: Cow::Borrowed(LEASE_ALIKE),
+            values: [document].into_iter().chain(shared.map(Value::Int)).collect(),
+        })
+    });
+    each.collect()
+}
+
+/// The statements for these changes; counters go to this shard.
+pub(crate) fn writes(write_set: &WriteSet, shard: i64) -> Result<Vec<Statement>, Fault> {
+    Ok(statements(changes(write_set, shard)?))
 }

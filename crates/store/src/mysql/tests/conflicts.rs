@@ -1,7 +1,9 @@
 //! Conflicting transactions and broken connections: each is reported as what it is.
 
 use super::database::{TestDatabase, client};
-use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
+use super::database::{query, run};
+use super::dialect::tables;
+use super::fixture::{at, fetch, id, job, lane, queued, write};
 use crate::data_migration::{MigrationSide, StoreRole};
 use crate::mysql::export;
 use crate::mysql::migrate::prepare;

@@ -8,7 +8,7 @@ use crate::mysql::MySqlOptions;
 use crate::mysql::migrate;
 use futures_util::FutureExt;
 use mysql_async::Conn;
-use mysql_async::prelude::Queryable;
+use mysql_async::prelude::{FromRow, Queryable};
 use sha2::{Digest, Sha256};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
@@ -110,6 +110,21 @@ pub(crate) async fn client(options: &MySqlOptions) -> Conn {
     Conn::new(options.target().expect("a URL of MariaDB or MySQL").reading().remove(0))
         .await
         .expect("the server answers")
+}
+
+/// All rows of a query.
+pub(crate) async fn query<T: FromRow + Send + 'static>(options: &MySqlOptions, sql: &str) -> Vec<T> {
+    let mut client = client(options).await;
+    let rows = client.query(sql).await.unwrap();
+    client.disconnect().await.unwrap();
+    rows
+}
+
+/// Runs a statement.
+pub(crate) async fn run(options: &MySqlOptions, sql: &str) {
+    let mut client = client(options).await;
+    client.query_drop(sql).await.unwrap();
+    client.disconnect().await.unwrap();
 }
 
 /// The number of a free database, which this connection has locked.

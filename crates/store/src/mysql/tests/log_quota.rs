@@ -2,7 +2,9 @@
 //! that ended first.
 
 use super::database::TestDatabase;
-use super::fixture::{finished, id, query, run, tables, write};
+use super::database::{query, run};
+use super::dialect::tables;
+use super::fixture::{finished, id, write};
 use crate::mysql::MySqlOptions;
 use crate::mysql::maintenance::MySqlMaintenance;
 use crate::unit_of_work::{EndedRow, WriteSet};

@@ -1,7 +1,7 @@
 //! A database is migrated once, by the first process, and never back.
 
 use super::database::TestDatabase;
-use super::fixture::{query, run};
+use super::database::{query, run};
 use crate::inventory::NO_TABLES;
 use crate::mysql::migrate::{self, MigrateError, VERSION, prepare, status, up, verify};
 use crate::mysql::{MySqlOptions, create_database, drop_database};

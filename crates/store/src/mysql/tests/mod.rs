@@ -1,23 +1,34 @@
-//! Tests of this adapter: the conformance suite, and tests that only these servers can run.
+//! Tests of this adapter: the conformance suite, and tests that only these servers can run. Tests that all
+//! server stores share are in `server/tests`, and are compiled once for each store.
 
+#[path = "../../server/tests/alike.rs"]
 mod alike;
 mod conflicts;
+#[path = "../../server/tests/conformance.rs"]
 mod conformance;
+#[path = "../../server/tests/counter_mismatch.rs"]
 mod counter_mismatch;
 pub(crate) mod database;
+mod dialect;
+#[path = "../../server/tests/fixture.rs"]
 mod fixture;
 mod following;
 mod galera;
 pub(crate) mod integrity;
 mod log_quota;
+#[path = "../../server/tests/malformed_rows.rs"]
 mod malformed_rows;
+#[path = "../../server/tests/membership.rs"]
 mod membership;
 mod migrations;
+#[path = "../../server/tests/nodes.rs"]
 mod nodes;
 mod partitioning;
 mod plans;
 mod readers;
+#[path = "../../server/tests/round_trips.rs"]
 mod round_trips;
 mod security;
+#[path = "../../server/tests/unused.rs"]
 mod unused;
 mod write_plans;

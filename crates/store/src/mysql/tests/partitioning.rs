@@ -1,7 +1,9 @@
 //! Partitions are created before they are needed, and dropped as a whole.
 
 use super::database::TestDatabase;
-use super::fixture::{at, finished, id, query, run, tables, write};
+use super::database::{query, run};
+use super::dialect::tables;
+use super::fixture::{at, finished, id, write};
 use crate::mysql::MySqlOptions;
 use crate::mysql::connection::Connection;
 use crate::mysql::maintenance::MySqlMaintenance;

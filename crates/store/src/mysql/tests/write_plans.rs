@@ -1,8 +1,8 @@
 //! The statements that lock and write search an index and sort nothing, on each server, in a database with a hundred
 //! thousand queued and as many waiting executions.
 
+use super::database::query;
 use super::database::{TestDatabase, client};
-use super::fixture::query;
 use crate::mysql::MySqlOptions;
 use crate::mysql::galera::{TOUCH_LIVE, TOUCH_QUEUES, TOUCH_SESSIONS};
 use crate::mysql::logs::COUNT_LINES;
@@ -12,9 +12,10 @@ use crate::mysql::maintenance::{
 };
 use crate::mysql::migrate::prepare;
 use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER};
-use crate::mysql::tables::LANES_WITH_WORK;
 use crate::mysql::tables::statements::*;
+use crate::mysql::tables::{LANES_WITH_WORK, statement};
 use crate::mysql::unused::LANES_LOOKED_AT;
+use crate::server::changes::Change;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::placing::Place;
@@ -63,7 +64,7 @@ fn searches() -> Vec<Search> {
         search(SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
         search(LOST_SESSIONS, vec![], "sessions", "sessions_lost"),
         search(EMBEDDED_SESSIONS, vec![], "sessions", "sessions_embedded"),
-        search(JOBS, vec![list(1)], "jobs", "PRIMARY"),
+        search(&JOBS, vec![list(1)], "jobs", "PRIMARY"),
         search(SCHEDULES, vec![list(0)], "schedules", "PRIMARY"),
         search(LIVE, vec![list(1)], "live", "PRIMARY"),
         search(LIVE_OF_JOBS, vec![list(0)], "live", "PRIMARY"),
@@ -90,25 +91,30 @@ fn searches() -> Vec<Search> {
         search(HELD_LANES, vec![Value::from("[[7],[9000]]")], "lanes", "PRIMARY"),
         search(LANES_LOOKED_AT, vec![number(100), number(10)], "jobs", "jobs_lane"),
         search(FIND_WORKERS, vec![Value::from("[[\"worker 1\"]]")], "workers", "workers_name"),
-        search(UPDATE_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
+        search(statement(Change::UpdateSessions), vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_LIVE, vec![list(1)], "live", "PRIMARY"),
         search(TOUCH_QUEUES, vec![Value::from("[[\"queue 7\"]]")], "queues", "PRIMARY"),
-        search(UPDATE_MARKS, vec![list(1)], "jobs", "PRIMARY"),
-        search(DELETE_TAGS, vec![list(0)], "job_tags", "job_tags_job"),
-        search(DELETE_KEYS, vec![list(0)], "job_keys", "job_keys_job"),
-        search(UPDATE_KEYS, vec![names()], "job_keys", "PRIMARY"),
-        search(UPDATE_SCHEDULES, vec![list(17)], "schedules", "PRIMARY"),
-        search(DELETE_SCHEDULES, vec![list(0)], "schedules", "PRIMARY"),
-        search(LEASE, vec![list(5)], "live", "PRIMARY"),
+        search(statement(Change::UpdateMarks), vec![list(1)], "jobs", "PRIMARY"),
+        search(statement(Change::DeleteTags), vec![list(0)], "job_tags", "job_tags_job"),
+        search(statement(Change::DeleteKeys), vec![list(0)], "job_keys", "job_keys_job"),
+        search(statement(Change::UpdateKeys), vec![names()], "job_keys", "PRIMARY"),
+        search(statement(Change::UpdateSchedules), vec![list(17)], "schedules", "PRIMARY"),
+        search(statement(Change::DeleteSchedules), vec![list(0)], "schedules", "PRIMARY"),
+        search(statement(Change::Lease), vec![list(5)], "live", "PRIMARY"),
         search(LEASE_ALIKE, vec![list(1), number(7), number(1), number(1), number(1)], "live", "PRIMARY"),
-        search(DELETE_LIVE, vec![list(1)], "live", "PRIMARY"),
-        search(LENGTHEN_SKIPPED, vec![numbers()], "skipped", "PRIMARY"),
-        search(DELETE_DEAD_LETTERS, vec![list(1)], "dead_letters", "dead_letters_occurrence"),
-        search(DELETE_DEPENDENCIES, vec![pairs()], "dependencies", "PRIMARY"),
-        search(FORGET_PARENTS, vec![list(0)], "dependencies", "dependencies_child"),
-        search(FORGET_NOTES[0], vec![list(0)], "notes", "PRIMARY"),
-        search(FORGET_NOTES[1], vec![list(0)], "checkpoints", "PRIMARY"),
+        search(statement(Change::DeleteLive), vec![list(1)], "live", "PRIMARY"),
+        search(statement(Change::LengthenSkipped), vec![numbers()], "skipped", "PRIMARY"),
+        search(
+            statement(Change::DeleteDeadLetters),
+            vec![list(1)],
+            "dead_letters",
+            "dead_letters_occurrence",
+        ),
+        search(statement(Change::DeleteDependencies), vec![pairs()], "dependencies", "PRIMARY"),
+        search(statement(Change::ForgetParents), vec![list(0)], "dependencies", "dependencies_child"),
+        search(statement(Change::ForgetNotes), vec![list(0)], "notes", "PRIMARY"),
+        search(statement(Change::ForgetCheckpoints), vec![list(0)], "checkpoints", "PRIMARY"),
         search(OLD_HISTORY, vec![number(10)], "history", "PRIMARY"),
         search(OLD_SKIPPED, vec![number(50), number(10)], "skipped", "skipped_last"),
         search(RETAIN_REQUESTS, vec![number(50), number(10)], "requests", "requests_begun"),

@@ -1,15 +1,15 @@
 //! Due schedules and occurrences.
 
 use super::Reads;
+use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::malformed::readable;
-use crate::postgres::rows::{get, job_id, limit, occurrence_id, time, version};
+use crate::server::rows::{DueEntry, read_due_live, read_due_schedule};
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join;
 use punctual_core::ids::SegmentSet;
-use punctual_core::ports::{Due, DueKind, StoreError};
+use punctual_core::ports::{Due, StoreError};
 use punctual_core::time::Timestamp;
-use tokio_postgres::Row;
 
 pub(crate) const DUE_SCHEDULES: &str = "SELECT due.due_at, due.lane, due.job, due.version \
      FROM unnest($1::smallint[]) AS wanted (segment) CROSS JOIN LATERAL \
@@ -19,8 +19,6 @@ pub(crate) const DUE_LIVE: &str = "SELECT due.look_at, due.lane, due.job, due.oc
      FROM unnest($1::smallint[]) AS wanted (segment) CROSS JOIN LATERAL \
      (SELECT look_at, lane, job, occurrence, attempt FROM live WHERE live.segment = wanted.segment \
      AND look_at IS NOT NULL AND look_at <= $2 ORDER BY look_at LIMIT $3) AS due";
-
-type DueEntry = (Timestamp, i64, DueKind);
 
 impl<C: GenericClient> Reads<'_, C> {
     /// What becomes due in these segments up to `until`, earliest first, at most `count` of each kind and
@@ -42,23 +40,12 @@ impl<C: GenericClient> Reads<'_, C> {
             self.all(DUE_LIVE, &[&segments, &until, &most]),
         )
         .await?;
-        let schedules = schedules.iter().map(read_schedule);
-        let mut found: Vec<DueEntry> = readable(schedules.chain(lives.iter().map(read_live)))?;
+        let schedules = schedules.iter().map(read_due_schedule);
+        let mut found: Vec<DueEntry> = readable(schedules.chain(lives.iter().map(read_due_live)))?;
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let lanes = self.named_lanes(found.iter().map(|(_, lane, _)| *lane)).await?;
         let due =
             found.into_iter().map(|(at, lane, what)| Ok(Due { at, lane: lanes.lane(lane)?.clone(), what }));
         readable(due)
     }
-}
-
-fn read_schedule(row: &Row) -> Result<DueEntry, Fault> {
-    let what = DueKind::Schedule { job: job_id(row, 2)?, version: version(row, 3, "schedules.version")? };
-    Ok((time(row, 0)?, get(row, 1)?, what))
-}
-
-fn read_live(row: &Row) -> Result<DueEntry, Fault> {
-    let what =
-        DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: version(row, 4, "live.attempt")? };
-    Ok((time(row, 0)?, get(row, 1)?, what))
 }

@@ -6,13 +6,13 @@
 //! never goes back.
 
 use super::{PAGE_BYTES, Reads, worker_of_history};
+use crate::cells::{get, read};
+use crate::codecs::{FINISHED_COLUMNS, counter, limit, read_finished, read_live};
 use crate::fault::Fault;
+use crate::layout::{LiveColumns, history_columns, live_columns};
 use crate::lists::{Room, bytes_of};
 use crate::malformed::{pass_over, readable};
-use crate::postgres::rows::{
-    HISTORY_COLUMNS, LIVE_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished,
-    read_live, uuid,
-};
+use crate::postgres::rows::uuid;
 use crate::rows::LiveRow;
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join;
@@ -32,7 +32,7 @@ use uuid::Uuid;
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.place, jobs.lane, history.looked_at FROM \
+    ", workers.name, history.place, jobs.lane, history.looked_at FROM \
      (SELECT *, sum(bytes) OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before, \
      count(*) OVER () AS looked_at FROM \
      (SELECT *, coalesce(octet_length(error), 0) + coalesce(octet_length(result), 0) AS bytes FROM history \
@@ -109,12 +109,12 @@ impl<C: GenericClient> Reads<'_, C> {
         let bounds: super::Params<'_> = &[&counter(after), &bound, &limit(wanted), &PAGE_BYTES];
         let rows = self.all(FINISHED_AFTER, bounds).await?;
         let numbers: Vec<Option<i64>> =
-            rows.iter().map(|row| get(row, HISTORY_COLUMNS + 1)).collect::<Result<_, _>>()?;
+            rows.iter().map(|row| get(row, FINISHED_COLUMNS + 1)).collect::<Result<_, _>>()?;
         let lanes = self.named_lanes(numbers.iter().flatten().copied()).await?;
         let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
         let mut room = Room::of(wanted);
         for (row, lane) in rows.iter().zip(&numbers) {
-            let place = count(row, HISTORY_COLUMNS, "history.place")?;
+            let place = read(row, FINISHED_COLUMNS, "history.place")?;
             // A job without a row is gone. A job that is only marked as deleted is still reported.
             let told = lane.map(|lane| Ok((lanes.lane(lane)?.queue().to_owned(), read_finished(row, 0)?)));
             if let Some((queue, finished)) = pass_over(told.transpose())?.flatten() {
@@ -126,7 +126,7 @@ impl<C: GenericClient> Reads<'_, C> {
             }
             page.looked_to = place;
         }
-        let looked_at = looked_at(rows.first(), HISTORY_COLUMNS + 2)?;
+        let looked_at = looked_at(rows.first(), FINISHED_COLUMNS + 2)?;
         page.more |= looked_at == wanted || looked_at > rows.len();
         page.looked_to += u64::from(page.more && planted(Defect::SkipHistoryRow));
         Ok(page)
@@ -136,9 +136,9 @@ impl<C: GenericClient> Reads<'_, C> {
         let bound = self.settled_below().await?;
         let (bounds, last) = try_join(self.one(BOUNDS, &[]), self.one(LAST_PLACE, &[&bound])).await?;
         let bounds = bounds.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))?;
-        let last = last.map_or(Ok(0), |row| count(&row, 0, "history.place"))?;
+        let last = last.map_or(Ok(0), |row| read(&row, 0, "history.place"))?;
         let (given, retained) =
-            (count(&bounds, 0, "history_bounds.given")?, count(&bounds, 1, "history_bounds.retained")?);
+            (read(&bounds, 0, "history_bounds.given")?, read(&bounds, 1, "history_bounds.retained")?);
         // The last rows may have been deleted with their job, or by retention.
         let ends_at = last.max(given).max(retained).min(u64::try_from(bound - 1).unwrap_or(0));
         Ok(HistorySpan { begins_after: retained, ends_at })
@@ -196,7 +196,7 @@ impl<C: GenericClient> Reads<'_, C> {
     /// Reads live rows and their workers, and adds the names of their lanes.
     async fn named(&self, rows: &[Row]) -> Result<Vec<OpenExecution>, Fault> {
         let read = |row: &Row| -> Result<(LiveRow, Option<String>), Fault> {
-            Ok((read_live(row, 0)?, get(row, LIVE_COLUMNS)?))
+            Ok((read_live(row, 0)?, get(row, LiveColumns::COUNT)?))
         };
         let rows = readable(rows.iter().map(read))?;
         let lanes = self.named_lanes(rows.iter().map(|(row, _)| row.lane)).await?;
@@ -225,7 +225,7 @@ pub(super) fn place_of(open: &OpenExecution) -> Option<RunningPlace> {
 
 /// How many rows a statement read; it returns this number with each row.
 pub(super) fn looked_at(first: Option<&Row>, column: usize) -> Result<usize, Fault> {
-    let looked_at = first.map_or(Ok(0), |row| count(row, column, "looked_at"))?;
+    let looked_at = first.map_or(Ok(0), |row| read(row, column, "looked_at"))?;
     Ok(usize::try_from(looked_at).unwrap_or(usize::MAX))
 }
 

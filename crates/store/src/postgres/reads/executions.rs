@@ -2,13 +2,16 @@
 
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads, worker_of_history};
+use crate::cells::{get, read};
+use crate::codecs::{
+    FINISHED_COLUMNS, LETTER_COLUMNS, counter, limit, read_dead_letter, read_finished, read_live,
+};
 use crate::fault::Fault;
+use crate::layout::{LiveColumns, dead_letter_columns, history_columns, live_columns};
 use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
 use crate::malformed::{pass_over, readable};
-use crate::postgres::rows::{
-    DEAD_LETTER_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, count, counter, dead_letter_columns, decode, get,
-    history_columns, integer, limit, live_columns, read_dead_letter, read_finished, read_live, time, uuid,
-};
+use crate::postgres::rows::{integer, uuid};
+use crate::server::rows::read_skipped;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -22,7 +25,7 @@ use tokio_postgres::Row;
 pub(crate) const HISTORY_OF_JOB: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.looked_at FROM (SELECT *, sum(bytes) OVER (ORDER BY occurrence DESC, attempt DESC \
+    ", workers.name, history.looked_at FROM (SELECT *, sum(bytes) OVER (ORDER BY occurrence DESC, attempt DESC \
      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before, count(*) OVER () AS looked_at FROM \
      (SELECT *, coalesce(octet_length(error), 0) + coalesce(octet_length(result), 0) AS bytes FROM history \
      WHERE job = $1 AND (occurrence, attempt) < ($2, $3) ORDER BY occurrence DESC, attempt DESC LIMIT $4) \
@@ -36,7 +39,7 @@ pub(crate) const EXECUTION: &str = concat!(
     live_columns!(),
     ", holder.name, ",
     history_columns!(),
-    " FROM (VALUES ($1::uuid, $2::bigint, $3::integer)) AS wanted (job, occurrence, attempt) \
+    ", workers.name FROM (VALUES ($1::uuid, $2::bigint, $3::integer)) AS wanted (job, occurrence, attempt) \
      LEFT JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
      AND live.attempt = wanted.attempt LIMIT 1) AS live ON true \
      LEFT JOIN LATERAL (SELECT workers.name FROM sessions JOIN workers ON workers.id = sessions.worker \
@@ -47,7 +50,7 @@ pub(crate) const EXECUTION: &str = concat!(
     "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.job AND jobs.mark = 4)"
 );
 /// The first column of the finished execution: after two flags, the live one and its worker.
-const FINISHED_FROM: usize = 2 + LIVE_COLUMNS + 1;
+const FINISHED_FROM: usize = 2 + LiveColumns::COUNT + 1;
 pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -66,7 +69,7 @@ macro_rules! letters_without_error {
         concat!(
             "SELECT ",
             dead_letter_columns!(),
-            ", letters.error_bytes, letters.is_found FROM (SELECT number, job, occurrence, attempts, epoch, \
+            ", jobs.name, jobs.lane, letters.error_bytes, letters.is_found FROM (SELECT number, job, occurrence, attempts, epoch, \
              scheduled_time, origin, died_at, NULL::text AS error, noted, coalesce(octet_length(error), 0) \
              AS error_bytes, $3::text IS NULL OR coalesce(position($3 IN error) > 0, false) AS is_found \
              FROM dead_letters WHERE ",
@@ -140,7 +143,7 @@ impl<C: GenericClient> Reads<'_, C> {
                 None => passed_over += 1,
             }
         }
-        let is_cut_off = items.len() + passed_over < looked_at(rows.first(), HISTORY_COLUMNS)?;
+        let is_cut_off = items.len() + passed_over < looked_at(rows.first(), FINISHED_COLUMNS)?;
         let next = items.last().filter(|_| is_cut_off).map(|last: &Finished| last.id);
         Ok(Page { items, next })
     }
@@ -155,7 +158,7 @@ impl<C: GenericClient> Reads<'_, C> {
             before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), integer(id.attempt)));
         let bounds: Params<'_> = &[&uuid(job), &occurrence, &attempt, &limit(wanted + 1)];
         let read = |row: &Row| -> Result<ExecutionView, Fault> {
-            Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LIVE_COLUMNS)? })
+            Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LiveColumns::COUNT)? })
         };
         let rows = self.all(OPEN_OF_JOB_BEFORE, bounds).await?;
         let open = readable(rows.iter().map(read))?;
@@ -168,7 +171,7 @@ impl<C: GenericClient> Reads<'_, C> {
         let Some(row) = self.one(EXECUTION, key).await? else { return Ok(None) };
         let (is_live, is_finished): (bool, bool) = (get(&row, 0)?, get(&row, 1)?);
         Ok(if is_live {
-            let worker = get(&row, 2 + LIVE_COLUMNS)?;
+            let worker = get(&row, 2 + LiveColumns::COUNT)?;
             Some(ExecutionView::Live { live: read_live(&row, 2)?.live, worker })
         } else if is_finished {
             Some(ExecutionView::Finished(read_finished(&row, FINISHED_FROM)?))
@@ -179,15 +182,7 @@ impl<C: GenericClient> Reads<'_, C> {
 
     async fn skipped_of(&self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let rows = self.all(SKIPPED, &[&uuid(job), &limit(wanted)]).await?;
-        let read = |row: &Row| {
-            Ok(SkipRange {
-                first: time(row, 0)?,
-                last: time(row, 1)?,
-                count: count(row, 2, "skipped.count")?,
-                reason: decode(row, 3, "skipped.reason")?,
-            })
-        };
-        readable(rows.iter().map(read))
+        readable(rows.iter().map(read_skipped))
     }
 
     async fn page_of_dead_letters(&self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, Fault> {
@@ -199,7 +194,7 @@ impl<C: GenericClient> Reads<'_, C> {
         let mut page = self.choose_letters(query, &rows).await?;
         let shown: Vec<i64> = page.items.iter().map(|letter| counter(letter.number)).collect();
         let errors = self.all(DEAD_LETTERS_NUMBERED, &[&shown]).await?;
-        let read = |row: &Row| Ok((count(row, 0, "dead_letters.number")?, get(row, 1)?));
+        let read = |row: &Row| Ok((read(row, 0, "dead_letters.number")?, get(row, 1)?));
         let mut errors: BTreeMap<u64, String> = errors.iter().map(read).collect::<Result<_, Fault>>()?;
         for letter in &mut page.items {
             letter.error = errors.remove(&letter.number);
@@ -215,7 +210,7 @@ impl<C: GenericClient> Reads<'_, C> {
     ) -> Result<Page<DeadLetter, u64>, Fault> {
         // The database has searched for the text.
         let query = DeadLetterQuery { error: None, ..query.clone() };
-        let lane_of = |row: &Row| get::<i64>(row, DEAD_LETTER_COLUMNS - 1);
+        let lane_of = |row: &Row| get::<i64>(row, LETTER_COLUMNS - 1);
         let numbers = rows.iter().map(lane_of).collect::<Result<Vec<_>, _>>()?;
         let lanes = self.named_lanes(numbers.iter().copied()).await?;
         let (mut items, mut last) = (Vec::new(), None);
@@ -227,8 +222,8 @@ impl<C: GenericClient> Reads<'_, C> {
             let read = lanes.lane(lane).and_then(|lane| read_dead_letter(row, 0, lane));
             let Some(letter) = pass_over(read)? else { continue };
             let number = letter.number;
-            if get::<bool>(row, DEAD_LETTER_COLUMNS + 1)? && is_letter_meant(&query, &letter) {
-                let bytes: i32 = get(row, DEAD_LETTER_COLUMNS)?;
+            if get::<bool>(row, LETTER_COLUMNS + 1)? && is_letter_meant(&query, &letter) {
+                let bytes: i64 = get(row, LETTER_COLUMNS)?;
                 if !room.take(usize::try_from(bytes).unwrap_or(0)) {
                     return Ok(Page { items, next: last });
                 }

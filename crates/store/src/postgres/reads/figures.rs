@@ -1,9 +1,9 @@
 //! The size of the database, for metrics.
 
 use super::Reads;
+use crate::cells::read;
 use crate::fault::Fault;
 use crate::malformed::rows_passed_over;
-use crate::postgres::rows::count;
 use deadpool_postgres::GenericClient;
 use punctual_core::ports::{StoreError, StoreFigures};
 
@@ -20,8 +20,8 @@ impl<C: GenericClient> Reads<'_, C> {
     async fn sizes(&self) -> Result<StoreFigures, Fault> {
         let row = self.one(SIZES, &[]).await?.ok_or_else(|| Fault::Missing("sizes".to_owned()))?;
         Ok(StoreFigures {
-            database_bytes: count(&row, 0, "pg_database_size")?,
-            log_bytes: count(&row, 1, "pg_total_relation_size")?,
+            database_bytes: read(&row, 0, "pg_database_size")?,
+            log_bytes: read(&row, 1, "pg_total_relation_size")?,
             malformed_rows: rows_passed_over(),
             ..StoreFigures::default()
         })

@@ -2,11 +2,14 @@
 //! filter by and the views one after the other.
 
 use super::Reads;
+use crate::cells::get;
+use crate::codecs::{job_id, limit};
 use crate::counters::status;
 use crate::fault::Fault;
 use crate::lists::{Candidate, JobFilter, Room, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
-use crate::postgres::rows::{bits, code, decode, get, job_id, limit, small, uuid};
+use crate::postgres::rows::{code, uuid};
+use crate::server::rows::{candidate, candidate_columns};
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
@@ -19,17 +22,13 @@ use uuid::Uuid;
 /// Views to read at once, so that few payloads are read needlessly when a page is full.
 const VIEWS_AT_ONCE: usize = 32;
 
-macro_rules! candidate_columns {
-    () => {
-        "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, jobs.schedule_type "
-    };
-}
 /// How candidates were found, and the jobs themselves.
 macro_rules! candidates_of {
     ($found:literal) => {
         concat!(
+            "SELECT ",
             candidate_columns!(),
-            "FROM (",
+            " FROM (",
             $found,
             ") AS found CROSS JOIN LATERAL (SELECT id, lane, mark, priority, owner, name, schedule_type FROM jobs \
              WHERE jobs.id = found.job LIMIT 1) AS jobs ORDER BY found.job DESC"
@@ -37,10 +36,11 @@ macro_rules! candidates_of {
     };
 }
 pub(crate) const LATEST_JOBS: &str =
-    concat!(candidate_columns!(), "FROM jobs WHERE id < $1 ORDER BY id DESC LIMIT $2");
+    concat!("SELECT ", candidate_columns!(), " FROM jobs WHERE id < $1 ORDER BY id DESC LIMIT $2");
 pub(crate) const MARKED_JOBS: &str = concat!(
+    "SELECT ",
     candidate_columns!(),
-    "FROM jobs WHERE mark = $3 AND mark <> 0 AND id < $1 ORDER BY id DESC LIMIT $2"
+    " FROM jobs WHERE mark = $3 AND mark <> 0 AND id < $1 ORDER BY id DESC LIMIT $2"
 );
 pub(crate) const TAGGED_JOBS: &str =
     candidates_of!("SELECT job FROM job_tags WHERE tag = $3 AND job < $1 ORDER BY job DESC LIMIT $2");
@@ -50,7 +50,7 @@ pub(crate) const ACTIVE_JOBS: &str = candidates_of!(
      UNION (SELECT job FROM schedules WHERE job < $1 ORDER BY job DESC LIMIT $2)) AS either \
      ORDER BY job DESC LIMIT $2"
 );
-pub(crate) const ONE_JOB: &str = concat!(candidate_columns!(), "FROM jobs WHERE id = $1");
+pub(crate) const ONE_JOB: &str = concat!("SELECT ", candidate_columns!(), " FROM jobs WHERE id = $1");
 pub(crate) const TAGS_OF_JOBS: &str = "SELECT job, tag FROM job_tags WHERE job = ANY ($1)";
 /// Whether these jobs have open or future occurrences.
 pub(crate) const STANDING_OF_JOBS: &str = "SELECT wanted.job, coalesce(open.job, schedule.job) IS NOT NULL \
@@ -173,22 +173,4 @@ impl<C: GenericClient> Reads<'_, C> {
     async fn marked(&self, before: Uuid, most: i64, mark: JobMark) -> Result<Vec<Row>, Fault> {
         self.all(MARKED_JOBS, &[&before, &most, &code(mark)]).await
     }
-}
-
-/// A job that cannot be read still advances the list.
-fn candidate(row: &Row) -> Result<Candidate, Fault> {
-    let id = job_id(row, 0)?;
-    Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
-}
-
-fn read_candidate(row: &Row) -> Result<Candidate, Fault> {
-    Ok(Candidate {
-        id: job_id(row, 0)?,
-        lane: get(row, 1)?,
-        mark: decode(row, 2, "jobs.mark")?,
-        priority: bits(row, 3, "jobs.priority")?,
-        owner: get(row, 4)?,
-        name: get(row, 5)?,
-        schedule_type: small(row, 6)?,
-    })
 }

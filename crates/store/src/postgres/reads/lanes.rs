@@ -1,8 +1,8 @@
 //! The names of lanes. Numbers are never reused, so a cached name stays valid.
 
 use super::Reads;
+use crate::cells::get;
 use crate::fault::Fault;
-use crate::postgres::rows::get;
 use deadpool_postgres::GenericClient;
 use punctual_core::ports::Lane;
 use std::collections::BTreeMap;

@@ -1,13 +1,14 @@
 //! The use of limiters, and which of their wait lists are not empty.
 
 use super::Reads;
+use crate::cells::get;
+use crate::codecs::limit;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::malformed::readable;
-use crate::postgres::rows::{get, limit};
-use crate::postgres::tables::loaded::read_limiter_row;
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
+use crate::server::loaded::read_limiter_row;
 use deadpool_postgres::GenericClient;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::ports::{Page, StoreError};

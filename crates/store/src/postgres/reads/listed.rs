@@ -3,13 +3,15 @@
 
 use super::events::{RunningPage, place_of};
 use super::{Reads, worker_of_history};
+use crate::cells::{get, read};
+use crate::codecs::{
+    FINISHED_COLUMNS, counter, job_id, limit, read_finished, read_live, read_settings, settings_columns,
+};
 use crate::fault::Fault;
+use crate::layout::{history_columns, live_columns};
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::{pass_over, readable};
-use crate::postgres::rows::{
-    HISTORY_COLUMNS, count, counter, decode, decode_or_none, get, history_columns, job_id, limit,
-    live_columns, read_finished, read_live, read_settings, settings_columns, uuid,
-};
+use crate::postgres::rows::uuid;
 use crate::rows::LiveRow;
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join;
@@ -45,7 +47,7 @@ pub(crate) const FINISHED_BEFORE: &str = concat!(
 pub(crate) const FINISHED_AT: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.place FROM unnest($1::bigint[], $2::bigint[]) AS wanted (completed_at, place) CROSS JOIN LATERAL \
+    ", workers.name, history.place FROM unnest($1::bigint[], $2::bigint[]) AS wanted (completed_at, place) CROSS JOIN LATERAL \
      (SELECT * FROM history WHERE history.completed_at = wanted.completed_at AND history.place = wanted.place \
      LIMIT 1) AS history",
     worker_of_history!()
@@ -205,15 +207,15 @@ impl<C: GenericClient> Reads<'_, C> {
         let lanes = self.named_lanes(numbers.iter().flatten().copied()).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for (row, lane) in rows.iter().zip(numbers) {
-            let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
+            let Some(place) = pass_over(read(row, 0, "history.place"))? else { continue };
             let read = || -> Result<Option<ListedItem>, Fault> {
-                let ended: Status = decode(row, 2, "history.status")?;
+                let ended: Status = read(row, 2, "history.status")?;
                 // A job without a row is gone; a job marked as deleted is treated the same.
-                let mark: Option<JobMark> = decode_or_none(row, 7, "jobs.mark")?;
+                let mark: Option<JobMark> = read(row, 7, "jobs.mark")?;
                 let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
                 let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
                 let lane = lanes.lane(lane)?.clone();
-                let bytes = usize::try_from(get::<i32>(row, 3)?).unwrap_or(0);
+                let bytes = usize::try_from(get::<i64>(row, 3)?).unwrap_or(0);
                 let what = ListedContent::Finished { completed_at: get(row, 1)?, place };
                 let is_meant = is_execution_meant(query, &lane, get(row, 5)?);
                 Ok(is_meant.then_some(ListedItem { what, job: job_id(row, 4)?, lane, bytes }))
@@ -240,7 +242,7 @@ impl<C: GenericClient> Reads<'_, C> {
         let mut names = BTreeMap::new();
         for row in self.all(NAMES_OF_JOBS, &[&jobs]).await? {
             let read = || -> Result<Option<JobName>, Fault> {
-                let mark = decode::<JobMark>(&row, 1, "jobs.mark")?;
+                let mark = read::<JobMark>(&row, 1, "jobs.mark")?;
                 let max_retries = read_settings(&row, 3)?.max_retries;
                 Ok((mark != JobMark::Deleted).then_some(JobName { name: get(&row, 2)?, max_retries }))
             };
@@ -261,7 +263,7 @@ impl<C: GenericClient> Reads<'_, C> {
             return Ok(BTreeMap::new());
         }
         let rows = self.all(FINISHED_AT, &[&times, &places]).await?;
-        let read = |row: &Row| Ok((count(row, HISTORY_COLUMNS, "history.place")?, read_finished(row, 0)?));
+        let read = |row: &Row| Ok((read(row, FINISHED_COLUMNS, "history.place")?, read_finished(row, 0)?));
         Ok(readable(rows.iter().map(read))?.into_iter().collect())
     }
 }

@@ -2,10 +2,12 @@
 
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads};
+use crate::cells::{get, read};
+use crate::codecs::{counter, execution_id, limit, time};
 use crate::fault::Fault;
 use crate::lists::Room;
 use crate::malformed::pass_over;
-use crate::postgres::rows::{count, counter, decode, execution_id, get, integer, limit, time, uuid};
+use crate::postgres::rows::{integer, uuid};
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::ExecutionId;
 use punctual_core::limits;
@@ -113,10 +115,10 @@ fn lines_that_fit(rows: &[Row], wanted: usize) -> Result<Fitting, Fault> {
 
 fn read_line(row: &Row) -> Result<LogLine, Fault> {
     Ok(LogLine {
-        number: count(row, 3, "lines.number")?,
+        number: read(row, 3, "lines.number")?,
         execution: execution_id(row, 0)?,
         timestamp: time(row, 4)?,
-        stream: decode(row, 5, "lines.stream")?,
+        stream: read(row, 5, "lines.stream")?,
         message: get(row, 6)?,
     })
 }

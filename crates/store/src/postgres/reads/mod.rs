@@ -19,7 +19,7 @@ mod overview;
 mod views;
 
 pub(crate) use lanes::Lanes;
-pub(crate) use overview::{TOKEN, read_token};
+pub(crate) use overview::TOKEN;
 
 #[cfg(test)]
 pub(crate) use {
@@ -38,8 +38,8 @@ pub(crate) use {
     views::{JOBS, LAST_FINISHED, OPEN_OF_JOBS, SCHEDULES},
 };
 
+use crate::cells::get;
 use crate::fault::Fault;
-use crate::postgres::rows::get;
 use crate::stored_numbers::StoredNumber;
 use deadpool_postgres::GenericClient;
 use punctual_core::limits;

@@ -1,15 +1,17 @@
 //! Notes of handlers.
 
 use super::Reads;
+use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::malformed::readable;
-use crate::postgres::rows::{get, limit, number, time, uuid, version};
+use crate::postgres::rows::uuid;
+use crate::server::loaded::read_checkpoint;
+use crate::server::rows::read_noted;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
-use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};
+use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::ports::StoreError;
-use tokio_postgres::Row;
 
 pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, notes.percent, notes.message, \
      notes.noted_at, (SELECT octet_length(document) FROM checkpoints \
@@ -34,25 +36,6 @@ impl<C: GenericClient> Reads<'_, C> {
 
     async fn checkpoint_of(&self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
         let row = self.one(CHECKPOINT, &[&uuid(id.job), &i64::from(id.number)]).await?;
-        row.map(|row| read_checkpoint(get(&row, 0)?)).transpose()
+        row.map(|row| read_checkpoint(&row, 0)).transpose()
     }
-}
-
-fn read_checkpoint(document: String) -> Result<Checkpoint, Fault> {
-    Checkpoint::stored(document).map_err(|error| Fault::damaged("checkpoints.document", error))
-}
-
-fn read_noted(job: JobId, row: &Row) -> Result<Noted, Fault> {
-    let hundredths: Option<i16> = get(row, 2)?;
-    let percent = |hundredths: i16| {
-        let percent = u16::try_from(hundredths).ok().and_then(Percent::from_hundredths);
-        percent.ok_or_else(|| Fault::damaged("notes.percent", hundredths))
-    };
-    Ok(Noted {
-        occurrence: job.occurrence(number(row, 0, "notes.occurrence")?),
-        attempt: version(row, 1, "notes.attempt")?,
-        progress: Progress { percent: hundredths.map(percent).transpose()?, message: get(row, 3)? },
-        noted_at: time(row, 4)?,
-        checkpoint_bytes: get::<Option<i32>>(row, 5)?.and_then(|bytes| u64::try_from(bytes).ok()),
-    })
 }

@@ -1,30 +1,29 @@
 //! Small tables that are read completely: sessions, depths of lanes, tokens.
 
 use super::Reads;
-use crate::codes::read_condition;
-use crate::codes::{held_queues, read_names};
+use crate::cells::{get, read};
+use crate::codecs::limit;
+use crate::codes::held_queues;
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::lists::OLDEST_LOOKED_AT_MAX;
 use crate::malformed::readable;
-use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
-use crate::postgres::tables::read_queue;
+use crate::postgres::rows::uuid;
+use crate::server::loaded::read_queue;
+use crate::server::rows::{read_job_counts, read_session, read_token, session_columns};
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::limits;
-use punctual_core::ports::{
-    Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
-};
-use punctual_core::session::Pulse;
-use std::time::Duration;
+use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token};
 use tokio_postgres::Row;
 
-pub(crate) const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
-     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
-     sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document FROM sessions \
-     LEFT JOIN session_conditions ON session_conditions.session = sessions.id \
+pub(crate) const SESSIONS: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM sessions LEFT JOIN session_conditions ON session_conditions.session = sessions.id \
      CROSS JOIN LATERAL (SELECT name FROM workers WHERE workers.id = sessions.worker LIMIT 1) AS workers \
-     WHERE NOT sessions.lost ORDER BY sessions.id";
+     WHERE NOT sessions.lost ORDER BY sessions.id"
+);
 /// Names are ordered by their bytes, as everywhere, not by the database's collation.
 const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue COLLATE \"C\"";
@@ -99,12 +98,12 @@ impl<C: GenericClient> Reads<'_, C> {
 
     async fn count_ahead(&self, id: OccurrenceId, most: usize) -> Result<Option<usize>, Fault> {
         let row = self.one(AHEAD, &[&uuid(id.job), &i64::from(id.number), &limit(most)]).await?;
-        let ahead = row.map(|row| count(&row, 0, "ahead")).transpose()?;
-        Ok(ahead.map(|ahead| usize::try_from(ahead).unwrap_or(usize::MAX)))
+        let ahead = row.map(|row| read(&row, 0, "ahead")).transpose()?;
+        Ok(ahead)
     }
 
     async fn all_holdings(&self) -> Result<Vec<(SessionId, u64)>, Fault> {
-        let read = |row: &Row| Ok((SessionId(get(row, 0)?), count(row, 1, "live.session")?));
+        let read = |row: &Row| Ok((SessionId(get(row, 0)?), read(row, 1, "live.session")?));
         self.all(HOLDINGS, &[]).await?.iter().map(read).collect()
     }
 
@@ -123,7 +122,7 @@ impl<C: GenericClient> Reads<'_, C> {
                 waiting: shown(get(row, 1)?),
                 queued: shown(get(row, 2)?),
                 running: shown(get(row, 3)?),
-                oldest_queued: time_or_none(row, 4)?,
+                oldest_queued: get(row, 4)?,
             })
         };
         readable(rows.iter().zip(&numbers).map(read))
@@ -131,48 +130,10 @@ impl<C: GenericClient> Reads<'_, C> {
 
     async fn count_jobs(&self) -> Result<JobCounts, Fault> {
         let row = self.one(JOB_COUNTS, &[]).await?.ok_or_else(|| Fault::Missing("job_tally".to_owned()))?;
-        Ok(JobCounts {
-            active: shown(get(&row, 0)?),
-            paused: shown(get(&row, 1)?),
-            completed: shown(get(&row, 2)?),
-            failed: shown(get(&row, 3)?),
-            cancelled: shown(get(&row, 4)?),
-            dead_letters: shown(get(&row, 5)?),
-        })
+        read_job_counts(&row)
     }
 
     async fn find_token(&self, id: &str) -> Result<Option<Token>, Fault> {
         self.one(TOKEN, &[&id]).await?.as_ref().map(read_token).transpose()
     }
-}
-
-pub(crate) fn read_token(row: &Row) -> Result<Token, Fault> {
-    let secret: Vec<u8> = get(row, 1)?;
-    let bytes = secret.len();
-    Ok(Token {
-        id: get(row, 0)?,
-        secret_sha256: secret.try_into().map_err(|_| Fault::damaged("tokens.secret_sha256", bytes))?,
-        role: decode(row, 2, "tokens.role")?,
-        created_at: time(row, 3)?,
-    })
-}
-
-fn read_session(row: &Row) -> Result<SessionRow, Fault> {
-    let lease = Duration::from_micros(count(row, 2, "sessions.lease_us")?);
-    Ok(SessionRow {
-        pulse: Pulse { session: SessionId(get(row, 0)?), beat: count(row, 1, "sessions.beat")?, lease },
-        worker: get(row, 3)?,
-        embedded: get(row, 4)?,
-        job_types: read_names(get(row, 5)?, "sessions.job_types"),
-        slots: number(row, 6, "sessions.slots")?,
-        opened_at: time(row, 7)?,
-        beaten_at: time(row, 8)?,
-        about: WorkerAbout {
-            queues: read_names(get(row, 9)?, "sessions.queues"),
-            version: get(row, 10)?,
-            host: get(row, 11)?,
-        },
-        condition: read_condition(get(row, 13)?),
-        mode: decode(row, 12, "sessions.mode")?,
-    })
 }

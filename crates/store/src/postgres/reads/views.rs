@@ -2,12 +2,13 @@
 //! jobs at once, within one transaction, so that a view is of a single snapshot.
 
 use super::{Reads, worker_of_history};
-use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
-use crate::postgres::rows::{
-    UnnamedJob, UnnamedSchedule, history_columns, job_columns, job_id, limit, live_columns, read_finished,
-    read_job, read_live, read_schedule, schedule_columns, uuid,
+use crate::codecs::{
+    UnnamedJob, UnnamedSchedule, job_id, limit, read_finished, read_job, read_live, read_schedule,
 };
+use crate::fault::Fault;
+use crate::layout::{history_columns, job_columns, live_columns, schedule_columns};
+use crate::malformed::{pass_over, readable};
+use crate::postgres::rows::uuid;
 use crate::rows::LiveRow;
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join4;
@@ -32,7 +33,7 @@ pub(crate) const OPEN_OF_JOBS: &str = concat!(
 pub(crate) const LAST_FINISHED: &str = concat!(
     "SELECT ",
     history_columns!(),
-    " FROM unnest($1::uuid[]) AS wanted (job) CROSS JOIN LATERAL (SELECT * FROM (SELECT * FROM history \
+    ", workers.name FROM unnest($1::uuid[]) AS wanted (job) CROSS JOIN LATERAL (SELECT * FROM (SELECT * FROM history \
      WHERE history.job = wanted.job ORDER BY occurrence DESC, attempt DESC LIMIT $2) AS latest \
      ORDER BY completed_at DESC, occurrence DESC, attempt DESC LIMIT 1) AS history",
     worker_of_history!()

@@ -4,50 +4,16 @@
 //! Rows are sorted before they are locked. Where possible, one statement locks all rows of a table that a
 //! round needs, because two sorted lists one after the other are not one order.
 
+use crate::codecs::{fact_columns, limit};
+use crate::layout::{dead_letter_columns, job_columns, live_columns, schedule_columns};
 use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
-use crate::postgres::rows::{
-    code, dead_letter_columns, fact_columns, integer, job_columns_but_payload, limit, live_columns,
-    schedule_columns, uuid,
-};
 use crate::postgres::wire::{Call, Parameter, column, value};
+use crate::server::asks::{Ask, RowKind, ids, jobs, numbers, unlocked};
+use crate::server::list::List;
 use crate::unit_of_work::{ReadSet, RequestedClaims};
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ids::JobId;
 use punctual_core::limits;
-use punctual_core::placing::Place;
-
-/// The kind of a statement's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RowKind {
-    HeldLanes,
-    Sessions,
-    Jobs,
-    Schedules,
-    Live,
-    /// For the requested claim with this index.
-    Claims(usize),
-    Facts,
-    Cancels,
-    Queues,
-    /// Only locks.
-    FullQueues,
-    Started,
-    Limiters,
-    LastQueued,
-    QueuedLanes,
-    Unstarted,
-    Ended,
-    Skipped,
-    DeadLetters,
-    LatestDeadLetters,
-    DeadOfJobs,
-    Keys,
-    Parents,
-    Children,
-    Resolutions,
-    LastNotes,
-    Checkpoints,
-    Requests,
-}
+use std::sync::LazyLock;
 
 /// A transaction that deletes a lane locks its row first, and then checks whether the lane has jobs.
 pub(crate) const HELD_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
@@ -61,13 +27,15 @@ const SESSIONS_BY_MARK: &str = concat!(
     session_columns!(),
     "WHERE id = ANY($1) OR (lost AND $2) OR (embedded AND $3) ORDER BY id FOR UPDATE"
 );
-pub(crate) const JOBS: &str = concat!(
-    "SELECT ",
-    job_columns_but_payload!(),
-    ", CASE WHEN wanted.whole THEN jobs.payload END, wanted.whole \
-     FROM unnest($1::uuid[], $2::boolean[]) AS wanted(id, whole) JOIN jobs ON jobs.id = wanted.id \
-     ORDER BY jobs.id FOR UPDATE OF jobs"
-);
+/// The payload may be large, and is read only with the whole job.
+pub(crate) static JOBS: LazyLock<String> = LazyLock::new(|| {
+    let columns = job_columns!().replace("jobs.payload", "CASE WHEN wanted.whole THEN jobs.payload END");
+    format!(
+        "SELECT {columns}, wanted.whole \
+         FROM unnest($1::uuid[], $2::boolean[]) AS wanted(id, whole) JOIN jobs ON jobs.id = wanted.id \
+         ORDER BY jobs.id FOR UPDATE OF jobs"
+    )
+});
 pub(crate) const SCHEDULES: &str = concat!(
     "SELECT ",
     schedule_columns!(),
@@ -118,8 +86,6 @@ const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live
      WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
 pub(crate) const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
-/// Serializes transactions that admit executions through the limits of a queue, so that each counts what
-/// the one before has admitted. The same applies to submits to a queue that may be full.
 const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
 pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
@@ -155,6 +121,7 @@ const SKIPPED: &str = "SELECT skipped.number, skipped.job, skipped.last, skipped
 const DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
+    ", jobs.name, jobs.lane",
     " FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
      JOIN dead_letters ON dead_letters.job = wanted.job AND dead_letters.occurrence = wanted.occurrence \
      JOIN jobs ON jobs.id = dead_letters.job"
@@ -162,6 +129,7 @@ const DEAD_LETTERS: &str = concat!(
 const LATEST_DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
+    ", jobs.name, jobs.lane",
     " FROM unnest($1::uuid[]) AS wanted(job) CROSS JOIN LATERAL \
      (SELECT * FROM dead_letters WHERE dead_letters.job = wanted.job ORDER BY dead_letters.occurrence DESC LIMIT 1) \
      AS dead_letters JOIN jobs ON jobs.id = dead_letters.job"
@@ -187,7 +155,41 @@ const REQUESTS: &str = "SELECT requests.token, requests.key, requests.fingerprin
      FROM unnest($1::text[], $2::text[]) AS wanted(token, key) \
      JOIN requests ON requests.token = wanted.token AND requests.key = wanted.key";
 
+fn statement(part: RowKind) -> &'static str {
+    match part {
+        RowKind::HeldLanes => HELD_LANES,
+        RowKind::Sessions => SESSIONS,
+        RowKind::Jobs => &JOBS,
+        RowKind::Schedules => SCHEDULES,
+        RowKind::Live => LIVE,
+        RowKind::Claims(_) => CLAIM,
+        RowKind::Facts => FACTS,
+        RowKind::Cancels => CANCELS,
+        RowKind::Queues => QUEUES,
+        RowKind::LimitedQueues => LIMITED_QUEUES,
+        RowKind::Started => STARTED,
+        RowKind::Limiters => LIMITERS,
+        RowKind::Lines => LINES,
+        RowKind::LastQueued => LAST_QUEUED,
+        RowKind::QueuedLanes => QUEUED_LANES,
+        RowKind::Unstarted => UNSTARTED,
+        RowKind::Ended => ENDED,
+        RowKind::Skipped => SKIPPED,
+        RowKind::DeadLetters => DEAD_LETTERS,
+        RowKind::LatestDeadLetters => LATEST_DEAD_LETTERS,
+        RowKind::DeadOfJobs => DEAD_OF_JOBS,
+        RowKind::Keys => KEYS,
+        RowKind::Parents => PARENTS,
+        RowKind::Children => CHILDREN,
+        RowKind::Resolutions => RESOLUTIONS,
+        RowKind::LastNotes => LAST_NOTES,
+        RowKind::Checkpoints => CHECKPOINTS,
+        RowKind::Requests => REQUESTS,
+    }
+}
+
 /// Statements of one round, each with the kind of its rows.
+#[derive(Default)]
 pub(crate) struct ReadRound<'a> {
     pub parts: Vec<RowKind>,
     pub calls: Vec<Call<'a>>,
@@ -196,26 +198,34 @@ pub(crate) struct ReadRound<'a> {
 impl<'a> ReadRound<'a> {
     /// Claims scan from the claim cursors.
     pub fn of(read_set: &'a ReadSet, cursors: &ClaimCursors, scan: ClaimScan) -> Self {
-        let mut round = ReadRound { parts: vec![], calls: vec![] };
+        let mut round = ReadRound::default();
         round.lock(read_set);
         for (index, claims) in read_set.claims.iter().enumerate() {
             round.claim(index, claims, cursors, scan);
         }
-        round.read_of_work(read_set);
-        round.read_of_jobs(read_set);
+        for ask in unlocked(read_set, &read_set.facts) {
+            match ask {
+                Ask::Listed(part, list) => round.listed(part, list),
+                Ask::Each(part, rows) => {
+                    for row in rows {
+                        round.add(part, statement(part), row.into_iter().map(value).collect());
+                    }
+                }
+            }
+        }
         round
     }
 
     /// The data of these jobs that assignments contain.
-    pub fn facts(jobs: impl IntoIterator<Item = JobId>) -> Self {
-        let mut round = ReadRound { parts: vec![], calls: vec![] };
-        round.add(RowKind::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
+    pub fn facts(jobs: &[JobId]) -> Self {
+        let mut round = ReadRound::default();
+        round.listed(RowKind::Facts, ids(jobs));
         round
     }
 
     /// Repeats these requested claims, from the start of their lanes.
     pub fn claims(read_set: &'a ReadSet, indexes: &[usize], cursors: &ClaimCursors) -> Self {
-        let mut round = ReadRound { parts: vec![], calls: vec![] };
+        let mut round = ReadRound::default();
         for index in indexes {
             round.claim(*index, &read_set.claims[*index], cursors, ClaimScan::Whole);
         }
@@ -224,163 +234,52 @@ impl<'a> ReadRound<'a> {
 
     fn claim(&mut self, index: usize, claims: &'a RequestedClaims, cursors: &ClaimCursors, scan: ClaimScan) {
         let RequestedClaims { lanes, count } = claims;
-        let parameters = [value(lanes.as_slice()), value(cursors.least(scan, lanes)), value(limit(*count))];
+        let parameters =
+            vec![value(lanes.as_slice()), value(cursors.least(scan, lanes)), value(limit(*count))];
         self.add(RowKind::Claims(index), CLAIM, parameters);
     }
 
-    fn add<const N: usize>(&mut self, part: RowKind, sql: &'static str, parameters: [Parameter<'a>; N]) {
+    fn add(&mut self, part: RowKind, sql: &'static str, parameters: Vec<Parameter<'a>>) {
         self.parts.push(part);
-        self.calls.push(Call::new(sql, parameters));
+        self.calls.push(Call { sql, parameters });
+    }
+
+    fn listed(&mut self, part: RowKind, list: List<'a>) {
+        if !list.is_empty() {
+            self.add(part, statement(part), columns(list));
+        }
     }
 
     fn lock(&mut self, read_set: &'a ReadSet) {
-        if !read_set.held_lanes.is_empty() {
-            self.add(RowKind::HeldLanes, HELD_LANES, [column(read_set.held_lanes.iter().copied())]);
-        }
-        let sessions = || column(read_set.sessions.iter().map(|session| session.0));
+        self.listed(RowKind::HeldLanes, numbers(read_set.held_lanes.iter().copied()));
+        let sessions = numbers(read_set.sessions.iter().map(|session| session.0));
         if read_set.lost_sessions || read_set.embedded_sessions {
-            let marks = [sessions(), value(read_set.lost_sessions), value(read_set.embedded_sessions)];
+            let sessions = column(read_set.sessions.iter().map(|session| session.0));
+            let marks = vec![sessions, value(read_set.lost_sessions), value(read_set.embedded_sessions)];
             self.add(RowKind::Sessions, SESSIONS_BY_MARK, marks);
-        } else if !read_set.sessions.is_empty() {
-            self.add(RowKind::Sessions, SESSIONS, [sessions()]);
+        } else {
+            self.listed(RowKind::Sessions, sessions);
         }
-        if !read_set.jobs.is_empty() || !read_set.terms.is_empty() {
-            let jobs: Vec<JobId> = read_set.jobs.union(&read_set.terms).copied().collect();
-            let whole = column(jobs.iter().map(|job| read_set.jobs.contains(job)));
-            self.add(RowKind::Jobs, JOBS, [column(jobs.iter().copied().map(uuid)), whole]);
-        }
-        if !read_set.schedules.is_empty() {
-            self.add(RowKind::Schedules, SCHEDULES, [jobs(&read_set.schedules)]);
-        }
+        self.listed(RowKind::Jobs, jobs(read_set));
+        self.listed(RowKind::Schedules, ids(&read_set.schedules));
         self.lock_live(read_set);
     }
 
     fn lock_live(&mut self, read_set: &'a ReadSet) {
-        let [keys, numbers] = occurrences(&read_set.live);
-        if !read_set.open_of_jobs.is_empty() || !read_set.held_by.is_empty() {
-            let open_max = value(i64::try_from(limits::OPEN_OF_JOB_MAX).unwrap_or(i64::MAX));
-            let holders = column(read_set.held_by.keys().map(|session| session.0));
-            let counts = column(read_set.held_by.values().map(|count| limit(*count)));
-            let parameters = [keys, numbers, jobs(&read_set.open_of_jobs), open_max, holders, counts];
-            self.add(RowKind::Live, LIVE_OF, parameters);
-        } else if !read_set.live.is_empty() {
-            self.add(RowKind::Live, LIVE, [keys, numbers]);
+        let live = crate::server::asks::occurrences(&read_set.live);
+        if read_set.open_of_jobs.is_empty() && read_set.held_by.is_empty() {
+            return self.listed(RowKind::Live, live);
         }
-    }
-
-    fn read_of_work(&mut self, read_set: &'a ReadSet) {
-        if !read_set.facts.is_empty() {
-            self.add(RowKind::Facts, FACTS, [jobs(&read_set.facts)]);
-        }
-        if !read_set.cancels_of.is_empty() {
-            let sessions = column(read_set.cancels_of.iter().map(|session| session.0));
-            self.add(RowKind::Cancels, CANCELS, [sessions]);
-        }
-        // The settings of a queue are read while the lock prevents changes.
-        self.limits(read_set);
-        if read_set.queues {
-            self.add(RowKind::Queues, QUEUES, []);
-        }
-        if !read_set.unstarted.is_empty() {
-            let queues = || column(read_set.unstarted.iter().map(String::as_str));
-            self.add(RowKind::FullQueues, LIMITED_QUEUES, [queues()]);
-            self.add(RowKind::Unstarted, UNSTARTED, [queues()]);
-        }
-        if !read_set.queued_lanes_of.is_empty() {
-            let queues = column(read_set.queued_lanes_of.iter().map(String::as_str));
-            self.add(RowKind::QueuedLanes, QUEUED_LANES, [queues]);
-        }
-        if !read_set.ended.is_empty() {
-            self.add(RowKind::Ended, ENDED, executions(&read_set.ended));
-        }
-        if !read_set.skipped.is_empty() {
-            let ids = column(read_set.skipped.iter().map(|(job, ..)| uuid(*job)));
-            let lasts = column(read_set.skipped.iter().map(|(_, last, _)| last.as_micros()));
-            let reasons = column(read_set.skipped.iter().map(|(.., reason)| code(*reason)));
-            self.add(RowKind::Skipped, SKIPPED, [ids, lasts, reasons]);
-        }
-        if !read_set.last_notes.is_empty() {
-            self.add(RowKind::LastNotes, LAST_NOTES, occurrences(&read_set.last_notes));
-        }
-        if !read_set.checkpoints.is_empty() {
-            self.add(RowKind::Checkpoints, CHECKPOINTS, occurrences(&read_set.checkpoints));
-        }
-    }
-
-    fn limits(&mut self, read_set: &'a ReadSet) {
-        let queues = || column(read_set.limited_queues.iter().map(String::as_str));
-        if !read_set.limited_queues.is_empty() {
-            self.add(RowKind::FullQueues, LIMITED_QUEUES, [queues()]);
-            self.add(RowKind::Started, STARTED, [queues()]);
-        }
-        if !read_set.limiters.is_empty() {
-            self.add(RowKind::Limiters, LIMITERS, [column(read_set.limiters.iter().map(|id| id.number()))]);
-        }
-        if !read_set.lines.is_empty() {
-            let lines = column(read_set.lines.keys().map(|line| line.number()));
-            let counts = column(read_set.lines.values().map(|count| limit(*count)));
-            self.add(RowKind::Live, LINES, [lines, counts]);
-        }
-        for ((queue, before), count) in &read_set.last_queued {
-            let Place { rank, occurrence } = *before;
-            let place = [value(rank), value(uuid(occurrence.job)), value(i64::from(occurrence.number))];
-            let [rank, job, number] = place;
-            self.add(
-                RowKind::LastQueued,
-                LAST_QUEUED,
-                [value(queue.as_str()), rank, job, number, value(limit(*count))],
-            );
-        }
-    }
-
-    fn read_of_jobs(&mut self, read_set: &'a ReadSet) {
-        if !read_set.dead_letters.is_empty() {
-            self.add(RowKind::DeadLetters, DEAD_LETTERS, occurrences(&read_set.dead_letters));
-        }
-        if !read_set.latest_dead_letters.is_empty() {
-            self.add(RowKind::LatestDeadLetters, LATEST_DEAD_LETTERS, [jobs(&read_set.latest_dead_letters)]);
-        }
-        if !read_set.dead_of_jobs.is_empty() {
-            self.add(RowKind::DeadOfJobs, DEAD_OF_JOBS, [jobs(&read_set.dead_of_jobs)]);
-        }
-        if !read_set.keys.is_empty() {
-            let owners = column(read_set.keys.iter().map(|key| key.owner.as_str()));
-            let kinds = column(read_set.keys.iter().map(|key| code(key.kind)));
-            let names = column(read_set.keys.iter().map(|key| key.key.as_str()));
-            self.add(RowKind::Keys, KEYS, [owners, kinds, names]);
-        }
-        if !read_set.parents_of.is_empty() {
-            self.add(RowKind::Parents, PARENTS, [jobs(&read_set.parents_of)]);
-        }
-        if !read_set.children_of.is_empty() {
-            let parents = column(read_set.children_of.keys().copied().map(uuid));
-            let counts = column(read_set.children_of.values().map(|count| limit(*count)));
-            self.add(RowKind::Children, CHILDREN, [parents, counts]);
-        }
-        if read_set.resolutions {
-            let most = value(limit(limits::DEPENDENTS_PER_STEP_MAX + 1));
-            self.add(RowKind::Resolutions, RESOLUTIONS, [most]);
-        }
-        if !read_set.requests.is_empty() {
-            let tokens = column(read_set.requests.iter().map(|request| request.token.as_str()));
-            let keys = column(read_set.requests.iter().map(|request| request.key.as_str()));
-            self.add(RowKind::Requests, REQUESTS, [tokens, keys]);
-        }
+        let mut parameters = columns(live);
+        parameters.extend(columns(ids(&read_set.open_of_jobs)));
+        parameters.push(value(limit(limits::OPEN_OF_JOB_MAX)));
+        parameters.push(column(read_set.held_by.keys().map(|session| session.0)));
+        parameters.push(column(read_set.held_by.values().map(|count| limit(*count))));
+        self.add(RowKind::Live, LIVE_OF, parameters);
     }
 }
 
-fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Parameter<'a> {
-    column(jobs.into_iter().copied().map(uuid))
-}
-
-/// Jobs and numbers.
-pub(crate) fn occurrences<'a, 'b>(ids: impl IntoIterator<Item = &'b OccurrenceId>) -> [Parameter<'a>; 2] {
-    let (jobs, numbers): (Vec<_>, Vec<_>) =
-        ids.into_iter().map(|id| (uuid(id.job), i64::from(id.number))).unzip();
-    [value(jobs), value(numbers)]
-}
-
-fn executions<'a, 'b>(ids: impl IntoIterator<Item = &'b ExecutionId> + Copy) -> [Parameter<'a>; 3] {
-    let [jobs, numbers] = occurrences(ids.into_iter().map(|id| &id.occurrence));
-    [jobs, numbers, column(ids.into_iter().map(|id| integer(id.attempt)))]
+/// An array for each column.
+pub(crate) fn columns(list: List<'_>) -> Vec<Parameter<'_>> {
+    list.into_columns().into_iter().map(value).collect()
 }

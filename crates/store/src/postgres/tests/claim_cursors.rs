@@ -1,7 +1,8 @@
 //! Claims start where work was last found, and still miss nothing.
 
 use super::database::TestDatabase;
-use super::fixture::{fetch, id, job, lane, queued, tables, write};
+use super::dialect::tables;
+use super::fixture::{fetch, id, job, lane, queued, write};
 use super::waiting::eventually;
 use crate::postgres::tables::PostgresTables;
 use crate::unit_of_work::{ReadSet, RequestedClaims, WriteSet};

@@ -1,7 +1,8 @@
 //! Conflicting transactions and broken connections: each is reported as what it is.
 
 use super::database::{TestDatabase, client};
-use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
+use super::dialect::tables;
+use super::fixture::{at, fetch, finished, id, job, lane, queued, write};
 use crate::postgres::PostgresOptions;
 use crate::postgres::maintenance::PostgresMaintenance;
 use crate::postgres::tables::{PostgresTables, Shared};

@@ -2,7 +2,8 @@
 //! that ended first.
 
 use super::database::{TestDatabase, client};
-use super::fixture::{at, finished, id, tables, write};
+use super::dialect::tables;
+use super::fixture::{at, finished, id, write};
 use crate::postgres::logs::Logs;
 use crate::postgres::tables::Shared;
 use crate::postgres::{PostgresOptions, PostgresStore};

@@ -1,7 +1,8 @@
 //! Partitions are created before they are needed, and dropped as a whole.
 
 use super::database::{TestDatabase, client};
-use super::fixture::{at, finished, id, tables, write};
+use super::dialect::tables;
+use super::fixture::{at, finished, id, write};
 use crate::postgres::PostgresStore;
 use crate::postgres::guard::{Duty, Guard};
 use crate::postgres::logs::Logs;

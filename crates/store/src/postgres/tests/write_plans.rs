@@ -7,8 +7,9 @@ use crate::postgres::names::{LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER, LANES_
 use crate::postgres::tables::read_set::{
     CLAIM, ENDED, FACTS, HELD_LANES, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,
 };
-use crate::postgres::tables::write_set::{DELETE_LIVE, LEASE, UPDATE_LIVE};
+use crate::postgres::tables::write_set::statement;
 use crate::postgres::unused::LANES_LOOKED_AT;
+use crate::server::changes::Change;
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -17,56 +18,62 @@ const KEYS: &str =
 const NUMBERS: &str = "ARRAY[1, 1]::bigint[]";
 
 /// Statements, their parameters, and the maximum of rows that one plan node may touch in a large table.
-const STATEMENTS: &[(&str, &[&str], u64)] = &[
-    (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "ARRAY[0, 7, 500, 90000]::bigint[]", "100"], 400),
-    (CLAIM, &["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
-    (LINES, &["ARRAY[-1, -2]::bigint[]", "ARRAY[10, 10]::bigint[]"], 20),
-    (LAST_QUEUED, &["'queue 1'", "50000", "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "1", "100"], 400),
-    (RETAIN_PACES, &["500", "10", "-50000"], 20),
-    (LIVE, &[KEYS, NUMBERS], 2),
-    (LIVE_OF, &[KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"], 102),
-    (LANES_WITH_WORK, &[], 8),
-    (LANES_ABOVE, &["5000", "129"], 129),
-    (LANES_BY_NUMBER, &["ARRAY[7, 9000]::bigint[]"], 2),
-    (LANES_BY_NAME, &["ARRAY['queue 7', 'queue 9']", "ARRAY['type10', 'type12']"], 2),
-    (HELD_LANES, &["ARRAY[7, 9000]::bigint[]"], 2),
-    (LANES_LOOKED_AT, &["5000", "10"], 10),
-    (JOBS, &[KEYS, "ARRAY[true, false]"], 2),
-    (SCHEDULES, &[KEYS], 2),
-    (FACTS, &[KEYS], 2),
-    (ENDED, &[KEYS, NUMBERS, "ARRAY[1, 1]::integer[]"], 2),
-    (DELETE_LIVE, &[KEYS, NUMBERS], 2),
-    (LEASE, &[KEYS, NUMBERS, NUMBERS, NUMBERS, "ARRAY[1, 1]", "ARRAY[1, 1]"], 2),
-    (
-        UPDATE_LIVE,
-        &[
-            KEYS,
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-            "ARRAY[1, 1]",
-            "ARRAY[1, 1]",
-            "ARRAY[1, 1]",
-            "ARRAY[1, 1]",
-            "ARRAY[1, 1]::smallint[]",
-            "ARRAY[2, 2]::smallint[]",
-            "ARRAY[0, 0]::smallint[]",
-            "ARRAY[5, 5]::smallint[]",
-            "ARRAY[0, 0]::smallint[]",
-            "ARRAY[0, 0]::smallint[]",
-            "ARRAY[false, false]",
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-            NUMBERS,
-        ],
-        2,
-    ),
-];
+fn statements() -> Vec<(&'static str, Vec<&'static str>, u64)> {
+    vec![
+        (CLAIM, vec!["ARRAY[1, 2, 3, 4]::bigint[]", "ARRAY[0, 7, 500, 90000]::bigint[]", "100"], 400),
+        (CLAIM, vec!["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
+        (LINES, vec!["ARRAY[-1, -2]::bigint[]", "ARRAY[10, 10]::bigint[]"], 20),
+        (LAST_QUEUED, vec!["'queue 1'", "50000", "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "1", "100"], 400),
+        (RETAIN_PACES, vec!["500", "10", "-50000"], 20),
+        (LIVE, vec![KEYS, NUMBERS], 2),
+        (
+            LIVE_OF,
+            vec![KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"],
+            102,
+        ),
+        (LANES_WITH_WORK, vec![], 8),
+        (LANES_ABOVE, vec!["5000", "129"], 129),
+        (LANES_BY_NUMBER, vec!["ARRAY[7, 9000]::bigint[]"], 2),
+        (LANES_BY_NAME, vec!["ARRAY['queue 7', 'queue 9']", "ARRAY['type10', 'type12']"], 2),
+        (HELD_LANES, vec!["ARRAY[7, 9000]::bigint[]"], 2),
+        (LANES_LOOKED_AT, vec!["5000", "10"], 10),
+        (&JOBS, vec![KEYS, "ARRAY[true, false]"], 2),
+        (SCHEDULES, vec![KEYS], 2),
+        (FACTS, vec![KEYS], 2),
+        (ENDED, vec![KEYS, NUMBERS, "ARRAY[1, 1]::integer[]"], 2),
+        (statement(Change::DeleteLive), vec![KEYS, NUMBERS], 2),
+        (statement(Change::Lease), vec![KEYS, NUMBERS, NUMBERS, NUMBERS, "ARRAY[1, 1]", "ARRAY[1, 1]"], 2),
+        (
+            statement(Change::UpdateLive),
+            vec![
+                KEYS,
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+                "ARRAY[1, 1]",
+                "ARRAY[1, 1]",
+                "ARRAY[1, 1]",
+                "ARRAY[1, 1]",
+                "ARRAY[1, 1]::smallint[]",
+                "ARRAY[2, 2]::smallint[]",
+                "ARRAY[0, 0]::smallint[]",
+                "ARRAY[5, 5]::smallint[]",
+                "ARRAY[0, 0]::smallint[]",
+                "ARRAY[0, 0]::smallint[]",
+                "ARRAY[false, false]",
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+                NUMBERS,
+            ],
+            2,
+        ),
+    ]
+}
 
 /// A hundred thousand executions queued in four lanes, as many waiting, two hundred held by each of some
 /// sessions, and history.
@@ -104,7 +111,7 @@ async fn hot_statements_touch_what_they_want_and_no_more() {
         for prepare in ["", "ANALYZE live, jobs, schedules, history, lanes, limiter_paces"] {
             client.batch_execute(prepare).await.unwrap();
             for mode in ["force_generic_plan", "force_custom_plan"] {
-                for (sql, parameters, most) in STATEMENTS {
+                for (sql, parameters, most) in &statements() {
                     let plan = explain(&client, mode, sql, parameters).await;
                     check(&plan, *most, &format!("{prepare}\n{mode}\n{sql}\n{plan:#}"));
                 }

@@ -2,14 +2,15 @@
 //! open ones.
 
 use super::Reads;
+use crate::codecs::FINISHED_COLUMNS;
 use crate::fault::Fault;
+use crate::layout::{sqlite_history_columns as history_columns, sqlite_live_columns as live_columns};
 use crate::lists::{Room, bytes_of};
 use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use crate::sqlite::names::last_history_number;
 use crate::sqlite::rows::{
-    bound, count, counter, history_columns, limit, live_columns, located, one_readable, read_finished,
-    read_live, up_to,
+    bound, count, counter, limit, located, one_readable, read_finished, read_live, up_to,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{OccurrenceId, SessionId};
@@ -21,12 +22,10 @@ use punctual_core::ports::{
 use rusqlite::params;
 use std::collections::BTreeMap;
 
-/// Columns before the position in history and the job's lane.
-const HISTORY_COLUMNS: usize = 16;
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.seq, jobs.lane FROM history LEFT JOIN workers ON workers.id = history.worker \
+    ", workers.name, history.seq, jobs.lane FROM history LEFT JOIN workers ON workers.id = history.worker \
      LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 ORDER BY history.seq LIMIT ?2"
 );
 const OPEN: &str =
@@ -73,9 +72,9 @@ impl Reads<'_> {
         let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
         let (mut room, mut looked_at) = (Room::of(wanted), 0);
         while let Some(row) = rows.next()? {
-            let place = count(row, HISTORY_COLUMNS, "history.seq")?;
+            let place = count(row, FINISHED_COLUMNS, "history.seq")?;
             // A job without a row is gone. A job that is only marked as deleted is still reported.
-            let told = row.get::<_, Option<i64>>(HISTORY_COLUMNS + 1)?.map(|lane| {
+            let told = row.get::<_, Option<i64>>(FINISHED_COLUMNS + 1)?.map(|lane| {
                 let queue = lanes.lane(conn, lane)?.queue().to_owned();
                 Ok((queue, read_finished(row).map_err(|fault| located(fault, row))?))
             });

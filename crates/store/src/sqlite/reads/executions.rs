@@ -3,15 +3,19 @@
 use super::Reads;
 use super::jobs::IS_DELETED;
 use super::page::{Item, page};
+use crate::codecs::{self, LETTER_COLUMNS};
 use crate::fault::Fault;
+use crate::layout::{
+    LiveColumns, sqlite_dead_letter_columns as dead_letter_columns,
+    sqlite_history_columns as history_columns, sqlite_live_columns as live_columns,
+};
 use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
 use crate::malformed::pass_over;
 use crate::sqlite::names::Lanes;
 use crate::sqlite::rows::{
-    LIVE_COLUMNS, bound, count, counter, decode, history_columns, job_id, limit, live_columns, located, one,
-    read_finished, read_live, time, up_to,
+    bound, count, counter, decode, limit, located, one, read_finished, read_live, time, up_to,
 };
-use punctual_core::ids::{Epoch, ExecutionId, JobId};
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{DeadLetter, DeadLetterQuery, ExecutionView, Page, StoreError};
@@ -21,14 +25,14 @@ use rusqlite::{Connection, Row, params};
 pub(crate) const HISTORY_OF_JOB: &str = concat!(
     "SELECT ",
     history_columns!(),
-    " FROM history LEFT JOIN workers ON workers.id = history.worker \
+    ", workers.name FROM history LEFT JOIN workers ON workers.id = history.worker \
      WHERE history.job = ?1 AND (history.occurrence, history.attempt) < (?2, ?3) \
      ORDER BY history.occurrence DESC, history.attempt DESC LIMIT ?4"
 );
 const FINISHED: &str = concat!(
     "SELECT ",
     history_columns!(),
-    " FROM history LEFT JOIN workers ON workers.id = history.worker \
+    ", workers.name FROM history LEFT JOIN workers ON workers.id = history.worker \
      WHERE history.job = ?1 AND history.occurrence = ?2 AND history.attempt = ?3"
 );
 const LIVE_WITH_WORKER: &str = concat!(
@@ -47,26 +51,33 @@ pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
 const SKIPPED: &str =
     "SELECT first, last, count, reason FROM skipped WHERE job = ?1 ORDER BY last DESC LIMIT ?2";
 /// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
-macro_rules! dead_letter_columns {
+macro_rules! from_dead_letters {
     () => {
-        "SELECT dead_letters.number, dead_letters.job, dead_letters.occurrence, dead_letters.attempts, \
-         dead_letters.died_at, dead_letters.error, jobs.lane, jobs.name, dead_letters.epoch, \
-         dead_letters.scheduled_time, dead_letters.origin, dead_letters.noted \
-         FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
+        ", jobs.name, jobs.lane FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
     };
 }
 pub(crate) const DEAD_LETTERS: &str = concat!(
+    "SELECT ",
     dead_letter_columns!(),
+    from_dead_letters!(),
     "WHERE dead_letters.number < ?1 ORDER BY dead_letters.number DESC LIMIT ?2"
 );
 pub(crate) const DEAD_LETTERS_OF_JOB: &str = concat!(
+    "SELECT ",
     dead_letter_columns!(),
+    from_dead_letters!(),
     "WHERE dead_letters.job = ?3 AND dead_letters.number < ?1 ORDER BY dead_letters.number DESC LIMIT ?2"
 );
-pub(crate) const DEAD_LETTER: &str =
-    concat!(dead_letter_columns!(), "WHERE dead_letters.job = ?1 AND dead_letters.occurrence = ?2");
-pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
+pub(crate) const DEAD_LETTER: &str = concat!(
+    "SELECT ",
     dead_letter_columns!(),
+    from_dead_letters!(),
+    "WHERE dead_letters.job = ?1 AND dead_letters.occurrence = ?2"
+);
+pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    from_dead_letters!(),
     "WHERE dead_letters.job = ?1 ORDER BY dead_letters.occurrence DESC LIMIT 1"
 );
 /// Finished executions that are searched for the last to end.
@@ -140,7 +151,7 @@ impl Reads<'_> {
         let bounds = params![job.as_bytes(), occurrence, attempt, bound(wanted + 1)];
         let mut select = self.conn.prepare_cached(OPEN_OF_JOB_BEFORE)?;
         let open = up_to(wanted + 1, &mut select, bounds, |row| {
-            Ok(ExecutionView::Live { live: read_live(row)?.live, worker: row.get(LIVE_COLUMNS)? })
+            Ok(ExecutionView::Live { live: read_live(row)?.live, worker: row.get(LiveColumns::COUNT)? })
         })?;
         Ok(executions_merged(open, self.page_of_history(job, before, wanted)?, wanted))
     }
@@ -153,7 +164,7 @@ impl Reads<'_> {
         }
         let occurrence = params![id.occurrence.job.as_bytes(), id.occurrence.number];
         let live = one(&mut *self.conn.prepare_cached(LIVE_WITH_WORKER)?, occurrence, |row| {
-            Ok((read_live(row)?.live, row.get(LIVE_COLUMNS)?))
+            Ok((read_live(row)?.live, row.get(LiveColumns::COUNT)?))
         })?;
         let view = match live.filter(|(live, _)| live.attempt == id.attempt) {
             Some((live, worker)) => Some(ExecutionView::Live { live, worker }),
@@ -216,20 +227,6 @@ pub(crate) fn read_dead_letter(
     conn: &Connection,
     lanes: &mut Lanes,
 ) -> Result<DeadLetter, Fault> {
-    let lane = lanes.lane(conn, row.get(6)?)?;
-    let name: Option<String> = row.get(7)?;
-    Ok(DeadLetter {
-        number: count(row, 0, "dead_letters.number")?,
-        occurrence: job_id(row, 1)?.occurrence(row.get(2)?),
-        job_name: name.unwrap_or_else(|| lane.job_type().to_owned()),
-        job_type: lane.job_type().to_owned(),
-        queue: lane.queue().to_owned(),
-        attempts: row.get(3)?,
-        epoch: Epoch(row.get(8)?),
-        scheduled_time: time(row, 9)?,
-        origin: decode(row, 10, "dead_letters.origin")?,
-        died_at: time(row, 4)?,
-        error: row.get(5)?,
-        noted: row.get(11)?,
-    })
+    let lane = lanes.lane(conn, row.get(LETTER_COLUMNS - 1)?)?;
+    codecs::read_dead_letter(row, 0, &lane)
 }

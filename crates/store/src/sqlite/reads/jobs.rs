@@ -3,11 +3,14 @@
 use super::Reads;
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::layout::{
+    sqlite_job_columns as job_columns, sqlite_live_columns as live_columns,
+    sqlite_schedule_columns as schedule_columns,
+};
 use crate::lists::{Candidate, JobFilter, Room, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
 use crate::sqlite::rows::{
-    StoredJob, StoredSchedule, all, bound, decode, job_columns, job_id, live_columns, one, one_readable,
-    read_live, schedule_columns, up_to,
+    all, bound, decode, job_id, one, one_readable, read_job, read_live, read_schedule, up_to,
 };
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
@@ -63,16 +66,16 @@ impl Reads<'_> {
     fn view(&mut self, id: JobId) -> Result<Option<JobView>, Fault> {
         let conn = self.conn;
         let key = [id.as_bytes()];
-        let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, StoredJob::read)? else { return Ok(None) };
+        let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, read_job)? else { return Ok(None) };
         let lane = self.lanes.lane(conn, row.lane)?;
-        let job = row.named(&lane);
+        let job = row.named(&lane).job;
         if job.mark == JobMark::Deleted {
             return Ok(None);
         }
-        let schedule = match one_readable(&mut *conn.prepare_cached(SCHEDULE)?, key, StoredSchedule::read)? {
+        let schedule = match one_readable(&mut *conn.prepare_cached(SCHEDULE)?, key, read_schedule)? {
             Some(schedule) => {
                 let lane = pass_over(self.lanes.lane(conn, schedule.lane))?;
-                lane.map(|lane| schedule.named(&lane))
+                lane.map(|lane| schedule.named(&lane).state)
             }
             None => None,
         };

@@ -2,13 +2,14 @@
 
 use super::Reads;
 use super::events::RUNNING;
+use crate::codecs::{read_settings, settings_columns};
 use crate::fault::Fault;
+use crate::layout::{sqlite_history_columns as history_columns, sqlite_live_columns as live_columns};
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use crate::sqlite::rows::{
-    bound, count, counter, decode, decode_or_none, history_columns, live_columns, one_readable,
-    read_finished, read_live, read_settings, settings_columns, up_to,
+    bound, count, counter, decode, decode_or_none, one_readable, read_finished, read_live, up_to,
 };
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{JobMark, Settings};
@@ -35,7 +36,7 @@ pub(crate) const FINISHED_BEFORE: &str = "SELECT history.seq, history.status, wo
 pub(crate) const FINISHED_AT: &str = concat!(
     "SELECT ",
     history_columns!(),
-    " FROM history LEFT JOIN workers ON workers.id = history.worker WHERE history.seq = ?1"
+    ", workers.name FROM history LEFT JOIN workers ON workers.id = history.worker WHERE history.seq = ?1"
 );
 pub(crate) const NAME_OF_JOB: &str =
     concat!("SELECT jobs.mark, jobs.name, ", settings_columns!(), " FROM jobs WHERE jobs.id = ?1");

@@ -1,70 +1,24 @@
 //! Open occurrences.
 
-use super::{decode, job_id, priority, time, time_or_none};
-use crate::codes::{Code, StateColumns, limiter_column, live_ties, read_limiter, read_live_ties};
+use super::insert;
+use crate::codecs;
+use crate::codes::{StateColumns, limiter_column};
 use crate::counters::Counters;
 use crate::fault::Fault;
+use crate::layout::{LIVE, LiveColumns};
 use crate::rows::LiveRow;
-use punctual_core::ids::Epoch;
 use punctual_core::occurrence::Live;
 use punctual_core::time::Timestamp;
-use rusqlite::{Row, Statement, params};
-
-/// The columns of `live` in the order in which [`read_live`] expects them at the start of a row.
-macro_rules! live_columns {
-    () => {
-        "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
-         live.available_at, live.scheduled_time, live.origin, live.job_version, live.attempt, live.charged, \
-         live.epoch, live.session, live.claimed_at, live.cancel_requested, live.expires_at, live.ties, \
-         live.limiter, live.line"
-    };
-}
-pub(crate) use live_columns;
-
-/// The number of columns in [`live_columns`]: the index of the next one.
-pub(crate) const LIVE_COLUMNS: usize = 21;
+use rusqlite::{Row, Statement, params, params_from_iter};
+use std::sync::LazyLock;
 
 pub(crate) fn read_live(row: &Row<'_>) -> Result<LiveRow, Fault> {
-    let (ties, is_sole) = read_live_ties(row.get(18)?)?;
-    let state = StateColumns {
-        state: row.get(3)?,
-        gates: row.get(4)?,
-        session: row.get(14)?,
-        claimed_at: row.get(15)?,
-        cancel_requested: row.get(16)?,
-    };
-    let live = Live {
-        id: job_id(row, 0)?.occurrence(row.get(1)?),
-        state: state.read()?,
-        rank: row.get(5)?,
-        priority: priority(row, 6)?,
-        available_at: time(row, 7)?,
-        scheduled_time: time(row, 8)?,
-        origin: decode(row, 9, "live.origin")?,
-        job_version: row.get(10)?,
-        attempt: row.get(11)?,
-        charged: row.get(12)?,
-        epoch: Epoch(row.get(13)?),
-        expires_at: time_or_none(row, 17)?,
-        ties,
-        limiter: read_limiter(row.get(19)?)?,
-        line: read_limiter(row.get(20)?)?,
-    };
-    Ok(LiveRow { live, lane: row.get(2)?, is_sole })
+    codecs::read_live(row, 0)
 }
 
-macro_rules! whole_live_row {
-    () => {
-        " INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
-         scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
-         expires_at, look_at, ties, limiter, line) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-         ?22, ?23)"
-    };
-}
-pub(crate) const INSERT_LIVE: &str = concat!("INSERT", whole_live_row!());
+pub(crate) static INSERT_LIVE: LazyLock<String> = LazyLock::new(|| insert("INSERT", &LIVE));
 /// Writes all columns of an existing live row, including its lane and times.
-pub(crate) const REPLACE_LIVE: &str = concat!("REPLACE", whole_live_row!());
+pub(crate) static REPLACE_LIVE: LazyLock<String> = LazyLock::new(|| insert("REPLACE", &LIVE));
 
 /// Inserts a new row.
 pub(crate) fn insert_live(
@@ -93,33 +47,7 @@ pub(crate) fn replace_live(
 pub(crate) const FORGET_SOLE: &str = "UPDATE live SET ties = ties & 127 WHERE job = ?1 AND ties > 127";
 
 fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault> {
-    let live = &row.live;
-    let columns = StateColumns::of(live.state);
-    statement.execute(params![
-        live.id.job.as_bytes(),
-        live.id.number,
-        live.id.job.segment().index(),
-        row.lane,
-        columns.state,
-        columns.gates,
-        live.rank,
-        live.priority.get(),
-        live.available_at.as_micros(),
-        live.scheduled_time.as_micros(),
-        live.origin.code(),
-        live.job_version,
-        live.attempt,
-        live.charged,
-        live.epoch.0,
-        columns.session,
-        columns.claimed_at,
-        columns.cancel_requested,
-        live.expires_at.map(Timestamp::as_micros),
-        live.look_at().map(Timestamp::as_micros),
-        live_ties(row),
-        limiter_column(live.limiter),
-        limiter_column(live.line),
-    ])?;
+    statement.execute(params_from_iter(LiveColumns::of(row).into_cells()))?;
     Ok(())
 }
 
@@ -185,8 +113,8 @@ pub(crate) fn update_in_state(update: &mut Statement<'_>, live: &Live) -> Result
         live.attempt,
         live.charged,
         live.epoch.0,
-        columns.session,
-        columns.claimed_at,
+        columns.session.map(|session| session.0),
+        columns.claimed_at.map(Timestamp::as_micros),
         columns.cancel_requested,
         live.job_version,
         live.look_at().map(Timestamp::as_micros),

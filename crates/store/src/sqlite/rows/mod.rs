@@ -5,26 +5,66 @@ mod jobs;
 mod live;
 mod schedules;
 
-pub(crate) use history::{INSERT_HISTORY, history_columns, insert_history, read_finished};
-pub(crate) use jobs::{
-    INSERT_JOB, StoredJob, UPDATE_JOB, job_columns, job_facts_columns, read_facts, read_settings,
-    settings_columns, write_job,
-};
+pub(crate) use history::{INSERT_HISTORY, insert_history, read_finished};
+pub(crate) use jobs::{INSERT_JOB, UPDATE_JOB, read_job, write_job};
 pub(crate) use live::{
-    FORGET_SOLE, INSERT_LIVE, LIVE_COLUMNS, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, insert_live,
-    is_only_placed, live_columns, place_live, read_live, replace_live, update_in_state, update_live,
+    FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, insert_live, is_only_placed, place_live,
+    read_live, replace_live, update_in_state, update_live,
 };
-pub(crate) use schedules::{
-    ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, advance_schedule, put_schedule, schedule_columns,
-};
+pub(crate) use schedules::{ADVANCE_SCHEDULE, PUT_SCHEDULE, advance_schedule, put_schedule, read_schedule};
 
+use super::malformed::{columns, marks};
+use crate::cells::RowCells;
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::layout::Layout;
 use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
-use punctual_core::job::Priority;
 use punctual_core::time::Timestamp;
+use rusqlite::types::ValueRef;
 use rusqlite::{Params, Row, Statement};
+
+/// Writes a whole row.
+fn insert(verb: &str, table: &Layout) -> String {
+    let count = table.columns.len();
+    format!("{verb} INTO {} ({}) VALUES ({})", table.name, columns(table, count), marks(count))
+}
+
+/// Sets all columns after the first, which is the key and the first parameter.
+fn set(table: &Layout) -> String {
+    let set = table.columns.iter().zip(1..).skip(1).map(|(column, n)| format!("{} = ?{n}", column.name));
+    set.collect::<Vec<_>>().join(", ")
+}
+
+/// The fault of a value that its column cannot hold.
+fn unfit(row: &Row<'_>, column: usize, value: ValueRef<'_>) -> Fault {
+    let name = row.as_ref().column_name(column).unwrap_or("a column").to_owned();
+    Fault::damaged(name, format!("a value of type {}", value.data_type()))
+}
+
+impl RowCells for Row<'_> {
+    fn is_null(&self, column: usize) -> Result<bool, Fault> {
+        Ok(self.get_ref(column)? == ValueRef::Null)
+    }
+
+    fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
+        match self.get_ref(column)? {
+            ValueRef::Null => Ok(None),
+            ValueRef::Integer(number) => Ok(Some(number)),
+            other => Err(unfit(self, column, other)),
+        }
+    }
+
+    fn text(&self, column: usize) -> Result<Option<&str>, Fault> {
+        let value = self.get_ref(column)?;
+        value.as_str_or_null().map_err(|_| unfit(self, column, value))
+    }
+
+    fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault> {
+        let value = self.get_ref(column)?;
+        value.as_blob_or_null().map_err(|_| unfit(self, column, value))
+    }
+}
 
 /// Malformed rows that a list skips before it ends early.
 const PASSED_OVER_MAX: usize = 1_000;
@@ -144,9 +184,4 @@ pub(crate) fn decode_or_none<T: Code>(
 ) -> Result<Option<T>, Fault> {
     let code: Option<i64> = row.get(column)?;
     code.map(|code| T::read(code, what)).transpose()
-}
-
-fn priority(row: &Row<'_>, column: usize) -> Result<Priority, Fault> {
-    let number: u8 = row.get(column)?;
-    Priority::new(number).ok_or_else(|| Fault::damaged("priority", number))
 }

@@ -2,13 +2,12 @@
 
 use super::names::lanes_through;
 use super::{Tx, at_hand};
+use crate::codecs::{fact_columns, read_facts};
 use crate::fault::Fault;
+use crate::layout::{LiveColumns, sqlite_live_columns as live_columns};
 use crate::rows::{JobFacts, LiveRow};
 use crate::sqlite::active::{ClaimPosition, FirstQueued};
-use crate::sqlite::rows::settings_columns;
-use crate::sqlite::rows::{
-    LIVE_COLUMNS, bound, job_facts_columns, job_id, live_columns, one, read_facts, read_live, up_to,
-};
+use crate::sqlite::rows::{bound, job_id, one, read_live, up_to};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::placing;
 use rusqlite::{Connection, Row, params};
@@ -28,7 +27,7 @@ const CLAIMABLE: &str = concat!(
     "SELECT ",
     live_columns!(),
     ", ",
-    job_facts_columns!(),
+    fact_columns!(),
     " FROM live JOIN jobs ON jobs.id = live.job WHERE live.job = ?1 AND live.occurrence = ?2"
 );
 
@@ -37,7 +36,7 @@ pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(Liv
     one(find, params![id.job.as_bytes(), id.number], |row| {
         let found = read_live(row)?;
         let lane = tx.memory.lane(tx.conn, found.lane)?;
-        Ok((found, read_facts(row, LIVE_COLUMNS, &lane)?))
+        Ok((found, read_facts(row, LiveColumns::COUNT, &lane)?))
     })
 }
 

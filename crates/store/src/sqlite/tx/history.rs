@@ -24,7 +24,7 @@ const BURY: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, 
 
 pub(super) fn append_history(tx: &mut Tx<'_>, finished: &Finished, worker: Option<i64>) -> Result<(), Fault> {
     let seq = tx.memory.history.next(tx.conn)?;
-    insert_history(at_hand(tx.conn, &mut tx.hot.append_history, INSERT_HISTORY)?, finished, worker, seq)
+    insert_history(at_hand(tx.conn, &mut tx.hot.append_history, &INSERT_HISTORY)?, finished, worker, seq)
 }
 
 pub(super) fn ended(tx: &mut Tx<'_>, execution: ExecutionId) -> Result<Option<Ended>, Fault> {

@@ -1,22 +1,20 @@
 //! Jobs with their tags and keys. Jobs without tags or keys have no rows for them, and no cost.
 
 use super::{Tx, at_hand};
+use crate::codecs::{fact_columns, read_facts, read_settings, settings_columns};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, JobKey, JobRow, JobTerms, Spent};
 use crate::sqlite::counters;
 use crate::sqlite::reads::JOB;
-use crate::sqlite::rows::{
-    INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, one_readable, read_facts,
-    read_settings, settings_columns, write_job,
-};
+use crate::sqlite::rows::{INSERT_JOB, UPDATE_JOB, decode, job_id, one, one_readable, read_job, write_job};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobStatus};
 use punctual_core::ports::Lane;
 use rusqlite::params;
 
 const TERMS_OF_JOB: &str = concat!("SELECT jobs.mark, ", settings_columns!(), " FROM jobs WHERE id = ?1");
-const FACTS_OF_JOB: &str = concat!("SELECT ", job_facts_columns!(), " FROM jobs WHERE id = ?1");
+const FACTS_OF_JOB: &str = concat!("SELECT ", fact_columns!(), " FROM jobs WHERE id = ?1");
 pub(crate) const IS_UNFINISHED: &str =
     "SELECT 1 FROM schedules WHERE job = ?1 UNION ALL SELECT 1 FROM live WHERE job = ?1 LIMIT 1";
 pub(crate) const FORGET_TAGS: &str = "DELETE FROM job_tags WHERE job = ?1";
@@ -27,10 +25,10 @@ pub(super) fn is_job_there(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
 }
 
 pub(super) fn job(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobRow>, Fault> {
-    let found = one(&mut *tx.conn.prepare_cached(JOB)?, [job.as_bytes()], StoredJob::read)?;
+    let found = one(&mut *tx.conn.prepare_cached(JOB)?, [job.as_bytes()], read_job)?;
     let Some(row) = found else { return Ok(None) };
-    let lane = row.lane;
-    Ok(Some(JobRow { job: row.named(&tx.memory.lane(tx.conn, lane)?), lane }))
+    let lane = tx.memory.lane(tx.conn, row.lane)?;
+    Ok(Some(row.named(&lane)))
 }
 
 pub(super) fn terms_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobTerms>, Fault> {
@@ -53,11 +51,11 @@ pub(super) fn facts_of(tx: &mut Tx<'_>, job: JobId, lane: &Lane) -> Result<Optio
 }
 
 pub(super) fn insert_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<bool, Fault> {
-    write_job(at_hand(tx.conn, &mut tx.hot.insert_job, INSERT_JOB)?, job, lane)
+    write_job(at_hand(tx.conn, &mut tx.hot.insert_job, &INSERT_JOB)?, job, lane)
 }
 
 pub(super) fn update_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<(), Fault> {
-    write_job(&mut *tx.conn.prepare_cached(UPDATE_JOB)?, job, lane).map(drop)
+    write_job(&mut *tx.conn.prepare_cached(&UPDATE_JOB)?, job, lane).map(drop)
 }
 
 pub(super) fn set_mark(tx: &mut Tx<'_>, job: JobId, mark: JobMark) -> Result<(), Fault> {

@@ -2,11 +2,12 @@
 
 use super::{Tx, at_hand};
 use crate::fault::Fault;
+use crate::layout::sqlite_live_columns as live_columns;
 use crate::rows::{LiveRow, OpenCount};
 use crate::sqlite::reads::OPEN_OF_JOB;
 use crate::sqlite::rows::{
-    self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, bound, job_id, limit,
-    live_columns, one, one_readable, read_live, up_to,
+    self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, bound, job_id, limit, one,
+    one_readable, read_live, up_to,
 };
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
@@ -75,7 +76,7 @@ pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, 
 }
 
 pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
-    let insert = at_hand(tx.conn, &mut tx.hot.insert_live, INSERT_LIVE)?;
+    let insert = at_hand(tx.conn, &mut tx.hot.insert_live, &INSERT_LIVE)?;
     rows::insert_live(insert, &mut tx.memory.counters, row)?;
     tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }
@@ -95,7 +96,7 @@ pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), F
 }
 
 pub(super) fn replace_live(tx: &mut Tx<'_>, was: &Live, row: &LiveRow) -> Result<(), Fault> {
-    let mut replace = tx.conn.prepare_cached(REPLACE_LIVE)?;
+    let mut replace = tx.conn.prepare_cached(&REPLACE_LIVE)?;
     rows::replace_live(&mut replace, &mut tx.memory.counters, was, row)?;
     tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }

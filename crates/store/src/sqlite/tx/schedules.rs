@@ -3,11 +3,10 @@
 use super::Tx;
 use crate::codes::TIE_AWAITED;
 use crate::fault::Fault;
+use crate::layout::sqlite_schedule_columns as schedule_columns;
 use crate::malformed::pass_over;
 use crate::rows::ScheduleRow;
-use crate::sqlite::rows::{
-    self, ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, one_readable, schedule_columns,
-};
+use crate::sqlite::rows::{self, ADVANCE_SCHEDULE, PUT_SCHEDULE, one_readable, read_schedule};
 use punctual_core::ids::JobId;
 use punctual_core::schedule::ScheduleState;
 use rusqlite::params;
@@ -17,15 +16,14 @@ pub(crate) const SCHEDULE_OF_JOB: &str =
 
 pub(super) fn schedule(tx: &mut Tx<'_>, job: JobId) -> Result<Option<ScheduleRow>, Fault> {
     let mut select = tx.conn.prepare_cached(SCHEDULE_OF_JOB)?;
-    let found = one_readable(&mut select, [job.as_bytes()], StoredSchedule::read)?;
+    let found = one_readable(&mut select, [job.as_bytes()], read_schedule)?;
     let Some(row) = found else { return Ok(None) };
-    let number = row.lane;
-    let lane = pass_over(tx.memory.lane(tx.conn, number))?;
-    Ok(lane.map(|lane| ScheduleRow { state: row.named(&lane), lane: number }))
+    let lane = pass_over(tx.memory.lane(tx.conn, row.lane))?;
+    Ok(lane.map(|lane| row.named(&lane)))
 }
 
 pub(super) fn put_schedule(tx: &mut Tx<'_>, state: &ScheduleState, lane: i64) -> Result<(), Fault> {
-    rows::put_schedule(&mut *tx.conn.prepare_cached(PUT_SCHEDULE)?, state, lane)
+    rows::put_schedule(&mut *tx.conn.prepare_cached(&PUT_SCHEDULE)?, state, lane)
 }
 
 pub(super) fn advance_schedule(tx: &mut Tx<'_>, next: &ScheduleState) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use crate::mysql::exclusive_work::{DdlLock, LockWait};
 use crate::mysql::maintenance::MySqlMaintenance;
 use crate::mysql::migrate::{VERSION, up, verify};
 use crate::mysql::tests::database::client;
-use crate::mysql::tests::fixture::{query, run};
+use crate::mysql::tests::database::{query, run};
 use crate::mysql::{MySqlOptions, MySqlStore};
 use futures_util::future::join_all;
 use punctual_core::job::{Job, JobMark, JobSpec};

@@ -3,7 +3,7 @@
 use super::Cluster;
 use crate::mysql::MySqlStore;
 use crate::mysql::tests::database::client;
-use crate::mysql::tests::fixture::query;
+use crate::mysql::tests::database::query;
 use mysql_async::prelude::Queryable;
 use punctual_core::ports::{Store, StoreError};
 use punctual_core::time::Timestamp;
@@ -61,7 +61,7 @@ async fn a_node_that_refuses_is_left_for_the_next_one() {
 async fn nodes_count_in_rows_of_their_own() {
     Cluster::with(async |cluster| {
         for options in cluster.nodes() {
-            let tables = crate::mysql::tests::fixture::tables(&options).await;
+            let tables = crate::mysql::tests::dialect::tables(&options).await;
             drop(tables);
         }
         let numbers = "SELECT @@auto_increment_offset";

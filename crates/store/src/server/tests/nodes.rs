@@ -1,9 +1,8 @@
 //! The races of the conformance suite, run between three nodes that share a database.
 
-use super::database::{TestDatabase, client};
-use super::integrity::problems;
+use super::database::TestDatabase;
+use super::dialect::{ServerStore, close, problems};
 use crate::conformance::counts_agree;
-use crate::postgres::PostgresStore;
 use punctual_core::ports::Store;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,13 +26,16 @@ crate::each_conformance_case!(define);
 
 async fn check(race: Race) {
     TestDatabase::with(async |options| {
-        let mut stores: Vec<Arc<dyn Store>> = Vec::new();
+        let mut stores = Vec::new();
         for _ in 0..NODES {
-            stores.push(Arc::new(PostgresStore::open(&options).await.unwrap()));
+            stores.push(Arc::new(ServerStore::open(&options).await.unwrap()));
         }
-        race(stores.clone()).await;
+        race(stores.iter().map(|store| store.clone() as Arc<dyn Store>).collect()).await;
         counts_agree(&*stores[0]).await;
-        assert_eq!(problems(&client(&options).await).await, Vec::<String>::new());
+        assert_eq!(problems(&options).await, Vec::<String>::new());
+        for store in stores {
+            close(store).await;
+        }
     })
     .await;
 }

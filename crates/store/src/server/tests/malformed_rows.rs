@@ -1,40 +1,38 @@
 //! Damaged rows: see [`crate::conformance::malformed_rows`].
 
-use super::database::{TestDatabase, client};
+use super::database::TestDatabase;
+use super::dialect::{DIALECT, Options, ServerStore, find_malformed as find, rows_of, run, try_run};
 use crate::conformance::malformed_rows::{
-    Dialect, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
+    SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
 };
 use crate::layout::Layout;
-use crate::postgres::malformed::{find, page};
-use crate::postgres::{PostgresOptions, PostgresStore};
 use std::sync::Arc;
 
 /// Opening a store on a server takes time: one in this many columns is tested, different ones in each
 /// round.
 const TRIED_EVERY: usize = 5;
 
-async fn damage_every_column(options: &PostgresOptions, round: usize) {
-    let store = Arc::new(PostgresStore::open(options).await.unwrap());
+async fn damage_every_column(options: &Options, round: usize) {
+    let store = Arc::new(ServerStore::open(options).await.unwrap());
     populate(store.clone()).await;
     assert_eq!(find(options).await.unwrap(), Vec::<String>::new());
     Arc::into_inner(store).unwrap().close().await;
-    let client = client(options).await;
-    let rows = async |table: &'static Layout| page(&client, table, None).await.unwrap();
+    let rows = async |table: &'static Layout| rows_of(options, table).await;
     let mut tried = 0;
-    let all = damages(Dialect::Postgres, round, rows).await;
+    let all = damages(DIALECT, round, rows).await;
     for (number, damage) in all.iter().enumerate().skip(round).step_by(TRIED_EVERY) {
         // A value that the database itself rejects cannot occur.
-        if client.batch_execute(&damage.spoil).await.is_err() {
+        if !try_run(options, &damage.spoil).await {
             continue;
         }
         tried += 1;
         println!("{}", damage.about);
-        let store = PostgresStore::open(options).await.unwrap();
+        let store = ServerStore::open(options).await.unwrap();
         let check = async || find(options).await.unwrap();
         is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
         store.close().await;
         // If the damaged row was replaced meanwhile, the replacement stays.
-        let _ = client.batch_execute(&damage.repair).await;
+        try_run(options, &damage.repair).await;
     }
     assert!(tried > 20, "{tried}");
 }
@@ -52,12 +50,10 @@ async fn and_so_it_does_with_other_values() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_cannot_be_read_is_held_until_it_is_set_again() {
     TestDatabase::with(async |options| {
-        PostgresStore::open(&options).await.unwrap().close().await;
+        ServerStore::open(&options).await.unwrap().close().await;
         for (number, (column, sql)) in (1..).zip(SPOILED_QUEUES) {
-            let spoil = async || {
-                client(&options).await.batch_execute(sql).await.unwrap();
-            };
-            let open = async || Arc::new(PostgresStore::open(&options).await.unwrap());
+            let spoil = async || run(&options, sql).await;
+            let open = async || Arc::new(ServerStore::open(&options).await.unwrap());
             let told = set_again(number, open, spoil, async || find(&options).await.unwrap()).await;
             assert!(
                 told.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),

@@ -1,10 +1,9 @@
 //! One test per conformance case, each with its own database on each server, whose tables must agree at the
 //! end.
 
-use super::database::{TestDatabase, client};
-use super::integrity::problems;
+use super::database::TestDatabase;
+use super::dialect::{ServerStore, close, problems};
 use crate::conformance::{Case, counts_agree};
-use crate::mysql::MySqlStore;
 use std::sync::Arc;
 
 macro_rules! define {
@@ -21,18 +20,11 @@ crate::each_conformance_case!(define);
 
 async fn check(case: Case) {
     TestDatabase::with(async |options| {
-        let store = Arc::new(MySqlStore::open(&options).await.unwrap());
+        let store = Arc::new(ServerStore::open(&options).await.unwrap());
         case(store.clone()).await;
         counts_agree(&*store).await;
-        assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
+        assert_eq!(problems(&options).await, Vec::<String>::new());
         close(store).await;
     })
     .await;
-}
-
-/// Waits until the database is no longer in use, so that the next test finds it idle.
-async fn close(store: Arc<MySqlStore>) {
-    if let Some(store) = Arc::into_inner(store) {
-        store.close().await;
-    }
 }

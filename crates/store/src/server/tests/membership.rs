@@ -1,8 +1,8 @@
 //! One test per case of the membership table, each with several stores on one database.
 
 use super::database::TestDatabase;
+use super::dialect::{ServerStore, close};
 use crate::conformance::membership::Doors;
-use crate::postgres::PostgresStore;
 use std::sync::Arc;
 
 macro_rules! define {
@@ -10,11 +10,15 @@ macro_rules! define {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
             TestDatabase::with(async |options| {
-                let mut doors: Doors = Vec::new();
+                let mut stores = Vec::new();
                 for _ in 0..3 {
-                    doors.push(Arc::new(PostgresStore::open(&options).await.unwrap()));
+                    stores.push(Arc::new(ServerStore::open(&options).await.unwrap()));
                 }
+                let doors: Doors = stores.iter().map(|store| store.clone() as _).collect();
                 crate::conformance::membership::$case(doors).await;
+                for store in stores {
+                    close(store).await;
+                }
             })
             .await;
         }
@@ -27,10 +31,10 @@ macro_rules! define_odd {
         #[tokio::test]
         async fn $case() {
             TestDatabase::with(async |options| {
-                let doors: Doors = vec![Arc::new(PostgresStore::open(&options).await.unwrap())];
-                let client = super::database::client(&options).await;
-                let run = async |sql: &'static str| client.batch_execute(sql).await.unwrap();
-                crate::conformance::membership::malformed::$case(doors, run).await;
+                let store = Arc::new(ServerStore::open(&options).await.unwrap());
+                let run = async |sql: &'static str| super::dialect::run(&options, sql).await;
+                crate::conformance::membership::malformed::$case(vec![store.clone()], run).await;
+                close(store).await;
             })
             .await;
         }

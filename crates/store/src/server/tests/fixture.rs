@@ -1,12 +1,8 @@
 //! Rows to write and to read back.
 
-use super::database::client;
-use crate::mysql::MySqlOptions;
-use crate::mysql::migrate::prepare;
-use crate::mysql::tables::{MySqlConnect, MySqlTables};
+use super::dialect::TestTables;
 use crate::rows::{JobRow, LiveRow};
 use crate::unit_of_work::{LoadedRows, ReadSet, Tables, WriteSet};
-use mysql_async::prelude::{FromRow, Queryable};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobSpec, Priority};
 use punctual_core::lifecycle::Status;
@@ -64,30 +60,8 @@ pub(super) fn finished(number: u32, completed_at: Timestamp) -> Finished {
     }
 }
 
-/// A connection like those of writers, to a database that is ready. Each knows only its own lanes, as in
-/// another process.
-pub(super) async fn tables(options: &MySqlOptions) -> MySqlTables {
-    prepare(options).await.unwrap();
-    MySqlConnect::new(options).unwrap().tables(0).await.unwrap()
-}
-
-/// All rows of a query.
-pub(super) async fn query<T: FromRow + Send + 'static>(options: &MySqlOptions, sql: &str) -> Vec<T> {
-    let mut client = client(options).await;
-    let rows = client.query(sql).await.unwrap();
-    client.disconnect().await.unwrap();
-    rows
-}
-
-/// Runs a statement.
-pub(super) async fn run(options: &MySqlOptions, sql: &str) {
-    let mut client = client(options).await;
-    client.query_drop(sql).await.unwrap();
-    client.disconnect().await.unwrap();
-}
-
 /// The number of a lane for the jobs of [`job`].
-pub(super) async fn lane(tables: &mut MySqlTables, queue: &str) -> i64 {
+pub(super) async fn lane(tables: &mut TestTables, queue: &str) -> i64 {
     let name = (queue.to_owned(), "report".to_owned());
     let read_set = ReadSet { lanes: [name].into(), ..ReadSet::default() };
     let found = tables.intern(&read_set).await.unwrap();
@@ -95,13 +69,13 @@ pub(super) async fn lane(tables: &mut MySqlTables, queue: &str) -> i64 {
 }
 
 /// Writes in a separate transaction.
-pub(super) async fn write(tables: &mut MySqlTables, write_set: &WriteSet) {
+pub(super) async fn write(tables: &mut TestTables, write_set: &WriteSet) {
     tables.begin().await.unwrap();
     tables.commit(write_set).await.unwrap();
 }
 
 /// Loads in a transaction that changes nothing.
-pub(super) async fn fetch(tables: &mut MySqlTables, read_set: &ReadSet) -> LoadedRows {
+pub(super) async fn fetch(tables: &mut TestTables, read_set: &ReadSet) -> LoadedRows {
     tables.begin().await.unwrap();
     let found = tables.fetch(read_set).await.unwrap();
     tables.commit(&WriteSet::default()).await.unwrap();

@@ -1,8 +1,8 @@
 //! Names and counters that nothing uses.
 
-use super::database::{TestDatabase, client};
+use super::database::TestDatabase;
+use super::dialect::{ServerStore, close, query};
 use crate::conformance::unused::counters_of_lanes_without_work_are_deleted;
-use crate::postgres::PostgresStore;
 use std::sync::Arc;
 
 const COUNTERS: &str = "SELECT count(*) FROM lane_tallies";
@@ -10,12 +10,12 @@ const COUNTERS: &str = "SELECT count(*) FROM lane_tallies";
 #[tokio::test]
 async fn counters_of_lanes_without_work_go() {
     TestDatabase::with(async |options| {
-        let store = Arc::new(PostgresStore::open(&options).await.unwrap());
-        counters_of_lanes_without_work_are_deleted(store, async || {
-            let row = client(&options).await.query_one(COUNTERS, &[]).await.unwrap();
-            row.get(0)
+        let store = Arc::new(ServerStore::open(&options).await.unwrap());
+        counters_of_lanes_without_work_are_deleted(store.clone(), async || {
+            query(&options, COUNTERS).await[0][0].parse().unwrap()
         })
         .await;
+        close(store).await;
     })
     .await;
 }

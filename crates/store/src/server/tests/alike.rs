@@ -1,9 +1,8 @@
-//! MariaDB, MySQL and the embedded store give the same replies to the same random walk.
+//! The server's store and the embedded one give the same replies to the same random walk.
 
-use super::database::{TestDatabase, client};
-use super::integrity::problems;
+use super::database::TestDatabase;
+use super::dialect::{Options, ServerStore, close, problems};
 use crate::conformance::{PORTION, Pair, walk_alike};
-use crate::mysql::{MySqlOptions, MySqlStore};
 use crate::sqlite::tests::open;
 use std::sync::Arc;
 
@@ -31,13 +30,14 @@ async fn the_walk_3_is_answered_alike() {
 
 async fn walk(seed: u64) {
     TestDatabase::with(async |options| {
-        let options = MySqlOptions { partition_width: PORTION, ..options };
+        let options = Options { partition_width: PORTION, ..options };
         let dir = tempfile::tempdir().unwrap();
         let embedded = Arc::new(open(dir.path()));
-        let shared = Arc::new(MySqlStore::open(&options).await.unwrap());
-        walk_alike(Pair { one: embedded.clone(), other: shared }, seed, STEPS).await;
+        let shared = Arc::new(ServerStore::open(&options).await.unwrap());
+        walk_alike(Pair { one: embedded.clone(), other: shared.clone() }, seed, STEPS).await;
         assert_eq!(embedded.integrity_check().await.unwrap(), Vec::<String>::new());
-        assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
+        assert_eq!(problems(&options).await, Vec::<String>::new());
+        close(shared).await;
     })
     .await;
 }

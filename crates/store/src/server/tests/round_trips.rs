@@ -1,7 +1,8 @@
 //! Everything that is written can be read back, table by table.
 
-use super::database::{TestDatabase, client};
-use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
+use super::database::TestDatabase;
+use super::dialect::{STORED_NUL, query, tables};
+use super::fixture::{at, fetch, finished, id, job, lane, queued, write};
 use crate::counters::Counts;
 use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
 use crate::unit_of_work::{
@@ -11,6 +12,7 @@ use crate::unit_of_work::{
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::job::{Expiry, JobMark, Priority};
+use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Percent, Progress};
 use punctual_core::occurrence::{Live, LiveState, Ties};
 use punctual_core::placing::{Place, Placing};
@@ -22,9 +24,10 @@ use punctual_core::schedule::{
     Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipRange, SkipReason,
 };
 use punctual_core::session::SessionMode;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_open_change_and_go() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -74,7 +77,7 @@ async fn sessions_open_change_and_go() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_keep_every_column() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -123,13 +126,12 @@ async fn jobs_keep_every_column() {
             (JobMark::Failed, Some(4), 0)
         );
         assert_eq!(found[1], full);
-        let tags = client(&options).await.query("SELECT 1 FROM job_tags", &[]).await.unwrap();
-        assert_eq!(tags.len(), 0);
+        assert!(query(&options, "SELECT 1 FROM job_tags").await.is_empty());
     })
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_held_taken_over_and_freed() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -148,7 +150,7 @@ async fn keys_are_held_taken_over_and_freed() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedules_keep_every_column() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -200,7 +202,7 @@ async fn schedules_keep_every_column() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_occurrences_are_found_by_key_job_session_and_rank() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -272,7 +274,37 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
     .await;
 }
 
-#[tokio::test]
+/// A few kinds of leases are written with one statement each, many with one list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_are_kept_however_many_kinds_there_are() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "default").await;
+        for sessions in [1, 2, 9] {
+            let numbers = 100 * sessions + 1..=100 * sessions + 10;
+            let jobs_inserted = numbers.clone().map(|number| job(number, lane)).collect();
+            let live_inserted: Vec<LiveRow> = numbers.clone().map(|number| queued(number, lane)).collect();
+            let leased: Vec<LiveRow> = (live_inserted.iter().zip(numbers))
+                .map(|(row, number)| {
+                    let session = SessionId(i64::from(number % sessions));
+                    let live = row.live.claimed(session, 3, at(i64::from(number % 2))).unwrap();
+                    LiveRow { live, ..row.clone() }
+                })
+                .collect();
+            let leases =
+                live_inserted.iter().zip(&leased).map(|(row, leased)| Leased::of(row, leased).unwrap());
+            let leases: Vec<Leased> = leases.collect();
+            write(&mut tables, &WriteSet { jobs_inserted, live_inserted, ..WriteSet::default() }).await;
+            write(&mut tables, &WriteSet { leased: leases, ..WriteSet::default() }).await;
+            let read_set =
+                ReadSet { live: leased.iter().map(|row| row.live.id).collect(), ..ReadSet::default() };
+            assert_eq!(fetch(&mut tables, &read_set).await.live, leased, "{sessions} sessions");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_ended_is_kept_in_the_order_of_commits() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -292,9 +324,8 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
         };
         write(&mut tables, &first).await;
         write(&mut tables, &WriteSet { history: vec![ended(3, 7)], ..WriteSet::default() }).await;
-        let client = client(&options).await;
-        let rows = client.query("SELECT completed_at FROM history ORDER BY place", &[]).await.unwrap();
-        let order: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        let rows = query(&options, "SELECT completed_at FROM history ORDER BY place").await;
+        let order: Vec<i64> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
         assert_eq!(order, [9, 8, 7].map(|seconds| at(seconds).as_micros()));
 
         let (one, dead) = (finished(1, at(9)).id, id(1).occurrence(1));
@@ -312,7 +343,7 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
         assert_eq!(found.dead_letters, found.latest_dead_letters);
         let letter = &found.dead_letters[0];
         assert_eq!((letter.occurrence, letter.noted, letter.job_name.as_str()), (dead, true, "report"));
-        assert_eq!(letter.error.as_deref(), Some("it broke\u{FFFD}here"));
+        assert_eq!(letter.error, Some(format!("it broke{STORED_NUL}here")));
 
         let lengthened = SkipRange { first: at(3), last: at(6), count: 3, reason: SkipReason::Overlap };
         let last = WriteSet {
@@ -321,14 +352,14 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
             ..WriteSet::default()
         };
         write(&mut tables, &last).await;
-        let row = client.query_one("SELECT first, last, count FROM skipped", &[]).await.unwrap();
-        assert_eq!((row.get(0), row.get(1), row.get(2)), (at(1).as_micros(), at(6).as_micros(), 5_i64));
+        let ranges = query(&options, "SELECT first, last, count FROM skipped").await;
+        assert_eq!(ranges, [[at(1).as_micros(), at(6).as_micros(), 5].map(|number| number.to_string())]);
         assert_eq!(fetch(&mut tables, &read_set).await.dead_letters, []);
     })
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dependencies_notes_and_requests_come_and_go() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
@@ -371,8 +402,8 @@ async fn dependencies_notes_and_requests_come_and_go() {
         assert_eq!(found.checkpoints, [(noted, checkpoint)]);
         let begun = &found.requests[0].1;
         assert_eq!((begun.fingerprint, begun.seed, begun.begun_at), ([7; 32], u64::MAX - 1, at(5)));
-        let row = client(&options).await.query_one("SELECT percent, message FROM notes", &[]).await.unwrap();
-        assert_eq!((row.get::<_, i16>(0), row.get::<_, &str>(1)), (1_250, "half\u{FFFD}way"), "it stays");
+        let said = query(&options, "SELECT percent, message FROM notes").await;
+        assert_eq!(said, [["1250".to_owned(), format!("half{STORED_NUL}way")]], "it stays");
 
         let answer = StoredAnswer { status: 201, location: None, body: "{}".to_owned() };
         let write_set = WriteSet {
@@ -392,7 +423,7 @@ async fn dependencies_notes_and_requests_come_and_go() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queues_are_set_and_counts_add_up_over_connections() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
@@ -414,19 +445,114 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
         write(&mut one, &counted).await;
         write(&mut other, &counted).await;
         write(&mut one, &counted).await;
-        let read_set = ReadSet {
-            queues: true,
-            unstarted: ["mail".to_owned(), "other".to_owned()].into(),
-            ..ReadSet::default()
-        };
+        let read_set = ReadSet { queues: true, unstarted: ["mail".to_owned()].into(), ..ReadSet::default() };
         let found = fetch(&mut one, &read_set).await;
         assert_eq!((found.queues, found.unstarted), (vec![queue], vec![("mail".to_owned(), 9)]));
-        let sums =
-            "SELECT sum(active)::bigint, sum(cancelled)::bigint, sum(dead_letters)::bigint FROM job_tally";
-        let row = client(&options).await.query_one(sums, &[]).await.unwrap();
-        assert_eq!((row.get(0), row.get(1), row.get(2)), (3_i64, -3_i64, 6_i64));
+        let sums = "SELECT SUM(active), SUM(cancelled), SUM(dead_letters) FROM job_tally";
+        assert_eq!(query(&options, sums).await, [["3", "-3", "6"]]);
         write(&mut one, &WriteSet { queues_deleted: vec!["mail".to_owned()], ..WriteSet::default() }).await;
         assert_eq!(fetch(&mut one, &read_set).await.queues, []);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_differ_by_every_byte_and_keep_them_all() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let names =
+            ["a", "a ", "A", "ä", "a\u{308}", "\"q\" \\ \u{1}\u{b}\n\t/", "漢字 😀", "null", "1e3", "{}"];
+        let lanes = names.map(|name| (name.to_owned(), name.to_owned()));
+        let read_set = ReadSet {
+            lanes: lanes.iter().cloned().collect(),
+            workers: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..ReadSet::default()
+        };
+        let found = tables.intern(&read_set).await.unwrap();
+        let interned: BTreeSet<(String, String)> = found
+            .lanes
+            .iter()
+            .map(|(_, lane)| (lane.queue().to_owned(), lane.job_type().to_owned()))
+            .collect();
+        assert_eq!((interned, found.lanes.len()), (read_set.lanes.clone(), names.len()));
+        assert_eq!(found.workers.len(), names.len());
+        let mut again = super::dialect::tables(&options).await.intern(&read_set).await.unwrap();
+        let mut found = found;
+        for found in [&mut again, &mut found] {
+            found.lanes.sort_by_key(|(number, _)| *number);
+            found.workers.sort();
+        }
+        assert_eq!(again, found, "another process finds them");
+
+        let key = |name: &str| JobKey { owner: name.to_owned(), kind: KeyKind::Unique, key: name.to_owned() };
+        let request = |name: &str| RequestKey { token: name.to_owned(), key: name.to_owned() };
+        let queue = |name: &str| QueueRow::unset(name);
+        let number = |name: &str| names.iter().position(|other| *other == name).unwrap() as u32 + 1;
+        let new = |name: &str| NewRequest {
+            request: request(name),
+            fingerprint: [0; 32],
+            seed: number(name).into(),
+        };
+        let write_set = WriteSet {
+            keys_held: names.iter().map(|name| (key(name), id(number(name)))).collect(),
+            tags_put: names.iter().map(|name| (id(1), (*name).to_owned())).collect(),
+            queues_put: names.iter().map(|name| queue(name)).collect(),
+            requests_inserted: names.iter().map(|name| (new(name), at(1))).collect(),
+            ..WriteSet::default()
+        };
+        write(&mut tables, &write_set).await;
+        for name in names {
+            let read_set =
+                ReadSet { keys: [key(name)].into(), requests: [request(name)].into(), ..ReadSet::default() };
+            let found = fetch(&mut tables, &read_set).await;
+            assert_eq!(found.keys, [(key(name), id(number(name)))], "{name:?}");
+            assert_eq!(
+                (found.requests.len(), found.requests[0].1.seed),
+                (1, number(name).into()),
+                "{name:?}"
+            );
+        }
+        let found = fetch(&mut tables, &ReadSet { queues: true, ..ReadSet::default() }).await;
+        let queues: BTreeSet<String> = found.queues.into_iter().map(|row| row.queue).collect();
+        assert_eq!(queues, names.iter().map(|name| (*name).to_owned()).collect());
+        let mut tags: Vec<String> = query(&options, "SELECT tag FROM job_tags").await.concat();
+        tags.sort();
+        let mut expected = names.to_vec();
+        expected.sort_unstable();
+        assert_eq!(tags, expected);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_lists_and_payloads_are_split_and_all_arrive() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "default").await;
+        let count = limits::DATABASE_LIST_ROWS_MAX as u32 + 100;
+        let large = |number: u32| {
+            let mut row = job(number, lane);
+            let bytes = if number.is_multiple_of(100) { limits::PAYLOAD_BYTES_MAX - 2 } else { 10 };
+            row.job.spec.payload = format!("\"{}\"", "x".repeat(bytes));
+            row
+        };
+        let write_set = WriteSet {
+            jobs_inserted: (1..=count).map(large).collect(),
+            live_inserted: (1..=count).map(|number| queued(number, lane)).collect(),
+            history: (1..=count)
+                .map(|number| EndedRow { finished: finished(number, at(1)), worker: None })
+                .collect(),
+            ..WriteSet::default()
+        };
+        write(&mut tables, &write_set).await;
+        let ids = (1..=count).map(id).collect();
+        let found = fetch(&mut tables, &ReadSet { jobs: ids, ..ReadSet::default() }).await;
+        assert_eq!(found.jobs, write_set.jobs_inserted);
+        let claims = vec![RequestedClaims { lanes: vec![lane], count: count as usize + 1 }];
+        let found = fetch(&mut tables, &ReadSet { claims, ..ReadSet::default() }).await;
+        assert_eq!((found.claims[0].len(), found.facts.len()), (count as usize, count as usize));
+        let gaps = "SELECT MAX(place) - MIN(place) + 1 - COUNT(*) FROM history";
+        assert_eq!(query(&options, gaps).await, [["0"]], "places follow one another");
     })
     .await;
 }

@@ -1,25 +1,23 @@
 //! Damaged counters.
 
-use super::database::{TestDatabase, client};
-use super::integrity::problems;
+use super::database::TestDatabase;
+use super::dialect::{Options, ServerStore, close, counter_mismatch, problems, run};
 use crate::conformance::counter_mismatches;
 use crate::counter_mismatch::CounterMismatch;
-use crate::mysql::{MySqlOptions, MySqlStore, counter_mismatch};
-use mysql_async::prelude::Queryable;
 use std::sync::Arc;
 
 fn in_words(mismatches: Vec<CounterMismatch>) -> Vec<String> {
     mismatches.iter().map(CounterMismatch::to_string).collect()
 }
 
-async fn spoil(options: &MySqlOptions, sql: &str) {
-    client(options).await.query_drop(sql).await.unwrap();
+async fn spoil(options: &Options, sql: &str) {
+    run(options, sql).await;
 }
 
 #[tokio::test]
 async fn wrong_counters_are_found_and_repaired() {
     TestDatabase::with(async |options| {
-        let store = Arc::new(MySqlStore::open(&options).await.unwrap());
+        let store = Arc::new(ServerStore::open(&options).await.unwrap());
         counter_mismatches::wrong_counters_are_found_and_repaired(
             store.clone(),
             async |sql| spoil(&options, sql).await,
@@ -27,8 +25,8 @@ async fn wrong_counters_are_found_and_repaired() {
             async || in_words(counter_mismatch::repair(&options).await.unwrap()),
         )
         .await;
-        assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
-        Arc::into_inner(store).expect("nobody else uses it").close().await;
+        assert_eq!(problems(&options).await, Vec::<String>::new());
+        close(store).await;
     })
     .await;
 }
@@ -36,7 +34,7 @@ async fn wrong_counters_are_found_and_repaired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_are_repaired_while_others_change_them() {
     TestDatabase::with(async |options| {
-        let store = Arc::new(MySqlStore::open(&options).await.unwrap());
+        let store = Arc::new(ServerStore::open(&options).await.unwrap());
         counter_mismatches::counters_are_repaired_while_others_change_them(
             store.clone(),
             async |sql| spoil(&options, sql).await,
@@ -44,8 +42,8 @@ async fn counters_are_repaired_while_others_change_them() {
             async || in_words(counter_mismatch::repair(&options).await.unwrap()),
         )
         .await;
-        assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
-        Arc::into_inner(store).expect("nobody else uses it").close().await;
+        assert_eq!(problems(&options).await, Vec::<String>::new());
+        close(store).await;
     })
     .await;
 }

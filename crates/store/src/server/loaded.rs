@@ -1,24 +1,25 @@
 //! Converts returned rows for the unit of work.
 
-use super::read_set::RowKind;
+use super::asks::RowKind;
+use crate::cells::{RowCells, get, read};
+use crate::codecs::{
+    LETTER_COLUMNS, execution_id, job_id, occurrence_id, read_dead_letter, read_facts, read_job, read_live,
+    read_schedule, read_terms, time,
+};
 use crate::codes::{queue_row, read_limiter, read_limits, read_placing};
 use crate::fault::Fault;
+use crate::layout::{JOBS, JobColumns, LIVE, SCHEDULES};
 use crate::malformed::pass_over;
-use crate::postgres::rows::{
-    JOB_COLUMNS, count, decode, execution_id, get, job_id, occurrence_id, read_dead_letter, read_facts,
-    read_job, read_live, read_schedule, read_settings, time, time_or_none, version,
-};
-use crate::rows::{Ended, JobKey, JobTerms, LiveRow, RequestRow, SessionPlace};
+use crate::rows::{Ended, JobKey, LiveRow, RequestRow, SessionPlace};
 use crate::unit_of_work::{
     LoadedLimiter, LoadedRows, LoadedSession, LoadedSkip, NamedLanes, RequestedClaims, name_in,
 };
-use punctual_core::ids::{Epoch, OccurrenceId, SessionId};
+use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
 use punctual_core::placing::{Place, Placing};
 use punctual_core::ports::{Lane, LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::Row;
 
 /// Collects the results of the rounds of one fetch.
 #[derive(Debug, Default)]
@@ -33,25 +34,21 @@ pub(crate) struct Gathering {
 /// The column with the number of a lane that must be known to read the row.
 fn lane_column(part: RowKind) -> Option<usize> {
     match part {
-        RowKind::Jobs | RowKind::Facts => Some(1),
-        RowKind::Schedules => Some(6),
-        RowKind::DeadLetters | RowKind::LatestDeadLetters => Some(11),
-        RowKind::Live | RowKind::Claims(_) => Some(2),
+        RowKind::Facts => Some(1),
+        RowKind::Jobs => Some(const { JOBS.at("lane") }),
+        RowKind::Schedules => Some(const { SCHEDULES.at("lane") }),
+        RowKind::DeadLetters | RowKind::LatestDeadLetters => Some(LETTER_COLUMNS - 1),
+        RowKind::Live | RowKind::Lines | RowKind::Claims(_) => Some(const { LIVE.at("lane") }),
         _ => None,
     }
 }
 
 /// The lanes that these rows refer to.
-pub(crate) fn lanes_of(parts: &[RowKind], answers: &[Vec<Row>]) -> Result<BTreeSet<i64>, Fault> {
-    let mut lanes = BTreeSet::new();
-    for (part, rows) in parts.iter().zip(answers) {
-        if let Some(column) = lane_column(*part) {
-            for row in rows {
-                lanes.insert(get(row, column)?);
-            }
-        }
+pub(crate) fn lanes_of(part: RowKind, rows: &[impl RowCells]) -> Result<BTreeSet<i64>, Fault> {
+    match lane_column(part) {
+        Some(column) => rows.iter().map(|row| get(row, column)).collect(),
+        None => Ok(BTreeSet::new()),
     }
-    Ok(lanes)
 }
 
 impl Gathering {
@@ -62,6 +59,12 @@ impl Gathering {
             live: BTreeMap::new(),
             passed_over: vec![0; claims],
         }
+    }
+
+    /// The jobs that are locked.
+    pub fn jobs(&self) -> BTreeSet<JobId> {
+        let whole = self.found.jobs.iter().map(|row| row.job.id);
+        whole.chain(self.found.terms.iter().map(|(job, _)| *job)).collect()
     }
 
     /// Claimable executions.
@@ -86,6 +89,11 @@ impl Gathering {
         self.claimed().filter_map(row)
     }
 
+    /// The last queued executions by rank, for one request.
+    pub fn take_last_queued(&mut self, places: Vec<Place>) {
+        self.found.last_queued.push(places);
+    }
+
     /// Names that were looked up meanwhile.
     pub fn learn_lanes(&mut self, lanes: Vec<(i64, Lane)>) {
         self.found.lanes.extend(lanes);
@@ -95,13 +103,13 @@ impl Gathering {
         LoadedRows { live: self.live.into_values().collect(), ..self.found }
     }
 
-    pub fn take(&mut self, part: RowKind, rows: &[Row], lanes: &NamedLanes) -> Result<(), Fault> {
+    pub fn take(&mut self, part: RowKind, rows: &[impl RowCells], lanes: &NamedLanes) -> Result<(), Fault> {
         if let RowKind::Claims(index) = part {
             return self.take_claims(index, rows, lanes);
         }
         if part == RowKind::LastQueued {
             let place = |row| Ok(Place { rank: get(row, 0)?, occurrence: occurrence_id(row, 1)? });
-            self.found.last_queued.push(rows.iter().map(place).collect::<Result<_, Fault>>()?);
+            self.take_last_queued(rows.iter().map(place).collect::<Result<_, Fault>>()?);
             return Ok(());
         }
         for row in rows {
@@ -129,7 +137,7 @@ impl Gathering {
         (is_cut_off && passed_over > 0).then(|| RequestedClaims { count: wanted.count * 2, ..wanted.clone() })
     }
 
-    fn take_claims(&mut self, index: usize, rows: &[Row], lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_claims(&mut self, index: usize, rows: &[impl RowCells], lanes: &NamedLanes) -> Result<(), Fault> {
         let mut places = Vec::with_capacity(rows.len());
         self.passed_over[index] = 0;
         for row in rows {
@@ -145,19 +153,16 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_of_job(&mut self, part: RowKind, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_of_job(&mut self, part: RowKind, row: &impl RowCells, lanes: &NamedLanes) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
             // After the columns of a job: whether the whole job was requested.
-            RowKind::Jobs if get(row, JOB_COLUMNS)? => {
+            RowKind::Jobs if get(row, JobColumns::COUNT)? => {
                 let job = read_job(row, 0)?;
                 let lane = name_in(lanes, job.lane)?;
                 found.jobs.push(job.named(lane));
             }
-            RowKind::Jobs => {
-                let terms = JobTerms { settings: read_settings(row, 5)?, mark: decode(row, 2, "jobs.mark")? };
-                found.terms.push((job_id(row, 0)?, terms));
-            }
+            RowKind::Jobs => found.terms.push((job_id(row, 0)?, read_terms(row)?)),
             RowKind::Schedules => {
                 let schedule = read_schedule(row, 0)?;
                 let lane = name_in(lanes, schedule.lane)?;
@@ -168,9 +173,9 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_dead(&mut self, part: RowKind, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_dead(&mut self, part: RowKind, row: &impl RowCells, lanes: &NamedLanes) -> Result<(), Fault> {
         let found = &mut self.found;
-        let letter = |row| read_dead_letter(row, 0, name_in(lanes, get(row, 11)?)?);
+        let letter = |row| read_dead_letter(row, 0, name_in(lanes, get(row, LETTER_COLUMNS - 1)?)?);
         match part {
             RowKind::DeadLetters => found.dead_letters.push(letter(row)?),
             RowKind::LatestDeadLetters => found.latest_dead_letters.push(letter(row)?),
@@ -179,21 +184,21 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_other(&mut self, part: RowKind, row: &Row, lanes: &NamedLanes) -> Result<(), Fault> {
+    fn take_other(&mut self, part: RowKind, row: &impl RowCells, lanes: &NamedLanes) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
             RowKind::Sessions => found.sessions.push(read_session(row)?),
-            RowKind::Live => {
+            RowKind::Live | RowKind::Lines => {
                 let row = read_live_of(row, lanes)?;
                 self.live.insert(row.live.id, row);
             }
             RowKind::Cancels => {
-                let epoch = Epoch(version(row, 4, "live.epoch")?);
+                let epoch = read(row, 4, "live.epoch")?;
                 let lease = LeaseRef { execution: execution_id(row, 1)?, epoch };
                 found.cancels.push((SessionId(get(row, 0)?), lease));
             }
             RowKind::Queues => found.queues.push(read_queue(row)?),
-            RowKind::FullQueues => {}
+            RowKind::LimitedQueues => {}
             RowKind::HeldLanes => found.held_lanes.push(get(row, 0)?),
             RowKind::QueuedLanes => {
                 let lane = Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?);
@@ -208,28 +213,28 @@ impl Gathering {
                 found.unstarted.push((get(row, 0)?, unstarted));
             }
             RowKind::Ended => {
-                let session = get::<Option<i64>>(row, 4)?.map(SessionId);
-                let epoch = Epoch(version(row, 3, "history.epoch")?);
-                let ended = Ended { epoch, session, status: decode(row, 5, "history.status")? };
+                let session = get(row, 4)?;
+                let epoch = read(row, 3, "history.epoch")?;
+                let ended = Ended { epoch, session, status: read(row, 5, "history.status")? };
                 found.ended.push((execution_id(row, 0)?, ended));
             }
             RowKind::Skipped => found.skipped.push(LoadedSkip {
                 number: get(row, 0)?,
                 job: job_id(row, 1)?,
                 last: time(row, 2)?,
-                reason: decode(row, 3, "skipped.reason")?,
+                reason: read(row, 3, "skipped.reason")?,
             }),
             RowKind::Keys => {
                 let key =
-                    JobKey { owner: get(row, 0)?, kind: decode(row, 1, "job_keys.kind")?, key: get(row, 2)? };
+                    JobKey { owner: get(row, 0)?, kind: read(row, 1, "job_keys.kind")?, key: get(row, 2)? };
                 found.keys.push((key, job_id(row, 3)?));
             }
             RowKind::Parents => found.parents.push((job_id(row, 0)?, job_id(row, 1)?)),
             RowKind::Children => found.children.push((job_id(row, 0)?, job_id(row, 1)?)),
             RowKind::Resolutions => found.resolutions.push((job_id(row, 0)?, get(row, 1)?)),
             RowKind::LastNotes => {
-                let epoch = Epoch(version(row, 2, "notes.epoch")?);
-                let last = LastNote { epoch, number: count(row, 3, "notes.number")? };
+                let epoch = read(row, 2, "notes.epoch")?;
+                let last = LastNote { epoch, number: read(row, 3, "notes.number")? };
                 found.last_notes.push((occurrence_id(row, 0)?, last));
             }
             RowKind::Checkpoints => {
@@ -243,9 +248,9 @@ impl Gathering {
 
 /// Whether a malformed row is a fault. All others count as missing, because the caller can continue without
 /// them.
-fn is_needed(part: RowKind, row: &Row) -> Result<bool, Fault> {
+fn is_needed(part: RowKind, row: &impl RowCells) -> Result<bool, Fault> {
     match part {
-        RowKind::Jobs => get(row, JOB_COLUMNS),
+        RowKind::Jobs => get(row, JobColumns::COUNT),
         // Continuing without them would exceed a limit, or overwrite existing data.
         RowKind::Limiters | RowKind::Started | RowKind::Unstarted | RowKind::Keys | RowKind::Requests => {
             Ok(true)
@@ -255,17 +260,17 @@ fn is_needed(part: RowKind, row: &Row) -> Result<bool, Fault> {
 }
 
 /// A live row in an existing lane.
-fn read_live_of(row: &Row, lanes: &NamedLanes) -> Result<LiveRow, Fault> {
+fn read_live_of(row: &impl RowCells, lanes: &NamedLanes) -> Result<LiveRow, Fault> {
     let row = read_live(row, 0)?;
     name_in(lanes, row.lane)?;
     Ok(row)
 }
 
-fn read_session(row: &Row) -> Result<LoadedSession, Fault> {
+fn read_session(row: &impl RowCells) -> Result<LoadedSession, Fault> {
     let place = SessionPlace {
-        turn: count(row, 2, "sessions.turn")?,
-        mode: decode(row, 3, "sessions.mode")?,
-        beat: count(row, 4, "sessions.beat")?,
+        turn: read(row, 2, "sessions.turn")?,
+        mode: read(row, 3, "sessions.mode")?,
+        beat: read(row, 4, "sessions.beat")?,
         attention: get(row, 5)?,
     };
     Ok(LoadedSession {
@@ -278,44 +283,38 @@ fn read_session(row: &Row) -> Result<LoadedSession, Fault> {
     })
 }
 
-pub(crate) fn read_limiter_row(row: &Row) -> Result<Option<LoadedLimiter>, Fault> {
-    let Some(id) = read_limiter(Some(get(row, 0)?))? else { return Ok(None) };
-    Ok(Some(LoadedLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: time_or_none(row, 3)? }))
+pub(crate) fn read_limiter_row(row: &impl RowCells) -> Result<Option<LoadedLimiter>, Fault> {
+    let Some(id) = read_limiter(Some(get(row, 0)?), "limiter_tallies.limiter")? else { return Ok(None) };
+    Ok(Some(LoadedLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: get(row, 3)? }))
 }
 
 /// A row whose settings cannot be read carries the reason.
-pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
-    queue_row(get(row, 0)?, time_or_none(row, 1)?, read_queue_settings(row))
+pub(crate) fn read_queue(row: &impl RowCells) -> Result<QueueRow, Fault> {
+    queue_row(get(row, 0)?, get(row, 1)?, read_queue_settings(row))
 }
 
-fn read_queue_settings(row: &Row) -> Result<(QueueSettings, Option<Placing>), Fault> {
-    let max_depth = match get::<Option<i64>>(row, 2)? {
-        Some(_) => Some(count(row, 2, "queues.max_depth")?),
-        None => None,
-    };
+fn read_queue_settings(row: &impl RowCells) -> Result<(QueueSettings, Option<Placing>), Fault> {
+    let max_depth = read(row, 2, "queues.max_depth")?;
     let limits = read_limits(get(row, 3)?)?;
     Ok((QueueSettings { max_depth, limits }, read_placing(get(row, 4)?)?))
 }
 
-pub(crate) fn read_checkpoint(row: &Row, column: usize) -> Result<Checkpoint, Fault> {
+pub(crate) fn read_checkpoint(row: &impl RowCells, column: usize) -> Result<Checkpoint, Fault> {
     Checkpoint::stored(get::<String>(row, column)?)
         .map_err(|too_large| Fault::damaged("checkpoints.document", too_large))
 }
 
-fn read_request(row: &Row) -> Result<(RequestKey, RequestRow), Fault> {
-    let fingerprint: &[u8] = get(row, 2)?;
-    let answer = match get::<Option<i32>>(row, 5)? {
+fn read_request(row: &impl RowCells) -> Result<(RequestKey, RequestRow), Fault> {
+    let answer = match read(row, 5, "requests.status")? {
         None => None,
         Some(status) => Some(StoredAnswer {
-            status: u16::try_from(status).map_err(|_| Fault::damaged("requests.status", status))?,
+            status,
             location: get(row, 6)?,
             body: get::<Option<String>>(row, 7)?.unwrap_or_default(),
         }),
     };
     let request = RequestRow {
-        fingerprint: fingerprint
-            .try_into()
-            .map_err(|_| Fault::damaged("requests.fingerprint", fingerprint.len()))?,
+        fingerprint: read(row, 2, "requests.fingerprint")?,
         begun_at: time(row, 3)?,
         seed: get::<i64>(row, 4)?.cast_unsigned(),
         answer,

@@ -1,0 +1,60 @@
+//! What the tests that all server stores share need to know of this one.
+
+use super::database::client;
+use super::integrity;
+use crate::cells::Cells;
+use crate::conformance::malformed_rows::Dialect;
+use crate::layout::Layout;
+pub(super) use crate::postgres::malformed::find as find_malformed;
+pub(super) use crate::postgres::tables::PostgresTables as TestTables;
+pub(super) use crate::postgres::{
+    PostgresOptions as Options, PostgresStore as ServerStore, counter_mismatch,
+};
+use crate::postgres::{malformed, tables::Shared};
+use std::sync::Arc;
+use tokio_postgres::SimpleQueryMessage;
+
+pub(super) const DIALECT: Dialect = Dialect::Postgres;
+/// How a NUL in a text is stored.
+pub(super) const STORED_NUL: char = '\u{FFFD}';
+
+/// A connection like those of writers.
+pub(super) async fn tables(options: &Options) -> TestTables {
+    TestTables::connect(Shared::new(options).unwrap()).await.unwrap()
+}
+
+/// All rows of a query, as text.
+pub(super) async fn query(options: &Options, sql: &str) -> Vec<Vec<String>> {
+    let rows = client(options).await.simple_query(sql).await.unwrap();
+    let rows = rows.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    rows.map(|row| (0..row.len()).map(|column| row.get(column).unwrap_or("NULL").to_owned()).collect())
+        .collect()
+}
+
+pub(super) async fn run(options: &Options, sql: &str) {
+    client(options).await.batch_execute(sql).await.unwrap();
+}
+
+/// Returns whether the database accepted the statement.
+pub(super) async fn try_run(options: &Options, sql: &str) -> bool {
+    client(options).await.batch_execute(sql).await.is_ok()
+}
+
+/// The rules that the tables break.
+pub(super) async fn problems(options: &Options) -> Vec<String> {
+    integrity::problems(&client(options).await).await
+}
+
+/// The first rows of a table as cells.
+pub(super) async fn rows_of(options: &Options, table: &'static Layout) -> Vec<Cells> {
+    malformed::page(&client(options).await, table, None).await.unwrap()
+}
+
+pub(super) async fn close(store: Arc<ServerStore>) {
+    if let Some(store) = Arc::into_inner(store) {
+        store.close().await;
+    }
+}

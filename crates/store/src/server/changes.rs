@@ -1,0 +1,512 @@
+//! The write set of a transaction as lists of rows, in the order of the fields of [`WriteSet`], so that rows
+//! that are not locked yet are always written in the same order. Most changes are described by their
+//! columns alone, and each dialect makes the statement from that.
+
+use super::list::{List, row};
+use crate::cells::Cell;
+use crate::codes::{fired_column, limits_column, placing_column};
+use crate::counter_mismatch::{CounterTable, MismatchRow};
+use crate::counters::Counts;
+use crate::fault::Fault;
+use crate::layout::{
+    CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, DeadLetterColumns, HistoryColumns, JOB_KEYS, JOB_TAGS,
+    JOBS, JobColumns, LIMITER_PACES, LIMITER_TALLIES, LIVE, Layout, LiveColumns, NOTES, QUEUES, REQUESTS,
+    RESOLUTIONS, SCHEDULES, SESSION_CONDITIONS, SESSIONS, SHARDED_JOB_TALLY, SHARDED_LANE_TALLIES, SKIPPED,
+    ScheduleColumns,
+};
+use crate::rows::JobKey;
+use crate::unit_of_work::{NewDeadLetter, NewSession, NoteChange, WriteSet};
+use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::time::duration_micros;
+use std::borrow::Cow;
+
+macro_rules! changes {
+    ($($(#[$doc:meta])* $change:ident,)*) => {
+        /// One kind of change to one table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Change { $($(#[$doc])* $change),* }
+
+        impl Change {
+            /// In the order of their numbers.
+            pub const ALL: &[Change] = &[$(Change::$change),*];
+        }
+    };
+}
+
+changes! {
+    InsertSessions,
+    UpdateSessions,
+    AskForAttention,
+    DeleteSessions,
+    DeleteConditions,
+    InsertJobs,
+    UpdateJobs,
+    UpdateMarks,
+    UpdateNumbered,
+    DeleteTags,
+    InsertTags,
+    DeleteKeys,
+    /// A key that another transaction has inserted meanwhile is a conflict, and never overwritten.
+    InsertKeys,
+    UpdateKeys,
+    InsertSchedules,
+    UpdateSchedules,
+    DeleteSchedules,
+    InsertLive,
+    Lease,
+    UpdateLive,
+    DeleteLive,
+    InsertHistory,
+    LengthenSkipped,
+    InsertSkipped,
+    InsertDeadLetters,
+    DeleteDeadLetters,
+    ForgetDeadLetters,
+    InsertDependencies,
+    DeleteDependencies,
+    ForgetParents,
+    InsertResolutions,
+    DeleteResolutions,
+    /// Notes without progress: the progress that is stored stays.
+    CountNotes,
+    PutProgress,
+    PutCheckpoints,
+    DeleteCheckpoints,
+    DeleteNotes,
+    /// Except those of open occurrences.
+    ForgetNotes,
+    ForgetCheckpoints,
+    PutQueues,
+    DeleteQueues,
+    SetLastStarts,
+    InsertRequests,
+    AnswerRequests,
+    AddToLanes,
+    /// One row each and in order, so that transactions that add to several rows do not deadlock.
+    AddToLimiters,
+    ForgetLimiters,
+    AddToJobs,
+}
+
+/// A change that follows from its columns. Lists have these columns in this order.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    Insert {
+        table: Layout,
+        columns: &'static [Column],
+        conflict: Conflict,
+    },
+    /// Sets all but the first columns, which are the key.
+    Update {
+        table: Layout,
+        columns: Vec<Column>,
+        key: usize,
+    },
+    Delete {
+        table: Layout,
+        by: Vec<Column>,
+    },
+    /// Each dialect has its own statement.
+    Special,
+}
+
+/// What happens if a row with the same key exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    Fail,
+    Ignore,
+    /// This many columns after the key are overwritten.
+    Replace(usize),
+    /// The columns after the key are added.
+    Add,
+}
+
+impl Change {
+    pub fn shape(self) -> Shape {
+        use Change as C;
+        match self {
+            C::InsertSessions => insert(SESSIONS),
+            C::UpdateSessions => {
+                update(SESSIONS, 1, &["id", "turn", "beat", "beaten_at", "mode", "attention", "lost"])
+            }
+            C::DeleteSessions => delete(SESSIONS, &["id"]),
+            C::DeleteConditions => delete(SESSION_CONDITIONS, &["session"]),
+            C::InsertJobs => insert(JOBS),
+            C::UpdateJobs => update_whole(JOBS),
+            C::UpdateMarks => update(JOBS, 1, &["id", "mark"]),
+            C::DeleteTags => delete(JOB_TAGS, &["job"]),
+            C::InsertTags => {
+                Shape::Insert { table: JOB_TAGS, columns: JOB_TAGS.columns, conflict: Conflict::Ignore }
+            }
+            C::DeleteKeys => delete(JOB_KEYS, &["job"]),
+            C::InsertKeys => insert(JOB_KEYS),
+            C::UpdateKeys => update(JOB_KEYS, 3, &["owner", "kind", "key", "job"]),
+            C::InsertSchedules => insert(SCHEDULES),
+            C::UpdateSchedules => update_whole(SCHEDULES),
+            C::DeleteSchedules => delete(SCHEDULES, &["job"]),
+            C::InsertLive => insert(LIVE),
+            C::UpdateLive => update_whole(LIVE),
+            C::DeleteLive => delete(LIVE, &["job", "occurrence"]),
+            C::InsertSkipped => insert_from(SKIPPED, 1),
+            C::InsertDeadLetters => insert_from(DEAD_LETTERS, 1),
+            C::DeleteDeadLetters => delete(DEAD_LETTERS, &["job", "occurrence"]),
+            C::ForgetDeadLetters => delete(DEAD_LETTERS, &["job"]),
+            C::InsertDependencies => insert(DEPENDENCIES),
+            C::DeleteDependencies => delete(DEPENDENCIES, &["parent", "child"]),
+            C::ForgetParents => delete(DEPENDENCIES, &["child"]),
+            C::InsertResolutions => insert(RESOLUTIONS),
+            C::DeleteResolutions => delete(RESOLUTIONS, &["parent"]),
+            C::CountNotes => put(NOTES, 6, Conflict::Replace(3)),
+            C::PutProgress => put(NOTES, 8, Conflict::Replace(6)),
+            C::PutCheckpoints => put(CHECKPOINTS, 3, Conflict::Replace(1)),
+            C::DeleteCheckpoints => delete(CHECKPOINTS, &["job", "occurrence"]),
+            C::DeleteNotes => delete(NOTES, &["job", "occurrence"]),
+            C::PutQueues => put(QUEUES, 5, Conflict::Replace(4)),
+            C::DeleteQueues => delete(QUEUES, &["queue"]),
+            C::SetLastStarts => put(LIMITER_PACES, 2, Conflict::Replace(1)),
+            C::InsertRequests => put(REQUESTS, 5, Conflict::Fail),
+            C::AddToLanes => put(SHARDED_LANE_TALLIES, 5, Conflict::Add),
+            C::AddToLimiters => put(LIMITER_TALLIES, 3, Conflict::Add),
+            C::AddToJobs => put(SHARDED_JOB_TALLY, 7, Conflict::Add),
+            C::AskForAttention
+            | C::UpdateNumbered
+            | C::Lease
+            | C::InsertHistory
+            | C::LengthenSkipped
+            | C::ForgetNotes
+            | C::ForgetCheckpoints
+            | C::AnswerRequests
+            | C::ForgetLimiters => Shape::Special,
+        }
+    }
+}
+
+fn insert(table: Layout) -> Shape {
+    insert_from(table, 0)
+}
+
+/// The columns before this one get their values from the database.
+fn insert_from(table: Layout, first: usize) -> Shape {
+    Shape::Insert { table, columns: &table.columns[first..], conflict: Conflict::Fail }
+}
+
+/// The first columns.
+fn put(table: Layout, count: usize, conflict: Conflict) -> Shape {
+    Shape::Insert { table, columns: &table.columns[..count], conflict }
+}
+
+fn named(table: &Layout, names: &[&str]) -> Vec<Column> {
+    names.iter().map(|name| table.columns[table.at(name)]).collect()
+}
+
+fn update(table: Layout, key: usize, names: &[&str]) -> Shape {
+    Shape::Update { table, columns: named(&table, names), key }
+}
+
+/// All columns. A job's segment never changes.
+fn update_whole(table: Layout) -> Shape {
+    Shape::Update { table, columns: table.columns.to_vec(), key: table.key }
+}
+
+fn delete(table: Layout, by: &[&str]) -> Shape {
+    Shape::Delete { table, by: named(&table, by) }
+}
+
+/// The columns that an update sets.
+pub(crate) fn columns_to_set(columns: &[Column], key: usize) -> impl Iterator<Item = &Column> {
+    columns[key..].iter().filter(|column| column.name != "segment")
+}
+
+/// What is removed with jobs that retention has found to be over.
+pub(crate) const CHANGES_OF_RETIRED: [Change; 4] =
+    [Change::DeleteKeys, Change::ForgetParents, Change::ForgetNotes, Change::ForgetCheckpoints];
+
+/// A change and its rows.
+pub(crate) type Changed<'a> = (Change, List<'a>);
+
+/// All changes of a transaction that are not empty; counters go to this shard.
+pub(crate) fn changes(write_set: &WriteSet, shard: i64) -> Result<Vec<Changed<'_>>, Fault> {
+    let mut changes = Vec::new();
+    sessions(write_set, &mut changes)?;
+    jobs(write_set, &mut changes)?;
+    live(write_set, &mut changes);
+    dead_letters_and_dependencies(write_set, &mut changes);
+    notes(write_set, &mut changes);
+    queues_and_requests(write_set, &mut changes)?;
+    changes.extend(changes_of_counts(&write_set.counts, shard));
+    changes.retain(|(_, list)| !list.is_empty());
+    Ok(changes)
+}
+
+/// The changes of counters alone.
+pub(crate) fn changes_of_counts<'a>(counts: &Counts, shard: i64) -> Vec<Changed<'a>> {
+    let lanes = counts.lanes.iter().filter(|(_, change)| **change != [0; 3]);
+    let lanes =
+        lanes.map(|(lane, [waiting, queued, running])| row![*lane, shard, *waiting, *queued, *running]);
+    let limiters = counts.changed_limiters().map(|(id, [waiting, in_use])| row![id, waiting, in_use]);
+    let is_changed = counts.jobs != [0; 5] || counts.dead_letters != 0;
+    let [active, paused, completed, failed, cancelled] = counts.jobs;
+    let jobs = row![shard, active, paused, completed, failed, cancelled, counts.dead_letters];
+    let mut changes = vec![
+        (Change::AddToLanes, List::of(lanes)),
+        (Change::AddToLimiters, List::of(limiters)),
+        (Change::ForgetLimiters, List::of(counts.lessened_limiters().into_iter().map(|id| row![id]))),
+        (Change::AddToJobs, List::of(is_changed.then_some(jobs))),
+    ];
+    changes.retain(|(_, list)| !list.is_empty());
+    changes
+}
+
+/// The changes that add what counters lack, in their first shard.
+pub(crate) fn repairs<'a>(table: CounterTable, mismatches: &[MismatchRow]) -> Vec<Changed<'a>> {
+    const SHARD: i64 = 0;
+    let keys = || List::of(mismatches.iter().map(|row| row![row.key]));
+    match table {
+        CounterTable::Lanes => vec![(
+            Change::AddToLanes,
+            List::of(mismatches.iter().map(|row| {
+                let [waiting, queued, running] = missing(row);
+                row![row.key, SHARD, waiting, queued, running]
+            })),
+        )],
+        CounterTable::Limiters => vec![
+            (
+                Change::AddToLimiters,
+                List::of(mismatches.iter().map(|row| {
+                    let [waiting, in_use] = missing(row);
+                    row![row.key, waiting, in_use]
+                })),
+            ),
+            (Change::ForgetLimiters, keys()),
+        ],
+        CounterTable::Jobs => vec![(
+            Change::AddToJobs,
+            List::of(mismatches.iter().map(|row| {
+                let [active, paused, completed, failed, cancelled, dead_letters] = missing(row);
+                row![SHARD, active, paused, completed, failed, cancelled, dead_letters]
+            })),
+        )],
+    }
+}
+
+/// As many counters as the table has.
+fn missing<const N: usize>(row: &MismatchRow) -> [i64; N] {
+    row.missing().try_into().unwrap_or([0; N])
+}
+
+fn ids<'a>(jobs: &[JobId]) -> List<'a> {
+    List::of(jobs.iter().map(|job| row![*job]))
+}
+
+fn numbers<'a>(sessions: &[SessionId]) -> List<'a> {
+    List::of(sessions.iter().map(|session| row![*session]))
+}
+
+fn occurrences<'a>(ids: &[OccurrenceId]) -> List<'a> {
+    List::of(ids.iter().map(|id| row![id.job, id.number]))
+}
+
+/// A version, an attempt or an epoch: values that no correct caller reaches saturate.
+fn integer<'a>(value: u32) -> Cell<'a> {
+    Cell::Number(i64::from(value.min(i32::MAX as u32)))
+}
+
+fn sessions<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
+    let updated = write_set.sessions_updated.iter().map(|change| {
+        let (beaten_at, mode) = (change.beaten_at, change.mode);
+        row![change.id, change.turn, change.beat, beaten_at, mode, change.attention, change.lost]
+    });
+    changes.extend([
+        (Change::InsertSessions, List::try_of(write_set.sessions_inserted.iter().map(session))?),
+        (Change::UpdateSessions, List::of(updated)),
+        (Change::AskForAttention, numbers(&write_set.attention)),
+        (Change::DeleteSessions, numbers(&write_set.sessions_deleted)),
+        (Change::DeleteConditions, numbers(&write_set.sessions_deleted)),
+    ]);
+    Ok(())
+}
+
+/// All columns of `sessions`.
+fn session(new: &NewSession) -> Result<[Cell<'_>; SESSIONS.columns.len()], Fault> {
+    let (opening, about) = (&new.opening, &new.opening.about);
+    let queues = match about.queues.as_slice() {
+        [] => None,
+        queues => Some(serde_json::to_string(queues)?),
+    };
+    let (none, off) = (0_i64, false);
+    Ok(row![
+        new.id,
+        new.worker,
+        duration_micros(opening.lease),
+        none,
+        none,
+        new.opened_at,
+        new.opened_at,
+        opening.slots,
+        none,
+        opening.embedded,
+        off,
+        off,
+        serde_json::to_string(&opening.job_types)?,
+        queues,
+        about.version.as_deref(),
+        about.host.as_deref(),
+    ])
+}
+
+fn jobs<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
+    let jobs = |rows: &'a [crate::rows::JobRow]| {
+        List::try_of(rows.iter().map(|row| Ok(JobColumns::of(row)?.into_cells())))
+    };
+    let schedules = |rows: &'a [crate::rows::ScheduleRow]| {
+        List::try_of(rows.iter().map(|row| Ok(ScheduleColumns::of(&row.state, row.lane)?.into_cells())))
+    };
+    let numbered = write_set.numbered.iter().map(|change| {
+        let fired = change.spent.and_then(|spent| fired_column(spent.fired));
+        row![change.job, change.numbered, fired, change.spent.map(|spent| spent.at)]
+    });
+    changes.extend([
+        (Change::InsertJobs, jobs(&write_set.jobs_inserted)?),
+        (Change::UpdateJobs, jobs(&write_set.jobs_updated)?),
+        (Change::UpdateMarks, List::of(write_set.marks.iter().map(|(job, mark)| row![*job, *mark]))),
+        (Change::UpdateNumbered, List::of(numbered)),
+        (Change::DeleteTags, ids(&write_set.tags_forgotten)),
+        (Change::InsertTags, List::of(write_set.tags_put.iter().map(|(job, tag)| row![tag.as_str(), *job]))),
+        (Change::DeleteKeys, ids(&write_set.keys_freed)),
+        (Change::InsertKeys, List::of(write_set.keys_held.iter().map(key))),
+        (Change::UpdateKeys, List::of(write_set.keys_taken.iter().map(key))),
+        (Change::InsertSchedules, schedules(&write_set.schedules_inserted)?),
+        (Change::UpdateSchedules, schedules(&write_set.schedules_updated)?),
+        (Change::DeleteSchedules, ids(&write_set.schedules_deleted)),
+    ]);
+    Ok(())
+}
+
+fn key((key, job): &(JobKey, JobId)) -> [Cell<'_>; 4] {
+    row![key.owner.as_str(), key.kind, key.key.as_str(), *job]
+}
+
+fn live<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
+    let rows =
+        |rows: &'a [crate::rows::LiveRow]| List::of(rows.iter().map(|row| LiveColumns::of(row).into_cells()));
+    let leased = write_set.leased.iter().map(|leased| {
+        let [job, number, session, at] =
+            row![leased.id.job, leased.id.number, leased.session, leased.claimed_at];
+        [job, number, session, at, integer(leased.epoch.0), integer(leased.job_version)]
+    });
+    let history = write_set.history.iter().map(|row| {
+        let [_place, rest @ ..] = HistoryColumns::of(&row.finished, row.worker).into_cells();
+        rest
+    });
+    let lengthened = write_set.skips_lengthened.iter();
+    let inserted = write_set.skips_inserted.iter();
+    changes.extend([
+        (Change::InsertLive, rows(&write_set.live_inserted)),
+        (Change::Lease, List::of(leased)),
+        (Change::UpdateLive, rows(&write_set.live_updated)),
+        (Change::DeleteLive, occurrences(&write_set.live_deleted)),
+        (Change::InsertHistory, List::of(history)),
+        (
+            Change::LengthenSkipped,
+            List::of(lengthened.map(|(number, range)| row![*number, range.last, range.count])),
+        ),
+        (
+            Change::InsertSkipped,
+            List::of(
+                inserted.map(|(job, range)| row![*job, range.first, range.last, range.count, range.reason]),
+            ),
+        ),
+    ]);
+}
+
+fn dead_letters_and_dependencies<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
+    let letters = write_set.new_dead_letters.iter().map(|NewDeadLetter { finished, noted, died_at }| {
+        let columns = DeadLetterColumns {
+            number: 0,
+            job: finished.id.occurrence.job,
+            occurrence: finished.id.occurrence.number,
+            scheduled_time: finished.scheduled_time,
+            died_at: *died_at,
+            attempts: finished.id.attempt,
+            epoch: finished.epoch,
+            origin: finished.origin,
+            noted: *noted,
+            error: finished.error.as_deref().map(Cow::Borrowed),
+        };
+        let [_number, rest @ ..] = columns.into_cells();
+        rest
+    });
+    let pairs = |pairs: &[crate::unit_of_work::Dependency]| {
+        List::of(pairs.iter().map(|pair| row![pair.parent, pair.child]))
+    };
+    let resolutions = write_set.resolutions_inserted.iter();
+    changes.extend([
+        (Change::InsertDeadLetters, List::of(letters)),
+        (Change::DeleteDeadLetters, occurrences(&write_set.deleted_dead_letters)),
+        (Change::ForgetDeadLetters, ids(&write_set.dead_forgotten)),
+        (Change::InsertDependencies, pairs(&write_set.dependencies_inserted)),
+        (Change::DeleteDependencies, pairs(&write_set.dependencies_deleted)),
+        (Change::ForgetParents, ids(&write_set.parents_forgotten)),
+        (
+            Change::InsertResolutions,
+            List::of(resolutions.map(|(parent, succeeded)| row![*parent, *succeeded])),
+        ),
+        (Change::DeleteResolutions, ids(&write_set.resolutions_deleted)),
+    ]);
+}
+
+fn notes<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
+    let without = write_set.notes.iter().filter(|note| note.progress.is_none());
+    let progress = write_set.notes.iter().filter_map(|note| {
+        let progress = note.progress.as_ref()?;
+        let [job, number, last, at, epoch, attempt] = note_cells(note);
+        let [percent, message] = row![progress.percent, progress.message.as_deref()];
+        Some([job, number, last, at, epoch, attempt, percent, message])
+    });
+    let put = write_set.checkpoints_put.iter();
+    let forgotten = &write_set.notes_of_jobs_forgotten;
+    changes.extend([
+        (Change::CountNotes, List::of(without.map(note_cells))),
+        (Change::PutProgress, List::of(progress)),
+        (
+            Change::PutCheckpoints,
+            List::of(put.map(|(id, checkpoint)| row![id.job, id.number, checkpoint.as_json()])),
+        ),
+        (Change::DeleteCheckpoints, occurrences(&write_set.checkpoints_deleted)),
+        (Change::DeleteNotes, occurrences(&write_set.notes_forgotten)),
+        (Change::DeleteCheckpoints, occurrences(&write_set.notes_forgotten)),
+        (Change::ForgetNotes, ids(forgotten)),
+        (Change::ForgetCheckpoints, ids(forgotten)),
+    ]);
+}
+
+/// The columns of `notes` without the progress.
+fn note_cells<'a>(note: &NoteChange) -> [Cell<'a>; 6] {
+    let [job, number, last, at] = row![note.id.job, note.id.number, note.last.number, note.noted_at];
+    [job, number, last, at, integer(note.last.epoch.0), integer(note.attempt)]
+}
+
+fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
+    let put = write_set.queues_put.iter().map(|queue| {
+        let limits = limits_column(&queue.settings.limits)?;
+        let placing = placing_column(queue.placing.as_ref())?;
+        Ok(row![queue.queue.as_str(), queue.paused_at, queue.settings.max_depth, limits, placing])
+    });
+    let begun = write_set.requests_inserted.iter().map(|(new, begun_at)| {
+        let (token, key) = (new.request.token.as_str(), new.request.key.as_str());
+        row![token, key, new.fingerprint.as_slice(), *begun_at, new.seed.cast_signed()]
+    });
+    let answered = write_set.requests_answered.iter().map(|(request, answer)| {
+        let (token, key) = (request.token.as_str(), request.key.as_str());
+        row![token, key, answer.status, answer.location.as_deref(), answer.body.as_str()]
+    });
+    let last_starts = write_set.counts.last_starts.iter();
+    changes.extend([
+        (Change::PutQueues, List::try_of(put)?),
+        (Change::DeleteQueues, List::of(write_set.queues_deleted.iter().map(|queue| row![queue.as_str()]))),
+        (Change::SetLastStarts, List::of(last_starts.map(|(limiter, at)| row![limiter.number(), *at]))),
+        (Change::InsertRequests, List::of(begun)),
+        (Change::AnswerRequests, List::of(answered)),
+    ]);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Numbered migrations of a server's tables: which were applied, and whether they are those of this binary.
+//! Each dialect knows how to lock, apply and record them.
+
+use crate::cells::{RowCells, get, read};
+use crate::fault::Fault;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// A numbered step; its number is its index in the list, from 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+impl Step {
+    pub fn checksum(&self) -> Vec<u8> {
+        Sha256::digest(self.sql).to_vec()
+    }
+}
+
+/// The version of a database compared with this binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// The version of the database; zero if it is empty.
+    pub version: usize,
+    /// The version to which this binary migrates it.
+    pub version_known: usize,
+    /// The names of the applied steps.
+    pub applied: Vec<String>,
+    /// The names of the missing steps.
+    pub pending: Vec<String>,
+}
+
+/// The steps that were applied, by version. Empty for a database that Punctual has never used.
+#[derive(Debug, Default)]
+pub(crate) struct AppliedSteps(BTreeMap<usize, AppliedStep>);
+
+#[derive(Debug)]
+struct AppliedStep {
+    name: String,
+    sha256: Vec<u8>,
+}
+
+impl AppliedSteps {
+    /// Reads version, name and checksum.
+    pub fn read<R: RowCells>(rows: &[R]) -> Result<Self, Fault> {
+        let step = |row: &R| {
+            let applied = AppliedStep { name: get(row, 1)?, sha256: get(row, 2)? };
+            Ok((read(row, 0, "migrations.version")?, applied))
+        };
+        Ok(AppliedSteps(rows.iter().map(step).collect::<Result<_, Fault>>()?))
+    }
+
+    /// Zero if there are none.
+    pub fn version(&self) -> usize {
+        self.0.last_key_value().map_or(0, |(version, _)| *version)
+    }
+
+    pub fn status(self, steps: &[Step]) -> MigrationStatus {
+        let version = self.version();
+        MigrationStatus {
+            version,
+            version_known: steps.len(),
+            applied: self.0.into_values().map(|step| step.name).collect(),
+            pending: steps.iter().skip(version).map(|step| step.name.to_owned()).collect(),
+        }
+    }
+
+    /// Steps that differ in this binary, and missing ones between the applied ones.
+    pub fn problems(&self, steps: &[Step]) -> Vec<String> {
+        let numbered = (1..=self.version()).zip(steps);
+        let wrong = numbered.filter_map(|(number, step)| match self.0.get(&number) {
+            None => Some(format!("{} is not among the steps that were applied", step.name)),
+            Some(found) if found.sha256 != step.checksum() => {
+                Some(format!("{} was applied in another form than this binary has", step.name))
+            }
+            Some(_) => None,
+        });
+        wrong.collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! Rows that reads of both dialects return, in the same order of columns.
+
+use crate::cells::{RowCells, get, read};
+use crate::codecs::{job_id, occurrence_id, time};
+use crate::codes::{read_condition, read_names};
+use crate::counters::shown;
+use crate::fault::Fault;
+use crate::lists::Candidate;
+use crate::malformed::pass_over;
+use punctual_core::ids::JobId;
+use punctual_core::notes::{Noted, Progress};
+use punctual_core::ports::{DueKind, JobCounts, SessionRow, Token, WorkerAbout};
+use punctual_core::schedule::SkipRange;
+use punctual_core::session::Pulse;
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+pub(crate) fn read_token(row: &impl RowCells) -> Result<Token, Fault> {
+    Ok(Token {
+        id: get(row, 0)?,
+        secret_sha256: read(row, 1, "tokens.secret_sha256")?,
+        role: read(row, 2, "tokens.role")?,
+        created_at: time(row, 3)?,
+    })
+}
+
+/// The columns that [`read_session`] expects.
+macro_rules! session_columns {
+    () => {
+        "sessions.id, sessions.beat, sessions.lease_us, workers.name, sessions.embedded, sessions.job_types, \
+         sessions.slots, sessions.opened_at, sessions.beaten_at, sessions.queues, sessions.version, sessions.host, \
+         sessions.mode, session_conditions.document"
+    };
+}
+pub(crate) use session_columns;
+
+pub(crate) fn read_session(row: &impl RowCells) -> Result<SessionRow, Fault> {
+    let lease = Duration::from_micros(read(row, 2, "sessions.lease_us")?);
+    Ok(SessionRow {
+        pulse: Pulse { session: get(row, 0)?, beat: read(row, 1, "sessions.beat")?, lease },
+        worker: get(row, 3)?,
+        embedded: get(row, 4)?,
+        job_types: read_names(get(row, 5)?, "sessions.job_types"),
+        slots: read(row, 6, "sessions.slots")?,
+        opened_at: time(row, 7)?,
+        beaten_at: time(row, 8)?,
+        about: WorkerAbout {
+            queues: read_names(get(row, 9)?, "sessions.queues"),
+            version: get(row, 10)?,
+            host: get(row, 11)?,
+        },
+        condition: read_condition(get(row, 13)?),
+        mode: read(row, 12, "sessions.mode")?,
+    })
+}
+
+pub(crate) fn read_job_counts(row: &impl RowCells) -> Result<JobCounts, Fault> {
+    let counted = |column| -> Result<u64, Fault> { Ok(shown(get(row, column)?)) };
+    Ok(JobCounts {
+        active: counted(0)?,
+        paused: counted(1)?,
+        completed: counted(2)?,
+        failed: counted(3)?,
+        cancelled: counted(4)?,
+        dead_letters: counted(5)?,
+    })
+}
+
+pub(crate) fn read_noted(job: JobId, row: &impl RowCells) -> Result<Noted, Fault> {
+    Ok(Noted {
+        occurrence: job.occurrence(read(row, 0, "notes.occurrence")?),
+        attempt: read(row, 1, "notes.attempt")?,
+        progress: Progress { percent: read(row, 2, "notes.percent")?, message: get(row, 3)? },
+        noted_at: time(row, 4)?,
+        checkpoint_bytes: get(row, 5)?,
+    })
+}
+
+pub(crate) fn read_skipped(row: &impl RowCells) -> Result<SkipRange, Fault> {
+    Ok(SkipRange {
+        first: time(row, 0)?,
+        last: time(row, 1)?,
+        count: read(row, 2, "skipped.count")?,
+        reason: read(row, 3, "skipped.reason")?,
+    })
+}
+
+/// The columns that [`candidate`] expects.
+macro_rules! candidate_columns {
+    () => {
+        "jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, jobs.schedule_type"
+    };
+}
+pub(crate) use candidate_columns;
+
+/// A job that cannot be read still advances the list.
+pub(crate) fn candidate(row: &impl RowCells) -> Result<Candidate, Fault> {
+    let id = job_id(row, 0)?;
+    Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
+}
+
+fn read_candidate(row: &impl RowCells) -> Result<Candidate, Fault> {
+    Ok(Candidate {
+        id: job_id(row, 0)?,
+        lane: get(row, 1)?,
+        mark: read(row, 2, "jobs.mark")?,
+        priority: read(row, 3, "jobs.priority")?,
+        owner: get(row, 4)?,
+        name: get(row, 5)?,
+        schedule_type: get(row, 6)?,
+    })
+}
+
+/// A due time, its lane, and what becomes due.
+pub(crate) type DueEntry = (Timestamp, i64, DueKind);
+
+pub(crate) fn read_due_schedule(row: &impl RowCells) -> Result<DueEntry, Fault> {
+    let what = DueKind::Schedule { job: job_id(row, 2)?, version: read(row, 3, "schedules.version")? };
+    Ok((time(row, 0)?, get(row, 1)?, what))
+}
+
+pub(crate) fn read_due_live(row: &impl RowCells) -> Result<DueEntry, Fault> {
+    let what = DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: read(row, 4, "live.attempt")? };
+    Ok((time(row, 0)?, get(row, 1)?, what))
+}
