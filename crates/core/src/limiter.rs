@@ -8,6 +8,7 @@ use crate::defects::{Defect, planted};
 use crate::job::InvalidField;
 use crate::limits;
 use crate::mix::mix;
+use crate::names::name_problem;
 use crate::time::{Timestamp, duration_micros};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -242,6 +243,9 @@ impl QueueLimits {
         if self.weights.contains_key("") {
             return Some(InvalidField::new("weights", "must name the owner of each, as in ann=3"));
         }
+        if let Some(problem) = self.weights.keys().find_map(|owner| name_problem(owner)) {
+            return Some(InvalidField::new("weights", format!("the name of each owner {problem}")));
+        }
         let (min, max) = (1, limits::OWNER_WEIGHT_MAX);
         let odd = self.weights.iter().find(|(_, weight)| !(min..=max).contains(*weight));
         odd.map(|(owner, _)| {
@@ -364,6 +368,10 @@ mod tests {
         assert_eq!(field(weights(0)).unwrap(), "weights");
         let nobody = QueueLimits { weights: [(String::new(), 2)].into(), ..Default::default() };
         assert_eq!(field(nobody).unwrap(), "weights");
+        for odd in ["a\u{202e}b", "a\nb", " ", "\u{200b}"] {
+            let named = QueueLimits { weights: [(odd.to_owned(), 2)].into(), ..Default::default() };
+            assert_eq!(field(named).unwrap(), "weights", "{odd:?}");
+        }
         assert_eq!((field(weights(3)), weights(3).weight("a"), weights(3).weight("b")), (None, 3, 1));
     }
 

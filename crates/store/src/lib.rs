@@ -3,6 +3,8 @@
 //! This crate owns all SQL, which compares and swaps. The rules that decide what to write are in
 //! `punctual_core`. No other crate knows a table or a column.
 
+#![cfg_attr(test, expect(clippy::duplicate_mod, reason = "the tests of server stores run for each dialect"))]
+
 pub mod baseline;
 mod cells;
 mod codecs;

@@ -18,6 +18,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -131,18 +132,19 @@ impl Hands<'_> {
             lease,
             error_pause: self.worker.config.error_pause,
         });
-        let (stop, stops) = watch::channel(None);
+        let (stop, requests) = watch::channel(None);
+        let had_ended = Arc::new(AtomicBool::new(false));
         let (handler, stop_time_max) = match self.worker.executors.get(&assignment.job_type) {
             Some(executor) => {
                 let stop_time_max = executor.stop_time_max(&assignment);
-                let stop = Arc::new(supervise::Stops(stops));
+                let stop = Arc::new(supervise::Stops { requests, had_ended: had_ended.clone() });
                 let (logs, notes) = (logs.clone(), notes.clone());
                 let context = ExecutionContext { assignment, deadline, logs, notes, stop };
                 (executor.execute(context), stop_time_max)
             }
             None => (no_handler(&assignment.job_type), Duration::ZERO),
         };
-        let run = Run { handler, timeout, orders, stop, stop_time_max, clock: clock.clone() };
+        let run = Run { handler, timeout, orders, stop, had_ended, stop_time_max, clock: clock.clone() };
         let events = self.events.clone();
         self.worker.host.spawn.spawn(Box::pin(async move {
             let (outcome, kept) = match select(pin!(run.until_ended()), join(kept, noted)).await {

@@ -8,6 +8,7 @@ use punctual_core::ports::{Clock, Outcome, Stop, StopSignal, Task};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -17,6 +18,8 @@ pub(crate) struct Run {
     /// An outcome stops the handler and is reported; closing the channel stops it at once.
     pub(crate) orders: mpsc::Receiver<Outcome>,
     pub(crate) stop: watch::Sender<Option<Stop>>,
+    /// Whether the handler's work had ended before it was asked to stop.
+    pub(crate) had_ended: Arc<AtomicBool>,
     /// How long a handler may take to stop after it was asked to; zero drops it at once.
     pub(crate) stop_time_max: Duration,
     pub(crate) clock: Arc<dyn Clock>,
@@ -42,7 +45,15 @@ impl Run {
             match select(&mut ended, lost).await {
                 Either::Left((ended, _)) => {
                     tell_if_still_there(&ended);
-                    return outcome;
+                    return match ended {
+                        Either::Left((Ok(own), _))
+                            if outcome == Some(Outcome::TimedOut)
+                                && self.had_ended.load(Ordering::Relaxed) =>
+                        {
+                            Some(own)
+                        }
+                        _ => outcome,
+                    };
                 }
                 Either::Right(_) => {}
             }
@@ -70,16 +81,23 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
 }
 
 /// The stops requested of one handler.
-pub(crate) struct Stops(pub(crate) watch::Receiver<Option<Stop>>);
+pub(crate) struct Stops {
+    pub(crate) requests: watch::Receiver<Option<Stop>>,
+    pub(crate) had_ended: Arc<AtomicBool>,
+}
 
 #[async_trait]
 impl StopSignal for Stops {
     async fn requested(&self, stop: Stop) {
-        let mut requested = self.0.clone();
+        let mut requested = self.requests.clone();
         if requested.wait_for(|requested| *requested >= Some(stop)).await.is_err() {
             // The run is over, and this future will be dropped with it.
             std::future::pending::<()>().await;
         }
+    }
+
+    fn ended_before(&self) {
+        self.had_ended.store(true, Ordering::Relaxed);
     }
 }
 
@@ -94,7 +112,7 @@ mod tests {
         let (stop, stops) = watch::channel(None);
         let (tell, told) = mpsc::channel(2);
         let handler = Box::pin(async move {
-            let stops = Stops(stops);
+            let stops = Stops { requests: stops, had_ended: Arc::default() };
             stops.requested(Stop::Politely).await;
             tell.send(Stop::Politely).await.unwrap();
             stops.requested(Stop::AtOnce).await;
@@ -104,7 +122,8 @@ mod tests {
         let clock = Arc::new(TokioClock);
         let timeout = clock.sleep(timeout);
         let stop_time_max = Duration::from_secs(60);
-        (Run { handler, timeout, orders, stop, stop_time_max, clock }, order, told)
+        let had_ended = Arc::default();
+        (Run { handler, timeout, orders, stop, had_ended, stop_time_max, clock }, order, told)
     }
 
     #[tokio::test(start_paused = true)]
@@ -113,6 +132,24 @@ mod tests {
         assert_eq!(run.until_ended().await, Some(Outcome::TimedOut));
         assert_eq!(told.recv().await, Some(Stop::Politely));
         assert_eq!(told.recv().await, None, "it was abandoned after the longest time to stop");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_had_ended_before_the_timeout_is_not_timed_out() {
+        let (_order, orders) = mpsc::channel(1);
+        let (stop, requests) = watch::channel(None);
+        let stops = Stops { requests, had_ended: Arc::default() };
+        let had_ended = stops.had_ended.clone();
+        let handler = Box::pin(async move {
+            stops.requested(Stop::Politely).await;
+            stops.ended_before();
+            Outcome::Succeeded { result: None }
+        });
+        let clock = Arc::new(TokioClock);
+        let timeout = clock.sleep(Duration::from_secs(1));
+        let run =
+            Run { handler, timeout, orders, stop, had_ended, stop_time_max: Duration::from_secs(60), clock };
+        assert_eq!(run.until_ended().await, Some(Outcome::Succeeded { result: None }));
     }
 
     #[tokio::test(start_paused = true)]

@@ -74,6 +74,10 @@ pub enum NoteError {
 pub trait StopSignal: Send + Sync {
     /// Waits until a stop at least as urgent as this one is requested.
     async fn requested(&self, stop: Stop);
+
+    /// The handler's work had ended before it was asked to stop, and what took so long was only cleaning up:
+    /// its own outcome counts, not a timeout.
+    fn ended_before(&self) {}
 }
 
 /// How urgently a handler must stop, each more urgent than the one before it.

@@ -115,6 +115,12 @@ fn version(root: &Value) -> Finding {
 }
 
 fn refused(error: &ClientError) -> Finding {
+    if let ClientError::Refused(problem) = error
+        && problem.status >= 500
+    {
+        let fix = "look at its log; if its files are damaged, stop it and run `punctual check`";
+        return Finding::failed("server", format!("it answers with an error: {error}"), fix);
+    }
     let fix = "pass the right one with --token-file or --data-dir, or create a new one with serve --new-admin-token";
     Finding::failed("token", format!("the server rejects it: {error}"), fix)
 }

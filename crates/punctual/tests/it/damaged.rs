@@ -335,3 +335,32 @@ async fn a_malformed_value_is_backed_up_with_a_warning() {
     );
     assert_eq!(check(&copy).status.code(), Some(1));
 }
+
+#[tokio::test]
+async fn a_damaged_payload_does_not_keep_other_jobs_from_their_workers() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let bad = server.submit(json!({"name": "bad", "job_type": "remote", "payload": {"marker": 73519}})).await;
+    for name in ["first", "second"] {
+        server.submit(json!({"name": name, "job_type": "remote"})).await;
+    }
+    assert!(server.stop().success());
+    let path = directory.path().join("punctual.db");
+    let mut bytes = fs::read(&path).unwrap();
+    let value = bytes.windows(5).position(|digits| digits == b"73519").unwrap();
+    bytes[value] = b'x';
+    fs::write(&path, bytes).unwrap();
+
+    let server = Server::start_in(directory.path(), &[]);
+    let opening = json!({"worker": "remote", "job_types": ["remote"], "lease_secs": 60});
+    let (_, session) = server.post("/api/v1/worker/sessions", &opening.to_string()).await;
+    let poll = json!({"session": session["session"], "turn": 1, "job_types": ["remote"], "wait_secs": 0, "capacity": 5});
+    let (status, polled) = server.post("/api/v1/worker/poll", &poll.to_string()).await;
+    let names =
+        polled["assignments"].as_array().map(|list| list.iter().map(|one| one["name"].clone()).collect());
+    assert_eq!((status, names), (StatusCode::OK, Some(vec![json!("first"), json!("second")])), "{polled}");
+    let (_, page) = server.get(&format!("/api/v1/jobs/{}/executions", bad)).await;
+    let failed = &page["items"][0];
+    assert_eq!(failed["status"], "FAILED", "{failed}");
+    assert!(failed["error_message"].as_str().unwrap().contains("payload is damaged"), "{failed}");
+}

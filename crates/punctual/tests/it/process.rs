@@ -462,3 +462,16 @@ async fn a_command_can_be_submitted_and_followed_on_the_command_line() {
         on_data_dir(&["job", "submit", "fails", "--max-retries", "0", "--wait", "--shell", "exit 3"], &[]);
     assert_eq!(failed.status.code(), Some(1));
 }
+
+#[tokio::test]
+async fn a_command_that_ended_in_time_succeeds_although_its_daemons_outlast_the_timeout() {
+    let server = server();
+    let client = server.client();
+    let script = "setsid sh -c 'trap \"\" TERM; sleep 60' >/dev/null 2>&1 & sleep 0.2; exit 0";
+    let payload = json!({"script": script, "kill_grace": "3s"});
+    let job = json!({"name": "daemon", "job_type": "shell", "payload": payload, "timeout_secs": 1, "max_retries": 0});
+    let id = submit(&client, job).await;
+    client.wait(id).await.unwrap();
+    let execution = last_execution(&client, id).await;
+    assert_eq!(execution.status, ExecutionStatus::Succeeded, "{:?}", execution.error_message);
+}

@@ -135,7 +135,12 @@ async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: 
     let status = process.wait().await;
     watched.over().await;
     match told {
-        Ok(ended) => outcome::outcome(ended, request.limits),
+        Ok(ended) => {
+            if !ended.was_stopped {
+                context.stop.ended_before();
+            }
+            outcome::outcome(ended, request.limits)
+        }
         Err(error) => {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
             failed(outcome::without_shim(&status, &error, &request.enclosure.hold))

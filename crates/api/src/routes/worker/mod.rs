@@ -23,10 +23,12 @@ use punctual_client::protocol::{
     SessionBody, Verdict,
 };
 use punctual_core::ids::SessionId;
-use punctual_core::ports::{Assignment, LeaseRef, Poll, WorkerPort, WorkerPortError};
+use punctual_core::lifecycle::Ending;
+use punctual_core::occurrence::End;
+use punctual_core::ports::{Assignment, LeaseRef, Poll, Report, WorkerPort, WorkerPortError};
 use punctual_core::session::LeaseKeeper;
 use punctual_core::slots::Demand;
-use punctual_core::time::Monotonic;
+use punctual_core::time::{Monotonic, Timestamp};
 
 /// Outcomes, notes and log lines arrive in batches.
 type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
@@ -78,16 +80,39 @@ async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
     let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, Shape::Worker)?)?;
     // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
+    let session = poll.session;
     let assignments = tokio::select! {
         biased;
         () = call.api.stopping() => return Err(ApiError::Stopping),
         assignments = take(port, poll, held) => assignments?,
     };
     let now = call.cases.now();
-    let assignments = assignments.into_iter().map(|assignment| AssignmentBody::new(assignment, now));
-    let assignments = assignments.collect::<Result<_, _>>();
-    let broken = |error| ApiError::Internal(format!("a payload is not JSON: {error}"));
-    Ok(Json(PollAnswer { assignments: assignments.map_err(broken)? }))
+    let (mut readable, mut unreadable) = (Vec::with_capacity(assignments.len()), Vec::new());
+    for assignment in assignments {
+        let lease = assignment.lease();
+        match AssignmentBody::new(assignment, now) {
+            Ok(body) => readable.push(body),
+            Err(error) => unreadable.push(Report { session, lease, end: unreadable_payload(&error, now) }),
+        }
+    }
+    if !unreadable.is_empty() {
+        port.report(unreadable).await?;
+    }
+    Ok(Json(PollAnswer { assignments: readable }))
+}
+
+/// The end of an execution that cannot be sent to a worker. It must not keep others from their workers.
+fn unreadable_payload(error: &serde_json::Error, now: Timestamp) -> End {
+    End {
+        ending: Ending::Failed,
+        retryable: false,
+        started_at: None,
+        completed_at: now,
+        error: Some(format!(
+            "the stored payload is damaged: it is not JSON ({error}); update the job's payload"
+        )),
+        result: None,
+    }
 }
 
 /// If the client disconnects, this future is dropped and the engine takes back what it has leased.
