@@ -83,7 +83,7 @@ async fn invalid_jobs_are_refused_by_field_and_not_stored() {
         (json!({"name": "x", "timeout_secs": 0}), "timeout_secs"),
         (json!({"name": "x", "timeout_secs": -1}), "timeout_secs"),
         (json!({"name": "x", "tags": "a"}), "tags"),
-        (json!({"name": "x", "tags": [""]}), "tags"),
+        (json!({"name": "x", "tags": [""]}), "tags[0]"),
         (json!({"name": "x", "rrule": "FREQ=DAILY"}), "rrule"),
         (json!({"name": "x", "colour": "red"}), "colour"),
         (json!({"name": "x", "execute_at": 1_763_195_400}), "execute_at"),

@@ -43,7 +43,7 @@ async fn made_by(client: &Client, scripts: impl Iterator<Item = &str>) -> Result
 async fn inventory(client: &Client, schema: &str) -> Result<Inventory, Fault> {
     let mut inventory = Inventory::default();
     let Some(row) = client.query_opt(schema, &[]).await? else { return Ok(inventory) };
-    let schema: u32 = get(&row, 0)?;
+    let schema: u32 = row.try_get(0)?;
     for row in client.query(COLUMNS, &[&schema]).await? {
         inventory.add_column(get(&row, 0)?, get::<String>(&row, 1)?, get::<String>(&row, 2)?);
     }

@@ -13,7 +13,7 @@ pub mod protocol;
 
 use containment::{Containment, Keeper, Watched};
 use futures_util::future::{Either, join, select};
-use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, Request, STOP_AT_ONCE, STOP_POLITELY};
+use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, How, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::ports::{Assignment, ExecutionContext, Executor, Host, LogStream, Outcome, Stop, Task};
@@ -136,7 +136,8 @@ async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: 
     watched.over().await;
     match told {
         Ok(ended) => {
-            if !ended.was_stopped {
+            // Other ends may be the worker's doing: it kills a command that stops its shim.
+            if !ended.was_stopped && ended.how == (How::Exited { code: 0 }) {
                 context.stop.ended_before();
             }
             outcome::outcome(ended, request.limits)
