@@ -322,7 +322,7 @@ impl JobSpec {
             "job_type" => self.job_type == before.job_type,
             "queue" => self.queue == before.queue,
             "owner_id" => self.owner == before.owner,
-            "tags" => mine.tags == theirs.tags,
+            field if field.starts_with("tags") => mine.tags == theirs.tags,
             "idempotency_key" => mine.idempotency_key == theirs.idempotency_key,
             "unique_key" => mine.unique_key == theirs.unique_key,
             "concurrency_key" => mine.concurrency_key == theirs.concurrency_key,
