@@ -1,4 +1,4 @@
-//! `punctual bench`: what this machine gives, measured beside the floor that its disk and the bare database set.
+//! `punctual bench`: measures this machine, next to a baseline of its disk and the bare database.
 //!
 //! Every benchmark starts a server of its own in a process of its own (`node`), on a temporary directory, and talks
 //! to it over HTTP as any client does. It never touches a server that runs already.
