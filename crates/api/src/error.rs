@@ -5,6 +5,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_client::{API_PREFIX, Advice, ExecutionStatus, FieldError, Problem};
+use punctual_core::documents::DocumentProblem;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
@@ -64,9 +65,9 @@ pub enum ApiError {
     NotJson,
     #[error("the body is not UTF-8")]
     NotUtf8,
-    /// Nested more deeply than parsers of the stored document would accept.
-    #[error("the body is nested too deeply")]
-    TooDeep,
+    /// JSON on which parsers of the stored document would fail.
+    #[error("the body {0}")]
+    Document(DocumentProblem),
     #[error("the address is longer than {limit_bytes} bytes")]
     UriTooLong { limit_bytes: usize },
     /// The worker's session is lost, closed or unknown.
@@ -173,10 +174,7 @@ impl ApiError {
                 problem.detail =
                     Some("JSON must be UTF-8; convert the body from any other encoding".to_owned());
             }
-            ApiError::TooDeep => {
-                problem.detail =
-                    Some(format!("nest arrays and objects at most {} deep", limits::JSON_DEPTH_MAX));
-            }
+            ApiError::Document(found) => problem.detail = Some(format!("the body {}", found.requirement())),
             ApiError::UriTooLong { limit_bytes } => {
                 problem.detail = Some(format!("path and query may have at most {limit_bytes} bytes"));
             }
@@ -262,7 +260,10 @@ impl ApiError {
             ApiError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ApiError::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"),
             ApiError::NotUtf8 => (StatusCode::BAD_REQUEST, "the body is not UTF-8"),
-            ApiError::TooDeep => (StatusCode::BAD_REQUEST, "the body is nested too deeply"),
+            ApiError::Document(DocumentProblem::TooDeep) => {
+                (StatusCode::BAD_REQUEST, "the body is nested too deeply")
+            }
+            ApiError::Document(_) => (StatusCode::BAD_REQUEST, "many JSON parsers would refuse the body"),
             ApiError::UriTooLong { .. } => (StatusCode::URI_TOO_LONG, "the address is too long"),
             ApiError::SessionLost => (StatusCode::GONE, "the session is over"),
             ApiError::StaleTurn => (StatusCode::CONFLICT, "the turn was used already"),

@@ -6,7 +6,7 @@ use punctual_client::{
     PreviewBody, PriorityBody, ProgressBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, StartRate,
     SubmittedBody, WorkerBody, WorkerSessionBody, WorkerState,
 };
-use punctual_core::documents::check_depth;
+use punctual_core::documents::check_document;
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
 use punctual_core::limiter::QueueLimits;
@@ -326,7 +326,7 @@ const fn worker_state(mode: SessionMode) -> WorkerState {
 /// JSON text unchanged; `None` if it is not JSON, which only a damaged store could cause. A document from
 /// before the depth limit is shown as text, so that the rest of the page can be parsed.
 pub fn raw_json(text: String) -> Option<Box<RawValue>> {
-    match check_depth(&text) {
+    match check_document(&text) {
         Ok(()) => RawValue::from_string(text).ok(),
         Err(problem) => to_raw_value(&json!({ "unreadable": problem.to_string(), "text": text })).ok(),
     }

@@ -29,8 +29,6 @@ const READS: usize = 200;
 const KEPT: Duration = Duration::from_secs(2);
 /// Jobs whose type no worker has expire this long after the first of them was submitted.
 const EXPIRY: Duration = Duration::from_secs(20);
-/// How long the server is idle after the last job was deleted, so that retention also deletes what it left behind.
-const REST: Duration = Duration::from_secs(15);
 /// Sessions that are opened at the same time.
 const SESSIONS_AT_ONCE: u64 = 64;
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -43,6 +41,10 @@ pub struct UnusedArgs {
     /// How many jobs are submitted and drained for the measurement
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
+    /// Seconds without load after the last job was deleted, for retention to delete what is left of it, and for a database server
+    /// to vacuum
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(0..=3_600))]
+    rest_secs: u64,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -145,7 +147,7 @@ async fn use_names_on(stage: &mut Stage, args: &UnusedArgs) -> anyhow::Result<()
     use_sessions(stage, args.names, &bar).await?;
     bar.finish_and_clear();
     until_all_deleted(stage).await?;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(Duration::from_secs(args.rest_secs)).await;
     Ok(())
 }
 

@@ -53,7 +53,7 @@ pub fn path_name_problem(text: &str) -> Option<String> {
 
 /// The error in a short text that is not a name, such as a part of an error message: it must fit on one line.
 pub fn line_problem(text: &str) -> Option<String> {
-    length_problem(text).or_else(|| text.chars().find(|one| one.is_control()).map(|one| refused(one, text)))
+    length_problem(text).or_else(|| text.chars().find(|one| is_hidden(*one)).map(|one| refused(one, text)))
 }
 
 fn length_problem(text: &str) -> Option<String> {

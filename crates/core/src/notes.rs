@@ -6,7 +6,7 @@
 //! replace a newer checkpoint with an older one (decision 0012).
 
 use crate::defects::{Defect, planted};
-use crate::documents::{TooDeep, check_depth};
+use crate::documents::{DocumentProblem, check_document};
 use crate::ids::{Epoch, OccurrenceId, SessionId};
 use crate::limits;
 use crate::occurrence::Live;
@@ -119,22 +119,22 @@ pub enum CheckpointProblem {
     #[error(transparent)]
     TooLarge(#[from] CheckpointTooLarge),
     #[error("the checkpoint {0}")]
-    TooDeep(#[from] TooDeep),
+    Document(#[from] DocumentProblem),
 }
 
 impl Checkpoint {
-    /// Accepts JSON text, unless it is too large or nested too deep.
+    /// Accepts JSON text, unless it is too large or common parsers fail on it.
     pub fn new(json: impl Into<String>) -> Result<Self, CheckpointProblem> {
         let json = json.into();
         let bytes = json.len();
         if bytes > limits::CHECKPOINT_BYTES_MAX {
             return Err(CheckpointTooLarge { bytes }.into());
         }
-        check_depth(&json)?;
+        check_document(&json)?;
         Ok(Checkpoint(json))
     }
 
-    /// A checkpoint from the store, which may be deeper than today's limit.
+    /// A checkpoint from the store, which may be older than today's rules.
     pub fn stored(json: String) -> Result<Self, CheckpointTooLarge> {
         let bytes = json.len();
         if bytes > limits::CHECKPOINT_BYTES_MAX {
@@ -144,9 +144,9 @@ impl Checkpoint {
         }
     }
 
-    /// Whether it is no deeper than today's limit.
+    /// Whether it obeys today's rules.
     pub fn is_readable(&self) -> bool {
-        check_depth(&self.0).is_ok()
+        check_document(&self.0).is_ok()
     }
 
     pub fn as_json(&self) -> &str {
@@ -262,8 +262,9 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_is_too_large_or_too_deep_names_the_limit() {
-        assert!(Checkpoint::new("1".repeat(limits::CHECKPOINT_BYTES_MAX)).is_ok());
-        let error = Checkpoint::new("1".repeat(limits::CHECKPOINT_BYTES_MAX + 1)).unwrap_err();
+        let of_bytes = |bytes: usize| Checkpoint::new(format!("\"{}\"", "x".repeat(bytes - 2)));
+        assert!(of_bytes(limits::CHECKPOINT_BYTES_MAX).is_ok());
+        let error = of_bytes(limits::CHECKPOINT_BYTES_MAX + 1).unwrap_err();
         assert_eq!(error.to_string(), "the checkpoint has 65537 bytes, more than the 65536 that are kept");
         let error = Checkpoint::new("[".repeat(limits::JSON_DEPTH_MAX + 1)).unwrap_err();
         assert_eq!(error.to_string(), "the checkpoint nests arrays and objects more than 100 deep");

@@ -2,7 +2,7 @@
 
 use super::exec;
 use super::lines::{LINE_BYTES_MAX, Lines};
-use punctual_core::documents::check_depth;
+use punctual_core::documents::check_document;
 use punctual_core::limits;
 use punctual_worker::process::protocol::{Frame, How};
 use std::collections::VecDeque;
@@ -138,11 +138,9 @@ impl Output {
         let Some(text) = std::str::from_utf8(&self.last_line).ok().filter(|_| is_json) else {
             return Ok(None);
         };
-        match check_depth(text) {
+        match check_document(text) {
             Ok(()) => Ok(Some(text.trim().to_owned())),
-            Err(problem) => {
-                Err(format!("the last line of stdout is too deeply nested to be the result: it {problem}"))
-            }
+            Err(problem) => Err(format!("the last line of stdout cannot be the result: it {problem}")),
         }
     }
 }
@@ -192,7 +190,8 @@ mod tests {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let mut output = Output::default();
         output.keep(nested(30_000).as_bytes());
-        let problem = "the last line of stdout is too deeply nested to be the result: it nests arrays and objects more than 100 deep";
+        let problem =
+            "the last line of stdout cannot be the result: it nests arrays and objects more than 100 deep";
         assert_eq!(output.result(), Err(problem.to_owned()));
         assert_eq!(result(&[&nested(100)]), Some(nested(100)));
         assert_eq!(result(&[&"[".repeat(30_000)]), None, "it is not JSON");

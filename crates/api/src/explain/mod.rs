@@ -206,7 +206,7 @@ fn queue_unreadable(facts: &JobFacts) -> Option<String> {
     let queue = &facts.view.job.spec.queue;
     Some(format!(
         "The settings of the queue {queue} cannot be read ({reason}): it starts no executions until they \
-         are set again with `punctual queue set {queue}`."
+         are set again, for example with `punctual queue set {queue} --max-depth none`."
     ))
 }
 

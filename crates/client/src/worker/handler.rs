@@ -1,7 +1,7 @@
 //! One handler: parses its payload, serializes its result, and provides its context.
 
 use punctual_core::causes::in_full;
-use punctual_core::documents::TooDeep;
+use punctual_core::documents::DocumentProblem;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Percent, Progress};
 use punctual_core::ports::{
@@ -116,7 +116,7 @@ pub enum CheckpointError {
     #[error(transparent)]
     TooLarge(#[from] CheckpointTooLarge),
     #[error("the checkpoint {0}")]
-    TooDeep(#[from] TooDeep),
+    Document(#[from] DocumentProblem),
     #[error("the checkpoint cannot be written as JSON")]
     NotJson(#[from] serde_json::Error),
     #[error(transparent)]
@@ -127,7 +127,7 @@ impl From<CheckpointProblem> for CheckpointError {
     fn from(problem: CheckpointProblem) -> Self {
         match problem {
             CheckpointProblem::TooLarge(problem) => CheckpointError::TooLarge(problem),
-            CheckpointProblem::TooDeep(problem) => CheckpointError::TooDeep(problem),
+            CheckpointProblem::Document(problem) => CheckpointError::Document(problem),
         }
     }
 }

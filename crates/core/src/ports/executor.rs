@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn what_is_too_large_to_keep_is_noticed_or_cut() {
-        let succeeded = |bytes| Outcome::Succeeded { result: Some("1".repeat(bytes)) }.within_limits();
+        let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        let succeeded = |bytes| Outcome::Succeeded { result: Some(text(bytes)) }.within_limits();
         assert!(matches!(succeeded(limits::RESULT_BYTES_MAX), Outcome::Succeeded { .. }));
         let too_large = succeeded(limits::RESULT_BYTES_MAX + 1);
         assert!(matches!(too_large, Outcome::Failed { retryable: false, .. }), "{too_large:?}");

@@ -4,8 +4,9 @@
 //! Two cursors advance over the nominal times. The regular cursor is at the next occurrence. At each fire,
 //! the occurrences that are late by more than the grace are *missed* and follow the schedule's policy at
 //! once: they are skipped as one range, by counting and never by stepping, or passed to the second cursor,
-//! the replay. The regular cursor goes first, so that occurrences stay on time while older ones are replayed.
-//! The rules of the replay are in `replay`.
+//! the replay. Under `RUN_ALL` the replay also gets the occurrences within the grace, except the latest. The
+//! regular cursor goes first, so that occurrences stay on time while older ones are replayed. The rules of the
+//! replay are in `replay`.
 
 use super::replay::{Room, room, with_missed};
 use super::{
@@ -144,6 +145,7 @@ struct Planning<'a> {
 impl Planning<'_> {
     fn finish(mut self) -> FirePlan {
         let (regular, replay) = self.settle_missed();
+        let (regular, replay) = self.replay_all_but_latest(regular, replay);
         self.has_replay = replay.is_some();
         let regular = self.fire_regular(regular);
         let replay = self.fire_replay(replay);
@@ -167,12 +169,7 @@ impl Planning<'_> {
             0 => None,
             _ => recurrence.nth_time_after(first.shifted(-1), missed.count - kept),
         };
-        let has_room = |first: &Timestamp| {
-            replay.as_ref().is_none_or(|replay| {
-                replay.later.len() < limits::REPLAY_RANGES_MAX || replay.is_continued_by(*first, recurrence)
-            })
-        };
-        let first_kept = first_kept.filter(has_room);
+        let first_kept = first_kept.filter(|first| has_room(replay.as_ref(), *first, recurrence));
         let last_skipped = match first_kept {
             None => Some(missed.last),
             Some(kept) => self.state.schedule.before(kept).filter(|last| *last >= first),
@@ -182,6 +179,29 @@ impl Planning<'_> {
             self.skipped.push(SkipRange { first, last, count, reason: SkipReason::Misfire });
         }
         (regular, with_missed(replay, first_kept, missed.last, self.now, recurrence))
+    }
+
+    /// Under `RUN_ALL`, occurrences within the grace are replayed too, unless they are the latest one that is
+    /// due: as regular ones, the overlap policy would skip them.
+    fn replay_all_but_latest(
+        &self,
+        regular: Option<Timestamp>,
+        replay: Option<Replay>,
+    ) -> (Option<Timestamp>, Option<Replay>) {
+        let recurrence = &self.recurring.recurrence;
+        let due_for_sure = self.now.shifted(-micros(self.recurring.jitter_ms));
+        let later = |first: Timestamp| {
+            let latest = recurrence.last_time_at_or_before(due_for_sure)?;
+            let last = self.state.schedule.before(latest)?;
+            (last >= first && has_room(replay.as_ref(), first, recurrence)).then_some((first, last, latest))
+        };
+        let is_run_all = self.recurring.misfire.policy == MisfirePolicy::RunAll;
+        match regular.filter(|_| is_run_all).and_then(later) {
+            None => (regular, replay),
+            Some((first, last, latest)) => {
+                (Some(latest), with_missed(replay, Some(first), last, self.now, recurrence))
+            }
+        }
     }
 
     /// How many of the missed occurrences still run, counted from the latest.
@@ -370,6 +390,13 @@ impl Missed {
             recurrence.last_time_at_or_before(oldest.shifted(-1)).map_or(first, |last| last.max(first));
         Missed { last, count: recurrence.count_between(first.shifted(-1), last).max(1) }
     }
+}
+
+/// Whether a replay can take occurrences from this one on.
+fn has_room(replay: Option<&Replay>, first: Timestamp, recurrence: &Recurrence) -> bool {
+    replay.is_none_or(|replay| {
+        replay.later.len() < limits::REPLAY_RANGES_MAX || replay.is_continued_by(first, recurrence)
+    })
 }
 
 /// The changes of open occurrences that are replaced, and whether one of them has to end first.

@@ -1,5 +1,5 @@
-//! Results and checkpoints that are nested too deeply for their readers: no outcome is lost because of one,
-//! and every page can still be parsed.
+//! Documents on which their readers would fail, by their depth, a number or half a character: no outcome is lost
+//! because of one, and every page can still be parsed.
 
 use crate::server::Server;
 use reqwest::StatusCode;
@@ -25,9 +25,9 @@ async fn session_with(server: &Server, jobs: usize) -> (i64, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn a_reported_result_that_nests_too_deep_fails_its_attempt_and_no_other() {
+async fn a_reported_result_that_parsers_refuse_fails_its_attempt_and_no_other() {
     let server = Server::start();
-    let (session, assignments) = session_with(&server, 2).await;
+    let (session, assignments) = session_with(&server, 3).await;
     let report = |assignment: &Value, result: &str| {
         format!(
             r#"{{"session": {session}, "execution_id": {}, "epoch": {}, "outcome": "succeeded", "result": {result}}}"#,
@@ -35,14 +35,15 @@ async fn a_reported_result_that_nests_too_deep_fails_its_attempt_and_no_other() 
         )
     };
     let reports = format!(
-        r#"{{"reports": [{}, {}]}}"#,
+        r#"{{"reports": [{}, {}, {}]}}"#,
         report(&assignments[0], &nested(30_000)),
-        report(&assignments[1], &nested(100))
+        report(&assignments[1], &nested(100)),
+        report(&assignments[2], r#"["\ud800"]"#)
     );
     let (status, answers) = server.post("/api/v1/worker/report", &reports).await;
     assert_eq!(
         (status, &answers["answers"]),
-        (StatusCode::OK, &json!(["accepted", "accepted"])),
+        (StatusCode::OK, &json!(["accepted", "accepted", "accepted"])),
         "{answers}"
     );
     let execution = async |assignment: &Value| {
@@ -53,6 +54,10 @@ async fn a_reported_result_that_nests_too_deep_fails_its_attempt_and_no_other() 
     assert_eq!(failed["error_message"], "the result nests arrays and objects more than 100 deep");
     let (_, job) = server.get(&format!("/api/v1/jobs/{}", assignments[0]["job_id"].as_str().unwrap())).await;
     assert_eq!(job["status"], "FAILED", "another attempt would not help: {job}");
+    let half = execution(&assignments[2]).await;
+    let problem =
+        "the result contains half of a surrogate pair (\\ud800 to \\udfff), which is not a character";
+    assert_eq!((&half["status"], &half["error_message"]), (&json!("FAILED"), &json!(problem)));
     let kept = execution(&assignments[1]).await;
     assert_eq!((&kept["status"], kept["result"].to_string()), (&json!("SUCCEEDED"), nested(100)));
     let (status, page) = server.get("/api/v1/executions?status=SUCCEEDED").await;
@@ -81,4 +86,23 @@ async fn a_checkpoint_that_nests_too_deep_is_refused_by_field() {
     });
     assert_eq!(problem["errors"][0], expected);
     assert_eq!(note(100).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_payload_that_parsers_refuse_is_refused() {
+    let server = Server::start();
+    let refusals = [
+        (r#""half \ud800""#, "the body must not contain half of a surrogate pair (\\ud800 to \\udfff)"),
+        (
+            "1e999",
+            "the body must contain only numbers that fit into a 64-bit float; send larger ones as strings",
+        ),
+    ];
+    for (payload, detail) in refusals {
+        let body = format!(r#"{{"name": "raw", "payload": {payload}}}"#);
+        let (status, problem) = server.post("/api/v1/jobs", &body).await;
+        assert_eq!((status, &problem["detail"]), (StatusCode::BAD_REQUEST, &json!(detail)), "{problem}");
+    }
+    let (_, page) = server.get("/api/v1/jobs").await;
+    assert_eq!(page["items"], json!([]));
 }

@@ -465,15 +465,40 @@ impl Walk<'_> {
                 misfire.limit.map_or(recent, |limit| recent.min(limit as usize))
             }
         };
-        let mut kept = missed.split_off(missed.len() - run.min(missed.len()));
+        let kept = missed.split_off(missed.len() - run.min(missed.len()));
+        let left_out = self.pass_to_replay(kept);
+        let skipped = Fate::Skipped(SkipReason::Misfire);
+        self.missed.extend(missed.into_iter().chain(left_out).map(|nominal| (nominal, skipped)));
+        if misfire.policy == MisfirePolicy::RunAll {
+            self.replay_all_but_latest();
+        }
+    }
+
+    /// Only the latest due time stays regular.
+    fn replay_all_but_latest(&mut self) {
+        let mut earlier = vec![];
+        let jitter_us = self.recurring.jitter_ms as i64 * 1_000;
+        let before = self.cursors.regular;
+        while let Some(nominal) = self.cursors.regular
+            && let Some(next) = self.clockwork.next_after(nominal)
+            && self.late_us(next) >= jitter_us
+        {
+            earlier.push(nominal);
+            self.cursors.regular = Some(next);
+        }
+        if !self.pass_to_replay(earlier).is_empty() {
+            self.cursors.regular = before;
+        }
+    }
+
+    /// Returns them if the replay has no room for another range.
+    fn pass_to_replay(&mut self, mut kept: Vec<Timestamp>) -> Vec<Timestamp> {
         let before = self.cursors.replay.last().and_then(|list| list.last());
         let next = before.and_then(|before| self.clockwork.next_after(*before));
         let goes_on = next.is_some() && next == kept.first().copied();
         if self.cursors.replay.len() > REPLAYS_WAITING_MAX && !goes_on {
-            missed.append(&mut kept);
+            return kept;
         }
-        let skipped = Fate::Skipped(SkipReason::Misfire);
-        self.missed.extend(missed.into_iter().map(|nominal| (nominal, skipped)));
         if !kept.is_empty() {
             if self.cursors.replay.is_empty() {
                 self.cursors.replay_due = self.now;
@@ -483,6 +508,7 @@ impl Walk<'_> {
                 None => self.cursors.replay.push(kept),
             }
         }
+        vec![]
     }
 
     fn regular(&mut self) {

@@ -166,6 +166,7 @@ macro_rules! each_conformance_case {
             }
             replay {
                 a_replay_waits_for_room_instead_of_being_cut,
+                all_that_were_found_late_run_even_within_the_grace,
                 a_regular_occurrence_waits_behind_a_replayed_one_and_goes_next,
                 a_replay_fills_the_line_but_for_one_place_and_lets_regular_ones_go_first,
                 a_replay_beside_others_leaves_room_for_a_regular_occurrence,

@@ -84,6 +84,27 @@ pub async fn a_replay_waits_for_room_instead_of_being_cut(store: Arc<dyn Store>)
     assert_eq!(harness.store.skipped(id, 10).await.unwrap(), []);
 }
 
+/// The grace is six times the interval here.
+pub async fn all_that_were_found_late_run_even_within_the_grace(store: Arc<dyn Store>) {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
+    let job = replaying(OverlapPolicy::Skip, |settings| {
+        settings.schedule = Recurring { misfire, ..recurring_every(10) }.into();
+    });
+    let (harness, id) = (Harness::new(store), job.id);
+    harness.submit(at(1), job).await;
+    let mut worker = harness.worker().await;
+    assert_eq!(fire(&harness, at(105), id).await, 1);
+    assert_eq!(open(&harness, id).await, [(at(100), LiveState::Queued)], "the latest is regular");
+    for earlier in 1..=9 {
+        let now = at(105).shifted(earlier * 100_000);
+        worker.run(now, succeeded(106)).await;
+        assert_eq!(fire(&harness, now, id).await, 1);
+        assert_eq!(open(&harness, id).await, [(at(earlier * 10), LiveState::Queued)]);
+    }
+    assert_eq!(schedule(&harness, id).await.replay, None);
+    assert_eq!(harness.store.skipped(id, 10).await.unwrap(), []);
+}
+
 pub async fn a_regular_occurrence_waits_behind_a_replayed_one_and_goes_next(store: Arc<dyn Store>) {
     let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
     let first = worker.claim_one(at(1_062)).await;

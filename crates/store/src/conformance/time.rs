@@ -149,6 +149,7 @@ pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<
     let harness = Harness::new(store);
     let misfire = Misfire {
         policy: MisfirePolicy::RunAll,
+        grace_ms: 10_000,
         limit: Some(2),
         replay_per_minute: Some(12),
         ..Misfire::default()
@@ -156,15 +157,17 @@ pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<
     let job = recurring(1, Recurring { misfire, ..recurring_every(10) }.into(), OverlapPolicy::Allow);
     harness.submit(at(1), job.clone()).await;
     let (fired, skipped, due) = harness.fired(at(1_000), job.id, 1).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (8, 91, at(1_005)), "the replay comes first");
+    assert_eq!((fired, skipped, due.expect("it goes on").at), (2, 96, at(1_005)), "the replay comes first");
     let schedule = harness.view(job.id).await.schedule.expect("it goes on");
-    let replay = schedule.replay.expect("one is left of it");
-    assert_eq!((replay.next, replay.until, replay.due_at), (at(930), at(930), at(1_005)));
+    let replay = schedule.replay.expect("two are left of it");
+    assert_eq!((replay.next, replay.until, replay.due_at), (at(980), at(990), at(1_005)));
     assert_eq!((schedule.nominal, schedule.due_at), (Some(at(1_010)), Some(at(1_005))));
     let (fired, skipped, due) = harness.fired(at(1_005), job.id, 2).await;
     assert_eq!((fired, skipped, due.expect("it goes on").at), (1, 0, at(1_010)));
+    let (fired, skipped, due) = harness.fired(at(1_010), job.id, 3).await;
+    assert_eq!((fired, skipped, due.expect("it goes on").at), (2, 0, at(1_020)), "a regular and a replayed one");
     assert_eq!(harness.view(job.id).await.schedule.expect("it goes on").replay, None);
-    let range = SkipRange { first: at(10), last: at(910), count: 91, reason: SkipReason::Misfire };
+    let range = SkipRange { first: at(10), last: at(960), count: 96, reason: SkipReason::Misfire };
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 }
 

@@ -10,7 +10,7 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Response, StatusCode};
 use hyper_util::client::legacy;
 use punctual_core::causes::{causes, innermost};
-use punctual_core::documents::is_deeper;
+use punctual_core::documents::document_problem;
 use punctual_core::limits;
 use punctual_core::ports::{Clock, Outcome};
 use serde::de::IgnoredAny;
@@ -145,7 +145,7 @@ impl Kept {
         if self.bytes.is_empty() {
             return Some("null");
         }
-        if self.is_cut || is_deeper(&self.bytes, BODY_DEPTH_MAX) {
+        if self.is_cut || document_problem(&self.bytes, BODY_DEPTH_MAX).is_some() {
             return None;
         }
         serde_json::from_slice::<IgnoredAny>(&self.bytes).ok()?;

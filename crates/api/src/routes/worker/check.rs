@@ -185,9 +185,7 @@ fn note(session: SessionId, body: NoteBody) -> Result<Note, ApiError> {
             CheckpointProblem::TooLarge(CheckpointTooLarge { bytes }) => {
                 format!("must have at most {} bytes, not {bytes}", limits::CHECKPOINT_BYTES_MAX)
             }
-            CheckpointProblem::TooDeep(_) => {
-                format!("must nest arrays and objects at most {} deep", limits::JSON_DEPTH_MAX)
-            }
+            CheckpointProblem::Document(problem) => problem.requirement(),
         };
         ApiError::field("checkpoint", fix)
     };
