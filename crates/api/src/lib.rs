@@ -8,7 +8,6 @@
 mod auth;
 mod conditional;
 mod connections;
-mod described;
 mod error;
 mod explain;
 mod extract;

@@ -4,10 +4,9 @@
 //! payload. Fields that it names displace those that they contradict. So a cron expression turns a one-time
 //! job into a recurring one, and the patch need not name every field to remove.
 
-use crate::described;
 use crate::error::ApiError;
 use crate::json::{self, Shape};
-use crate::submission::{Basis, RECURRING_FIELDS, SCHEDULE_FIELDS, job_spec};
+use crate::submission::{Basis, RECURRING_FIELDS, SCHEDULE_FIELDS, as_submitted, job_spec};
 use punctual_client::{ScheduleType, SubmitJob};
 use punctual_core::job::JobSpec;
 use punctual_core::schedule::Schedule;
@@ -28,7 +27,7 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
         Some(_) => merged_payload(&stored.payload, patch)?,
     };
     let names_schedule = named.keys().any(|field| is_schedule_field(field));
-    let mut job = fields_of(described::as_submitted(stored))?;
+    let mut job = fields_of(as_submitted(stored))?;
     displace(&mut job, &named, kind_of(&stored.settings.schedule));
     refuse_lost_time(&job, &named)?;
     for (field, value) in named {

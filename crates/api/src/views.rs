@@ -1,15 +1,14 @@
 //! Converts the store's views to wire types.
 
-use crate::{described, reasons};
+use crate::{reasons, submission};
 use punctual_client::{
-    DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, LaneBody, LastExecution, OccurrencePreview,
-    PreviewBody, PriorityBody, ProgressBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, StartRate,
-    SubmittedBody, WorkerBody, WorkerSessionBody, WorkerState,
+    DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, JobState, LaneBody, LastExecution,
+    OccurrencePreview, PreviewBody, ProgressBody, QueueBody, SkipRangeBody, SubmitJob, SubmittedBody,
+    WorkerBody, WorkerSessionBody, WorkerState,
 };
 use punctual_core::documents::check_document;
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
-use punctual_core::limiter::QueueLimits;
 use punctual_core::notes::{Noted, Progress};
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{
@@ -43,46 +42,8 @@ pub fn job(view: JobView) -> JobBody {
     let last_started = last.as_ref().and_then(|last| last.started_at);
     let last_run_time = view.open.iter().find_map(claimed_at).or(last_started);
     let job = view.job;
-    let said = described::as_submitted(&job.spec);
-    let settings = job.spec.settings;
-    JobBody {
-        job_id: job.id,
-        name: said.name,
-        job_type: job.spec.job_type,
-        payload: raw_json(job.spec.payload),
-        queue: job.spec.queue,
-        priority: PriorityBody(job.spec.priority),
-        schedule_type: said.schedule_type.unwrap_or(ScheduleType::Immediate),
-        execute_at: said.execute_at,
-        cron_expression: said.cron_expression,
-        interval: said.interval,
-        timezone: said.timezone,
-        dst_gap: said.dst_gap,
-        dst_overlap: said.dst_overlap,
-        misfire_policy: said.misfire_policy,
-        misfire_grace: said.misfire_grace,
-        misfire_limit: said.misfire_limit,
-        max_lateness: said.max_lateness,
-        replay_rate: said.replay_rate,
-        jitter: said.jitter,
-        max_runs: said.max_runs,
-        start_at: said.start_at,
-        end_at: said.end_at,
-        schedule_description: described::in_words(&settings.schedule),
-        overlap_policy: said.overlap_policy,
-        overlap_limit: said.overlap_limit,
-        max_open: said.max_open,
-        max_retries: settings.max_retries,
-        retry: said.retry.unwrap_or_default(),
-        timeout_secs: Seconds::from_millis(settings.timeout_ms),
-        expires_at: said.expires_at,
-        expires_after: said.expires_after,
-        owner_id: job.spec.owner,
-        idempotency_key: settings.idempotency_key,
-        unique_key: settings.unique_key,
-        concurrency_key: settings.concurrency_key,
-        depends_on: settings.depends_on,
-        tags: settings.tags,
+    let state = JobState {
+        schedule_description: submission::in_words(&job.spec.settings.schedule),
         status,
         status_reason,
         next_run_time,
@@ -100,7 +61,9 @@ pub fn job(view: JobView) -> JobBody {
         version: job.version,
         created_at: job.created_at,
         updated_at: job.updated_at,
-    }
+    };
+    let described = submission::as_submitted(&job.spec);
+    JobBody::new(job.id, SubmitJob { payload: raw_json(job.spec.payload), ..described }, state)
 }
 
 pub fn claimed_at(live: &Live) -> Option<Timestamp> {
@@ -263,23 +226,17 @@ pub fn listed(listed: ListedExecution) -> ExecutionBody {
 pub fn queue(view: QueueView) -> QueueBody {
     let paused = view.row.is_held();
     let QueueRow { queue, paused_at, settings, unreadable, .. } = view.row;
-    let QueueLimits { concurrency, rate, key_concurrency, key_rate, weights } = settings.limits;
     QueueBody {
         queue,
         paused,
         paused_at,
         unreadable,
-        max_depth: settings.max_depth,
-        concurrency,
-        rate: rate.map(StartRate),
-        key_concurrency,
-        key_rate: key_rate.map(StartRate),
-        weights,
         in_line: view.in_line,
         waiting: view.waiting,
         queued: view.queued,
         running: view.running,
         oldest_queued_at: view.oldest_queued,
+        settings: settings.into(),
     }
 }
 

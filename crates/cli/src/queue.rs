@@ -141,7 +141,7 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
         }
         QueueCommand::Set(args) => {
             let client = args.connect.client()?;
-            let settings = args.settings.onto(client.queue(&args.queue).await?.settings());
+            let settings = args.settings.onto(client.queue(&args.queue).await?.settings);
             let queue = client.set_queue(&args.queue, &settings).await?;
             args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
         }
@@ -220,10 +220,10 @@ fn limits_of(concurrency: Option<u32>, rate: Option<StartRate>) -> String {
 const WEIGHTS_CHARS_MAX: usize = 40;
 
 fn weights_of(queue: &QueueBody) -> String {
-    if queue.weights.is_empty() {
+    if queue.settings.weights.is_empty() {
         return "-".to_owned();
     }
-    let weights = queue.weights.iter().map(|(owner, weight)| format!("{owner}={weight}"));
+    let weights = queue.settings.weights.iter().map(|(owner, weight)| format!("{owner}={weight}"));
     weights.collect::<Vec<_>>().join(", ")
 }
 
@@ -246,9 +246,9 @@ fn queues_table(page: &Page<QueueBody>) -> String {
             queue.waiting.to_string(),
             queue.queued.to_string(),
             queue.running.to_string(),
-            or_dash(queue.max_depth),
-            limits_of(queue.concurrency, queue.rate),
-            limits_of(queue.key_concurrency, queue.key_rate),
+            or_dash(queue.settings.max_depth),
+            limits_of(queue.settings.concurrency, queue.settings.rate),
+            limits_of(queue.settings.key_concurrency, queue.settings.key_rate),
             shortened(&weights_of(queue), WEIGHTS_CHARS_MAX),
             optional_time(queue.oldest_queued_at),
             optional_time(queue.paused_at),
@@ -319,7 +319,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(weights_of(&queue), "ann=3, bob=2");
-        queue.weights.clear();
+        queue.settings.weights.clear();
         assert_eq!(weights_of(&queue), "-");
     }
 }

@@ -1,28 +1,36 @@
 //! Advice as data: the sentences next to it are for people, and each program presents the actions in its own
 //! way.
 
+use crate::wire::wire;
 use punctual_core::ids::{JobId, OccurrenceId};
 use serde::{Deserialize, Serialize};
 
-/// An action to take. Fields that do not belong to the action are absent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advice {
-    pub action: AdvisedAction,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_id: Option<JobId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
-    /// The name of a worker, or its session id if the name is not unique.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub occurrence_id: Option<OccurrenceId>,
-    /// In addition to open executions, whatever the overlap policy.
-    #[serde(rename = "override", default, skip_serializing_if = "std::ops::Not::not")]
-    pub despite_overlap: bool,
-    /// The version to change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
+wire! {
+    /// An action that may help, for programs. The other members say what it applies to; those that do not
+    /// belong to the action are omitted.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Advice as "Advice" {
+        /// What to do. Later versions may add actions: ignore those you do not know.
+        pub action: AdvisedAction = one_of(&AdvisedAction::KNOWN.map(AdvisedAction::as_str)),
+        /// For `*_job`: the job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub job_id: Option<JobId>,
+        /// For `*_queue`: the queue.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub queue: Option<String>,
+        /// For `resume_worker`: the worker's name, or its session id if other sessions have the same name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub worker_id: Option<String>,
+        /// For `redrive_dead_letter`: its occurrence.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub occurrence_id: Option<OccurrenceId>,
+        /// For `trigger_job`: run beside open occurrences, whatever the overlap policy.
+        #[serde(rename = "override", default, skip_serializing_if = "std::ops::Not::not")]
+        pub despite_overlap: bool,
+        /// For `change_version`: the version to name in `If-Match`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub version: Option<u32> = whole(1..=u32::MAX.into()),
+    }
 }
 
 /// What to do.

@@ -179,7 +179,7 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 /// A duration as a number of seconds, with millisecond precision: `90`, `0.5`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Seconds {
     millis: u64,
 }

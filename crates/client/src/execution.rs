@@ -2,6 +2,7 @@
 
 use crate::client::{Client, ClientError};
 use crate::page::Page;
+use crate::wire::wire;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::lifecycle::{State, Status};
@@ -14,52 +15,70 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// One attempt of one occurrence of a job.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ExecutionBody {
-    pub execution_id: ExecutionId,
-    pub job_id: JobId,
-    pub job_version: u32,
-    /// The nominal time of its occurrence.
-    pub scheduled_time: Timestamp,
-    pub origin: Origin,
-    pub attempt_number: u32,
-    pub status: ExecutionStatus,
-    /// Why it did not run.
-    pub reason: Option<String>,
-    /// What a waiting execution waits for.
-    pub gates: Vec<Gate>,
-    pub worker_id: Option<String>,
-    pub available_at: Timestamp,
-    /// When it expires unless it has started; only for executions that have not ended.
-    #[serde(default)]
-    pub expires_at: Option<Timestamp>,
-    /// It is running and has been asked to stop.
-    #[serde(default)]
-    pub cancel_requested: bool,
-    pub started_at: Option<Timestamp>,
-    pub completed_at: Option<Timestamp>,
-    pub error_message: Option<String>,
-    pub result: Option<Box<RawValue>>,
-    /// The last progress that its handler reported; for a failed execution, as long as it is retained.
-    #[serde(default)]
-    pub progress: Option<ProgressBody>,
-    /// The size of the occurrence's checkpoint for the next attempt.
-    #[serde(default)]
-    pub checkpoint_bytes: Option<u64>,
-    /// The checkpoint; only where a single execution is shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint: Option<Box<RawValue>>,
-    /// The name of its job; like the following fields, only where executions of all jobs are listed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_type: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
-    /// The retries that its job allows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_retries: Option<u32>,
+wire! {
+    /// One attempt of one occurrence of a job.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct ExecutionBody as "Execution" {
+        /// The execution.
+        pub execution_id: ExecutionId,
+        /// Its job.
+        pub job_id: JobId,
+        /// The version of its job at that time.
+        pub job_version: u32 = whole(1..=u32::MAX.into()),
+        /// The nominal time of the occurrence, the same for all its attempts.
+        pub scheduled_time: Timestamp,
+        /// What caused the occurrence.
+        pub origin: Origin,
+        /// The number of the attempt within the occurrence.
+        pub attempt_number: u32 = whole(1..=u32::MAX.into()),
+        /// The state of the execution.
+        pub status: ExecutionStatus,
+        /// Why it did not run.
+        pub reason: Option<String>,
+        /// What a waiting execution waits for.
+        pub gates: Vec<Gate> = list(words::<Gate>().about("One reason to wait.")),
+        /// The worker that runs or ran it.
+        pub worker_id: Option<String>,
+        /// When this attempt could start: later than scheduled for a retry.
+        pub available_at: Timestamp,
+        /// When it expires unless it has started; null once it has ended.
+        #[serde(default)]
+        pub expires_at: Option<Timestamp>,
+        /// It is running and has been asked to stop.
+        #[serde(default)]
+        pub cancel_requested: bool,
+        /// When it started.
+        pub started_at: Option<Timestamp>,
+        /// When it ended.
+        pub completed_at: Option<Timestamp>,
+        /// The error of the handler; at most 8 KiB.
+        pub error_message: Option<String>,
+        /// The result of the handler, or null; at most 64 KiB. A result stored before its depth was limited
+        /// is shown as `{"unreadable": …, "text": …}`.
+        pub result: Option<Box<RawValue>>,
+        /// The progress of the attempt; null until it reports any.
+        #[serde(default)]
+        pub progress: Option<ProgressBody>,
+        /// The size of the checkpoint that the occurrence has saved for its next attempt; null if there is
+        /// none.
+        #[serde(default)]
+        pub checkpoint_bytes: Option<u64>,
+        /// The checkpoint, at most 64 KiB; only where one execution is shown, and only if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub checkpoint: Option<Box<RawValue>>,
+        /// The name of its job; only where executions of all jobs are listed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<String>,
+        /// The type of its job; only in that list.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub job_type: Option<String>,
+        /// The queue of its job; only in that list.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub queue: Option<String>,
+        /// The retries that its job allows; only in that list.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max_retries: Option<u32> = whole(0..=u32::MAX.into()),
+    }
 }
 
 /// Filters for executions of all jobs. Absent filters match all, except for the status.
@@ -88,14 +107,17 @@ impl Client {
     }
 }
 
-/// The progress of an execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgressBody {
-    /// From 0 to 100.
-    pub percent: Option<Percent>,
-    pub message: Option<String>,
-    /// When its handler last reported progress or a checkpoint.
-    pub noted_at: Timestamp,
+wire! {
+    /// Progress as reported by a handler.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct ProgressBody as "Progress" {
+        /// The completed share.
+        pub percent: Option<Percent> = number(0.0..=100.0).example(40),
+        /// The current step; at most 500 bytes.
+        pub message: Option<String> = text().example("page 5 of 12"),
+        /// When it was last reported.
+        pub noted_at: Timestamp,
+    }
 }
 
 impl fmt::Display for ProgressBody {
@@ -109,13 +131,15 @@ impl fmt::Display for ProgressBody {
     }
 }
 
-/// How to trigger a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TriggerRequest {
-    /// In addition to open executions, whatever the job's `overlap_policy`.
-    #[serde(rename = "override", default)]
-    pub despite_overlap: bool,
+wire! {
+    /// How to trigger a job.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct TriggerRequest as "Trigger" {
+        /// Run beside open occurrences, whatever the job's `overlap_policy`.
+        #[serde(rename = "override", default)]
+        pub despite_overlap: bool = flag().otherwise(false),
+    }
 }
 
 /// The status of an execution, as one word.
@@ -186,11 +210,17 @@ impl From<Status> for ExecutionStatus {
     }
 }
 
-/// Consecutive occurrences that did not run, for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SkipRangeBody {
-    pub first: Timestamp,
-    pub last: Timestamp,
-    pub count: u64,
-    pub reason: SkipReason,
+wire! {
+    /// Consecutive occurrences that did not run, for the same reason.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct SkipRangeBody as "SkipRange" {
+        /// The nominal time of the first.
+        pub first: Timestamp,
+        /// The nominal time of the last.
+        pub last: Timestamp,
+        /// How many.
+        pub count: u64,
+        /// Why.
+        pub reason: SkipReason,
+    }
 }

@@ -7,6 +7,7 @@ use crate::priority::PriorityBody;
 use crate::problem::Problem;
 use crate::retry::RetryBody;
 use crate::schedule::ReplayRate;
+use crate::wire::wire;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use punctual_core::recurrence::{DstGap, DstOverlap};
@@ -16,97 +17,260 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
 
-/// A job as submitted. Everything except the name is optional and defaults to the server's value.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SubmitJob {
-    pub name: String,
-    /// Selects the handler; defaults to the name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_type: Option<String>,
-    /// Any JSON, passed to the handler unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Box<RawValue>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<PriorityBody>,
-    /// Derived from the other fields by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_type: Option<ScheduleType>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub execute_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
-    /// Five fields (minute first), six (second first) or seven (year last), or `@daily` and the like.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron_expression: Option<String>,
-    /// `90s`, `PT3H`, `daily`: hours or less are elapsed time, days or longer are steps on the zone's calendar.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<String>,
-    /// The IANA name of the time zone; UTC by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timezone: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_gap: Option<DstGap>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_overlap: Option<DstOverlap>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misfire_policy: Option<MisfirePolicy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misfire_grace: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misfire_limit: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_lateness: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay_rate: Option<ReplayRate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_runs: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_policy: Option<OverlapPolicy>,
-    /// How many occurrences may wait for an open one under `QUEUE`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_limit: Option<u32>,
-    /// How many occurrences may be open in total.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_open: Option<u32>,
-    /// Retries after the first attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_retries: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
-    pub retry: Option<RetryBody>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_secs: Option<Seconds>,
-    /// Ends a one-time job that has not started by then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// Ends each occurrence that has not started this long after its scheduled time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_after: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner_id: Option<String>,
-    /// Identifies one job of its owner: submitting it again returns that job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
-    /// Identifies one unfinished job of its owner: another submit meanwhile is rejected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique_key: Option<String>,
-    /// Names a shared resource: its queue may limit how many executions with the same key run at once or
-    /// start in a span of time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrency_key: Option<String>,
-    /// Jobs that must succeed first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depends_on: Option<Vec<JobId>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tags: Option<Vec<String>>,
+/// Declares a job as submitted and a job as read from one list of their common fields: each with its type in
+/// both, and its schema. The state of a job follows them where it is read.
+macro_rules! jobs {
+    (
+        submitted and read {
+            $(
+                $(#[doc = $doc:literal])*
+                $(#[serde($($attribute:tt)*)])?
+                $field:ident: $submitted:ty => $(#[serde($($read_attribute:tt)*)])? $read:ty $(= $schema:expr)?,
+            )*
+        }
+        read {
+            $(
+                $(#[doc = $state_doc:literal])*
+                $(#[serde($($state_attribute:tt)*)])?
+                $state:ident: $state_type:ty $(= $state_schema:expr)?,
+            )*
+        }
+    ) => {
+        wire! {
+            /// A job as submitted. Only the name is required.
+            #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            pub struct SubmitJob as "SubmitJob" {
+                /// The name of the job; at most 200 bytes.
+                pub name: String = name().example("nightly-report"),
+                /// Any JSON, passed to the handler unchanged; at most 256 KiB.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub payload: Option<Box<RawValue>> = any().example(json!({"url": "https://example.com/report"})),
+                /// Run once, after this long.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub delay: Option<Span> = the("Duration").example("10m"),
+                $(
+                    $(#[doc = $doc])*
+                    #[serde(default, skip_serializing_if = "Option::is_none" $(, $($attribute)*)?)]
+                    pub $field: $submitted $(= $schema)?,
+                )*
+            }
+
+            /// A job as read: as submitted, with its defaults filled in, and its current state.
+            #[derive(Debug, Clone, Serialize, Deserialize)]
+            pub struct JobBody as "Job" {
+                /// The job.
+                pub job_id: JobId,
+                /// The name of the job; at most 200 bytes.
+                pub name: String = name().example("nightly-report"),
+                /// As submitted.
+                pub payload: Option<Box<RawValue>> = any(),
+                $(
+                    $(#[doc = $doc])*
+                    #[serde(skip_serializing_if = "MayBeAbsent::is_absent" $(, $($read_attribute)*)?)]
+                    pub $field: $read $(= $schema)?,
+                )*
+                $(
+                    $(#[doc = $state_doc])*
+                    $(#[serde($($state_attribute)*)])?
+                    pub $state: $state_type $(= $state_schema)?,
+                )*
+            }
+        }
+
+        /// The current state of a job.
+        #[derive(Debug, Clone)]
+        pub struct JobState {
+            $($(#[doc = $state_doc])* pub $state: $state_type,)*
+        }
+
+        impl JobBody {
+            /// A job with its defaults filled in, in this state.
+            pub fn new(job_id: JobId, job: SubmitJob, state: JobState) -> Self {
+                JobBody {
+                    job_id,
+                    name: job.name,
+                    payload: job.payload,
+                    $($field: job.$field.into_read(),)*
+                    $($state: state.$state,)*
+                }
+            }
+        }
+    };
+}
+
+jobs! {
+    submitted and read {
+        /// The handler that runs it; defaults to the name. `noop`, `sleep` and `http` are built in, `process` and
+        /// `shell` where they are allowed.
+        job_type: Option<String> => String = name().example("http"),
+        /// Its queue: decides which workers may claim it.
+        queue: Option<String> => String = name().otherwise("default"),
+        /// Its priority in the queue.
+        priority: Option<PriorityBody> => PriorityBody = the("Priority").otherwise(5),
+        /// Derived from the other fields if omitted.
+        schedule_type: Option<ScheduleType> => ScheduleType,
+        /// Run once, at this time; a time in the past means now.
+        execute_at: Option<Timestamp> => Option<Timestamp>,
+        /// Repeat by a cron expression: five fields (minute first), six (second first) or seven (year last), or
+        /// `@daily` and the like; `H` is a hash of owner and name.
+        cron_expression: Option<String> => Option<String> =
+            text().with("minLength", 1).example("0 9 * * MON-FRI"),
+        /// Repeat at this interval: hours or less (`90s`, `PT3H`, `hourly`) in elapsed time, days or longer
+        /// (`P1D`, `monthly`) as steps in the calendar of the time zone. From 100 ms to ten years.
+        interval: Option<String> => Option<String> = text().with("minLength", 1).example("90s"),
+        /// The IANA name of the time zone of the schedule.
+        timezone: Option<String> => Option<String> =
+            text().with("minLength", 1).otherwise("UTC").example("Europe/Berlin"),
+        /// Depends on the schedule if omitted.
+        dst_gap: Option<DstGap> => Option<DstGap>,
+        /// Depends on the schedule if omitted.
+        dst_overlap: Option<DstOverlap> => Option<DstOverlap>,
+        /// The first time at which it may run; an interval counts from here.
+        start_at: Option<Timestamp> => Option<Timestamp>,
+        /// The last time at which it may run.
+        end_at: Option<Timestamp> => Option<Timestamp>,
+        /// For recurring jobs. Missed occurrences that are replayed wait for room under `overlap_policy` and
+        /// `max_open`.
+        misfire_policy: Option<MisfirePolicy> => Option<MisfirePolicy> =
+            the("MisfirePolicy").otherwise("SKIP_MISSED"),
+        /// How late an occurrence may be and still run normally; at most 24h.
+        misfire_grace: Option<Span> => Option<Span> = the("Duration").example("60s").otherwise("60s"),
+        /// `RUN_ALL` runs only this many of the latest occurrences; all if omitted.
+        misfire_limit: Option<u32> => Option<u32> = whole(1..=u32::MAX.into()),
+        /// `RUN_ALL` runs none that is later than this; no limit if omitted.
+        max_lateness: Option<Span> => Option<Span> = the("Duration").example("6h"),
+        /// How fast `RUN_ALL` replays missed occurrences; all at once if omitted.
+        replay_rate: Option<ReplayRate> => Option<ReplayRate>,
+        /// Delays each occurrence by up to this much, always by the same amount for one job and occurrence; at
+        /// most 24h.
+        jitter: Option<Span> => Option<Span> = the("Duration").example("5m"),
+        /// Ends the schedule after this many occurrences; no limit if omitted.
+        max_runs: Option<u32> => Option<u32> = whole(1..=u32::MAX.into()),
+        /// For recurring jobs.
+        overlap_policy: Option<OverlapPolicy> => Option<OverlapPolicy> = the("OverlapPolicy").otherwise("SKIP"),
+        /// How many occurrences may wait under `QUEUE`; further ones are skipped, but a replay of missed ones
+        /// waits.
+        overlap_limit: Option<u32> => Option<u32> =
+            whole(1..=limits::OVERLAP_LIMIT_MAX.into()).otherwise(limits::OVERLAP_LIMIT_DEFAULT),
+        /// How many occurrences may be open in total; further ones are skipped with reason `backlog`. A replay of
+        /// missed occurrences waits instead, and the occurrences it has opened do not count for regular ones.
+        max_open: Option<u32> => Option<u32> =
+            whole(1..=limits::MAX_OPEN_MAX.into()).otherwise(limits::MAX_OPEN_DEFAULT),
+        /// Retries after the first attempt; 0 means at most once.
+        max_retries: Option<u32> => u32 =
+            whole(0..=limits::MAX_RETRIES_MAX.into()).otherwise(limits::MAX_RETRIES_DEFAULT),
+        /// When to retry a failed attempt.
+        #[serde(deserialize_with = "object::optional")]
+        retry: Option<RetryBody> => RetryBody,
+        /// The time limit of one attempt, in seconds; `0.5` is half a second.
+        timeout_secs: Option<Seconds> => Seconds =
+            number(0.001..=limits::TIMEOUT_MAX.as_secs_f64()).otherwise(limits::TIMEOUT_DEFAULT.as_secs()),
+        /// An execution that has not started by then ends `EXPIRED`; only for jobs that run once.
+        expires_at: Option<Timestamp> => Option<Timestamp>,
+        /// The same, relative to each occurrence's scheduled time; at most ten years. Cannot be combined with
+        /// `expires_at`.
+        expires_after: Option<Span> => Option<Span> = the("Duration").example("1h"),
+        /// The owner whose share of the queue it counts against.
+        owner_id: Option<String> => String = name().otherwise("default"),
+        /// Identifies one job of its owner for as long as that job is stored: submitting it again returns that
+        /// job.
+        idempotency_key: Option<String> => Option<String> = name().example("order-1138"),
+        /// Identifies one unfinished job of its owner: submitting another one in the meantime is rejected with
+        /// 409, which names that job.
+        unique_key: Option<String> => Option<String> = name().example("sync-customer-17"),
+        /// Names a resource that the job uses: its queue may limit how many executions with the same key run at
+        /// once or start in a time span.
+        concurrency_key: Option<String> => Option<String> = name().example("customer-17"),
+        /// Jobs that must succeed before this one starts.
+        depends_on: Option<Vec<JobId>> => #[serde(default)] Vec<JobId> =
+            up_to(limits::DEPENDS_ON_MAX, list(the("JobId").about("A job that runs once.")))
+                .example(json!([JOB_EXAMPLE])),
+        /// Labels to find it by.
+        tags: Option<Vec<String>> => Vec<String> =
+            up_to(limits::TAGS_MAX, list(name().about("One of them."))).example(json!(["billing"])),
+    }
+    read {
+        /// The schedule in plain English.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schedule_description: Option<String> = text().example("At 09:00, Monday to Friday, Europe/Berlin"),
+        /// The status of the job.
+        status: JobStatus,
+        /// Why it has this status, if the status alone does not say it; for a single job also that no worker has
+        /// a handler for it.
+        status_reason: Option<String>,
+        /// When the next occurrence runs; null if none is left or the only one is running, while the job is
+        /// paused, and while it waits for other jobs.
+        next_run_time: Option<Timestamp>,
+        /// When a failed attempt is tried again.
+        next_retry_time: Option<Timestamp>,
+        /// When the latest attempt started.
+        last_run_time: Option<Timestamp>,
+        /// The error of the latest finished attempt.
+        last_error: Option<String>,
+        /// The latest finished execution.
+        last_execution: Option<LastExecution>,
+        /// The result of the latest finished execution, or null.
+        #[serde(default)]
+        result: Option<Box<RawValue>>,
+        /// The execution that a retry of the job has added; only in the response to the retry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        execution_id: Option<ExecutionId>,
+        /// The progress of its running execution; only where one job is shown, and only if it reports any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        progress: Option<ProgressBody>,
+        /// Incremented by every update.
+        version: u32 = whole(1..=u32::MAX.into()),
+        /// When it was submitted.
+        created_at: Timestamp,
+        /// When it was last changed.
+        updated_at: Timestamp,
+    }
+}
+
+/// A field of a job as read, which may be left out.
+trait MayBeAbsent {
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+impl<T> MayBeAbsent for Option<T> {
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl MayBeAbsent for Vec<JobId> {
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl MayBeAbsent for PriorityBody {}
+impl MayBeAbsent for RetryBody {}
+impl MayBeAbsent for ScheduleType {}
+impl MayBeAbsent for Seconds {}
+impl MayBeAbsent for String {}
+impl MayBeAbsent for Vec<String> {}
+impl MayBeAbsent for u32 {}
+
+/// Converts a field as submitted to the field as read.
+trait IntoRead<Read> {
+    fn into_read(self) -> Read;
+}
+
+impl<T> IntoRead<Option<T>> for Option<T> {
+    fn into_read(self) -> Option<T> {
+        self
+    }
+}
+
+/// Fields that are always there: the server fills in their defaults.
+impl<T: Default> IntoRead<T> for Option<T> {
+    fn into_read(self) -> T {
+        self.unwrap_or_default()
+    }
 }
 
 impl SubmitJob {
@@ -124,9 +288,10 @@ impl SubmitJob {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ScheduleType {
+    #[default]
     Immediate,
     OneTime,
     Recurring,
@@ -153,32 +318,44 @@ impl<'de> Deserialize<'de> for ScheduleType {
     }
 }
 
-/// The response to one accepted submit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubmittedBody {
-    pub job_id: JobId,
-    pub status: JobStatus,
-    pub next_run_time: Option<Timestamp>,
-    /// Why it does not run when it should, as far as is known immediately.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status_reason: Option<String>,
-    /// An earlier submit with the same `idempotency_key` created it: nothing new was stored.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub existing: bool,
+wire! {
+    /// A job that is stored.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct SubmittedBody as "Submitted" {
+        /// The job.
+        pub job_id: JobId,
+        /// The status of the job.
+        pub status: JobStatus,
+        /// When it runs next.
+        pub next_run_time: Option<Timestamp>,
+        /// Why it does not run when it should: present while the server is stopping.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub status_reason: Option<String>,
+        /// An earlier submit with the same `idempotency_key` had created it: nothing new was stored.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub existing: bool,
+    }
 }
 
-/// Many jobs in one request.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BatchRequest {
-    #[serde(deserialize_with = "object::each")]
-    pub jobs: Vec<SubmitJob>,
+wire! {
+    /// Many jobs in one request; at most 8 MiB.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct BatchRequest as "Batch" {
+        /// The jobs.
+        #[serde(deserialize_with = "object::each")]
+        pub jobs: Vec<SubmitJob> =
+            up_to(limits::SUBMIT_BATCH_MAX, list(the("SubmitJob")).with("minItems", 1)),
+    }
 }
 
-/// An outcome per submitted job, in order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchAnswer {
-    pub items: Vec<BatchItem>,
+wire! {
+    /// One result per submitted job.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct BatchAnswer as "BatchAnswer" {
+        /// In the order of the request.
+        pub items: Vec<BatchItem> = list(the("BatchItem").about("The result for one job.")),
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,95 +365,6 @@ pub enum BatchItem {
     Refused { error: Problem },
 }
 
-/// A job as read: as submitted, with defaults filled in, and its current state.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct JobBody {
-    pub job_id: JobId,
-    pub name: String,
-    pub job_type: String,
-    pub payload: Option<Box<RawValue>>,
-    pub queue: String,
-    pub priority: PriorityBody,
-    pub schedule_type: ScheduleType,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub execute_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron_expression: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timezone: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_gap: Option<DstGap>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_overlap: Option<DstOverlap>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misfire_policy: Option<MisfirePolicy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misfire_grace: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misfire_limit: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_lateness: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay_rate: Option<ReplayRate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_runs: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_at: Option<Timestamp>,
-    /// The schedule in plain English.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_description: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_policy: Option<OverlapPolicy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_limit: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_open: Option<u32>,
-    pub max_retries: u32,
-    pub retry: RetryBody,
-    pub timeout_secs: Seconds,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_after: Option<Span>,
-    pub owner_id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrency_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depends_on: Vec<JobId>,
-    pub tags: Vec<String>,
-    pub status: JobStatus,
-    /// Why the job has this status, where the status alone does not explain it.
-    pub status_reason: Option<String>,
-    pub next_run_time: Option<Timestamp>,
-    pub next_retry_time: Option<Timestamp>,
-    pub last_run_time: Option<Timestamp>,
-    pub last_error: Option<String>,
-    pub last_execution: Option<LastExecution>,
-    /// The result of the latest finished execution, if it has one.
-    #[serde(default)]
-    pub result: Option<Box<RawValue>>,
-    /// The execution that a retry has added; only in the response to the retry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub execution_id: Option<ExecutionId>,
-    /// The progress of its running execution; only where a single job is shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress: Option<ProgressBody>,
-    /// Incremented by every update.
-    pub version: u32,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-}
-
 impl JobBody {
     /// Whether nothing more will happen to this job without a request.
     pub const fn is_finished(&self) -> bool {
@@ -284,12 +372,17 @@ impl JobBody {
     }
 }
 
-/// The latest finished execution of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastExecution {
-    pub execution_id: ExecutionId,
-    pub status: ExecutionStatus,
-    pub completed_at: Timestamp,
+wire! {
+    /// The latest finished execution of a job.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct LastExecution as "LastExecution" {
+        /// The execution.
+        pub execution_id: ExecutionId = the("ExecutionId").example(EXECUTION_EXAMPLE),
+        /// How it ended.
+        pub status: ExecutionStatus = words::<ExecutionStatus>(),
+        /// When it ended.
+        pub completed_at: Timestamp,
+    }
 }
 
 #[cfg(test)]

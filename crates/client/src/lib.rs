@@ -3,6 +3,9 @@
 //! The wire types own names and spellings, nothing else: the API and core decide what a value means and
 //! whether it is valid. This crate must not know the engine, any store, or HTTP servers.
 //!
+//! With the feature `schema` it also describes them (`schema`), for the server's OpenAPI document (decision
+//! 0032).
+//!
 //! With the feature `worker` it also provides workers with handlers in Rust (`worker`), which run on the same
 //! code as the server's own worker (decision 0008).
 
@@ -29,8 +32,11 @@ mod remote;
 mod retry;
 mod scaling;
 mod schedule;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod stats;
 mod stream;
+mod wire;
 #[cfg(feature = "worker")]
 pub mod worker;
 mod workers;
@@ -48,7 +54,8 @@ pub use execution::{
 };
 pub use explain::{ExecutionExplained, ExplainBody, RecentOccurrence};
 pub use job::{
-    BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, ScheduleType, SubmitJob, SubmittedBody,
+    BatchAnswer, BatchItem, BatchRequest, JobBody, JobState, LastExecution, ScheduleType, SubmitJob,
+    SubmittedBody,
 };
 pub use logs::{FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage};
 pub use moment::time_fix;

@@ -2,22 +2,28 @@
 
 use crate::client::{Client, ClientError, PageQuery};
 use crate::stream::EventStream;
+use crate::wire::wire;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::ports::{LogLine, LogStream};
 use punctual_core::time::Timestamp;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-/// One line written by a handler.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LogLineBody {
-    pub timestamp: Timestamp,
-    pub stream: LogStreamBody,
-    /// Its level; null for output of a command.
-    pub level: Option<String>,
-    pub message: String,
-    /// The attempt that wrote it.
-    pub execution_id: ExecutionId,
+wire! {
+    /// One line that a handler has written.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct LogLineBody as "LogLine" {
+        /// When.
+        pub timestamp: Timestamp,
+        /// Which stream it was written to.
+        pub stream: LogStreamBody,
+        /// The severity; null for output of a command.
+        pub level: Option<String>,
+        /// The line; at most 16 KiB.
+        pub message: String,
+        /// The attempt that wrote it.
+        pub execution_id: ExecutionId,
+    }
 }
 
 /// The stream of a line: a command's stdout or stderr, or the log that Punctual itself writes to.
@@ -61,15 +67,18 @@ impl From<LogLine> for LogLineBody {
     }
 }
 
-/// One page of log lines, in the order in which they were written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LogsPage {
-    pub items: Vec<LogLineBody>,
-    /// Opaque: pass it as `cursor` to read on; null when there are no further lines now.
-    pub next_cursor: Option<String>,
-    /// Opaque: pass it as `cursor` to read lines written after this page, now or later; null until something
-    /// has run.
-    pub follow_cursor: Option<String>,
+wire! {
+    /// One page of log lines, in the order in which they were written.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct LogsPage as "LogPage" {
+        /// The lines.
+        pub items: Vec<LogLineBody>,
+        /// Opaque: pass it as `cursor` to read on; null when there are no further lines now.
+        pub next_cursor: Option<String> = text().example(CURSOR_EXAMPLE),
+        /// Opaque: pass it as `cursor` to read what is written after this page, now or later; null as long as
+        /// nothing has run.
+        pub follow_cursor: Option<String> = text().example(CURSOR_EXAMPLE),
+    }
 }
 
 /// Filters for log lines. Absent filters match all.

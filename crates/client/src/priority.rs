@@ -9,6 +9,12 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityBody(pub Priority);
 
+impl Default for PriorityBody {
+    fn default() -> Self {
+        PriorityBody(Priority::DEFAULT)
+    }
+}
+
 const EXPECTED: &str = "must be a number from 1 to 10, or low, medium or high";
 
 /// The text is not a priority.

@@ -6,6 +6,7 @@
 use crate::duration::Seconds;
 use crate::logs::LogStreamBody;
 use crate::object;
+use crate::wire::wire;
 use crate::workers::ConditionBody;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::Priority;
@@ -17,98 +18,139 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// `POST /worker/sessions`: opens a session when a worker starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OpenSession {
-    /// The worker's name, stable across restarts.
-    pub worker: String,
-    pub job_types: Vec<String>,
-    /// Concurrent handlers; informational.
-    #[serde(default = "one")]
-    pub slots: u32,
-    /// How long it may be silent before its work is given to other workers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease_secs: Option<Seconds>,
-    /// The queues it serves, empty for all; informational.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<String>,
-    /// The version of its program; informational.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// The machine it runs on; informational.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
+wire! {
+    /// A session to open.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct OpenSession as "OpenSession" {
+        /// The worker's name, stable over restarts.
+        pub worker: String = name().example("resizer-1"),
+        /// The job types it can run.
+        pub job_types: Vec<String> =
+            up_to(limits::WORKER_LANES_MAX, list(name().about("A job type.")).with("minItems", 1))
+                .example(json!(["ImageProcessing"])),
+        /// Handlers that it runs at once; for people to see.
+        #[serde(default = "one")]
+        pub slots: u32 = whole(1..=limits::WORKER_SLOTS_MAX.into()).otherwise(1),
+        /// How long it may be silent before its work is given to other workers, in seconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub lease_secs: Option<Seconds> =
+            number(limits::SESSION_LEASE_MIN.as_secs_f64()..=limits::SESSION_LEASE_MAX.as_secs_f64())
+                .otherwise(limits::SESSION_LEASE.as_secs()),
+        /// The queues it serves, for people to see; empty for all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub queues: Vec<String> =
+            up_to(limits::WORKER_LANES_MAX, list(name().about("A queue."))).example(json!(["images"])),
+        /// The version of its program, for people to see.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub version: Option<String> = name().example("2.4.1"),
+        /// The machine it runs on, for people to see.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub host: Option<String> = name().example("render-7"),
+    }
 }
 
 fn one<T: From<u8>>() -> T {
     T::from(1)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionBody {
-    pub session: SessionId,
-    /// The server's time.
-    pub now: Timestamp,
-    pub lease_secs: Seconds,
-    /// The heartbeat interval.
-    pub beat_secs: Seconds,
-    /// All handlers must have stopped this long after the last answered heartbeat was *sent*.
-    pub stop_after_secs: Seconds,
+wire! {
+    /// A session that is open.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct SessionBody as "Session" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// The server's time.
+        pub now: Timestamp,
+        /// How long it may be silent.
+        pub lease_secs: Seconds,
+        /// How often to send a heartbeat.
+        pub beat_secs: Seconds,
+        /// All handlers must have stopped this long after the last heartbeat that was answered had been
+        /// *sent*.
+        pub stop_after_secs: Seconds,
+    }
 }
 
-/// `POST /worker/poll`: asks for work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PollRequest {
-    pub session: SessionId,
-    pub turn: u64,
-    /// The maximum number of executions to assign.
-    #[serde(default = "one")]
-    pub capacity: usize,
-    /// The queues it serves; empty for all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<String>,
-    pub job_types: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_secs: Option<Seconds>,
-    /// Everything that the worker holds. Other executions leased to it are returned to the queue, so that it
-    /// need not resync.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_each")]
-    pub held: Option<Vec<LeaseBody>>,
+wire! {
+    /// A request for work.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PollRequest as "Poll" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// Counts the polls of the session.
+        pub turn: u64 = whole(1..=limits::REMOTE_COUNT_MAX),
+        /// How many executions it can take.
+        #[serde(default = "one")]
+        pub capacity: usize = whole(1..=limits::REMOTE_POLL_CAPACITY_MAX as u64).otherwise(1),
+        /// The queues it serves; empty for all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub queues: Vec<String> =
+            up_to(limits::WORKER_LANES_MAX, list(name().about("A queue."))).example(json!(["images"])),
+        /// The job types it can run.
+        pub job_types: Vec<String> =
+            up_to(limits::WORKER_LANES_MAX, list(name().about("A job type.")).with("minItems", 1))
+                .example(json!(["ImageProcessing"])),
+        /// How long to wait when there is no work, in seconds; 0 does not wait.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub wait_secs: Option<Seconds> =
+            number(0.0..=limits::REMOTE_POLL_WAIT_MAX.as_secs_f64()).otherwise(20),
+        /// All leases of the worker. All other executions leased to it return to the queue, so that no resync
+        /// is needed.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_each")]
+        pub held: Option<Vec<LeaseBody>> = up_to(limits::LEASES_NAMED_MAX, list(the("Lease"))),
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PollAnswer {
-    pub assignments: Vec<AssignmentBody>,
+wire! {
+    /// Work, if there is any.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct PollAnswer as "PollAnswer" {
+        /// Executions to run.
+        pub assignments: Vec<AssignmentBody>,
+    }
 }
 
-/// A leased execution with everything that a worker needs to run it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct AssignmentBody {
-    pub execution_id: ExecutionId,
-    pub epoch: Epoch,
-    pub job_id: JobId,
-    pub job_version: u32,
-    pub name: String,
-    pub job_type: String,
-    pub queue: String,
-    pub payload: Box<RawValue>,
-    /// How long the handler may run; the worker enforces it.
-    pub timeout_secs: Seconds,
-    /// When that time ends, if the handler starts at once.
-    pub deadline: Timestamp,
-    pub scheduled_time: Timestamp,
-    pub available_at: Timestamp,
-    /// The order in which a worker starts its assignments: lower first. Older servers do not send it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rank: Option<i64>,
-    pub attempt_number: u32,
-    /// The same for every attempt of the occurrence.
-    pub idempotency_key: OccurrenceId,
-    /// The checkpoint of an earlier attempt; absent if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint: Option<Box<RawValue>>,
+wire! {
+    /// A leased execution with everything that a worker needs to run it.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct AssignmentBody as "Assignment" {
+        /// The execution.
+        pub execution_id: ExecutionId,
+        /// The number of the claim; with the execution id it identifies the lease.
+        pub epoch: Epoch,
+        /// Its job.
+        pub job_id: JobId,
+        /// The current version of its job.
+        pub job_version: u32 = whole(1..=u32::MAX.into()),
+        /// The job's name.
+        pub name: String,
+        /// The job's type.
+        pub job_type: String,
+        /// The job's queue.
+        pub queue: String,
+        /// As submitted.
+        pub payload: Box<RawValue>,
+        /// How long the handler may run, in seconds; the worker enforces it.
+        pub timeout_secs: Seconds = number(0.0..=1e12),
+        /// When that time ends, if the handler starts immediately.
+        pub deadline: Timestamp,
+        /// The nominal time of the occurrence.
+        pub scheduled_time: Timestamp,
+        /// When it could begin.
+        pub available_at: Timestamp,
+        /// Among the executions that a worker holds, the lowest starts first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rank: Option<i64> = Schema::of("integer").with("format", "int64"),
+        /// The number of the attempt within the occurrence.
+        pub attempt_number: u32 = whole(1..=u32::MAX.into()),
+        /// The same for every attempt: pass it to systems that must not process the execution twice.
+        pub idempotency_key: OccurrenceId,
+        /// The checkpoint that an earlier attempt saved; omitted if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub checkpoint: Option<Box<RawValue>>,
+    }
 }
 
 impl AssignmentBody {
@@ -159,12 +201,16 @@ impl From<AssignmentBody> for Assignment {
     }
 }
 
-/// One lease, identified so that it cannot be confused with a later one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LeaseBody {
-    pub execution_id: ExecutionId,
-    pub epoch: Epoch,
+wire! {
+    /// One lease, identified so that a later one cannot be mistaken for it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseBody as "Lease" {
+        /// The execution.
+        pub execution_id: ExecutionId,
+        /// The number of the claim; with the execution id it identifies the lease.
+        pub epoch: Epoch,
+    }
 }
 
 impl From<LeaseRef> for LeaseBody {
@@ -179,85 +225,109 @@ impl From<LeaseBody> for LeaseRef {
     }
 }
 
-/// `POST /worker/heartbeat`: keeps the session alive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeartbeatRequest {
-    pub session: SessionId,
-    /// Higher than in all earlier heartbeats of the session.
-    pub beat: u64,
-    /// The worker's condition; informational. If absent, the last one stays valid.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
-    pub condition: Option<ConditionBody>,
-    /// The worker is draining: it stops polling and closes the session when its running executions have
-    /// finished. Cannot be undone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub draining: bool,
+wire! {
+    /// A heartbeat of a worker.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct HeartbeatRequest as "Heartbeat" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// Higher than in all earlier heartbeats of the session.
+        pub beat: u64 = whole(1..=limits::REMOTE_COUNT_MAX),
+        /// The worker's condition, for people to see; unchanged if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
+        pub condition: Option<ConditionBody>,
+        /// The worker is shutting down: it polls no more, and closes the session when its running executions
+        /// have finished. This cannot be undone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub draining: bool = flag().otherwise(false),
+    }
 }
 
-/// `POST /worker/demand`: asks how much work waits for workers like this one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DemandRequest {
-    pub job_types: Vec<String>,
-    /// Empty for all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<String>,
+wire! {
+    /// What a worker takes.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct DemandRequest as "Demand" {
+        /// The job types it can run.
+        pub job_types: Vec<String> =
+            up_to(limits::WORKER_LANES_MAX, list(name().about("A job type.")).with("minItems", 1))
+                .example(json!(["ImageProcessing"])),
+        /// The queues it serves; empty for all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub queues: Vec<String> =
+            up_to(limits::WORKER_LANES_MAX, list(name().about("A queue."))).example(json!(["images"])),
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DemandAnswer {
-    /// Executions that could start now.
-    pub queued: u64,
-    /// How long the oldest of them has waited; 0 if there are none.
-    pub oldest_wait_secs: Seconds,
+wire! {
+    /// What is waiting for workers like this one.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct DemandAnswer as "DemandAnswer" {
+        /// Executions that could start now.
+        pub queued: u64,
+        /// How long the oldest of them has waited; 0 if there is none.
+        pub oldest_wait_secs: Seconds,
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeartbeatAnswer {
-    /// The server's time.
-    pub now: Timestamp,
-    /// The last poll sequence number that the session has used.
-    pub turn: u64,
-    /// Executions that the session holds and should stop.
-    pub cancel: Vec<LeaseBody>,
-    /// Finish running executions, give back those that have not started, close the session, and end.
-    #[serde(default)]
-    pub drain: bool,
+wire! {
+    /// Instructions for a worker.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct HeartbeatAnswer as "HeartbeatAnswer" {
+        /// The server's time.
+        pub now: Timestamp,
+        /// The last turn that the session used.
+        pub turn: u64 = whole(0..=limits::REMOTE_COUNT_MAX),
+        /// Executions that the session has leased and should stop.
+        pub cancel: Vec<LeaseBody>,
+        /// Finish running executions, give back those not started, close the session, and exit.
+        #[serde(default)]
+        pub drain: bool,
+    }
 }
 
-/// `POST /worker/report`: reports ended executions.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReportRequest {
-    #[serde(deserialize_with = "object::each")]
-    pub reports: Vec<ReportBody>,
+wire! {
+    /// Ended executions. At most 8 MiB.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ReportRequest as "Reports" {
+        /// In any order, of any session.
+        #[serde(deserialize_with = "object::each")]
+        pub reports: Vec<ReportBody> = up_to(limits::REMOTE_REPORTS_MAX, list(the("Report"))),
+    }
 }
 
-/// How one execution ended.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReportBody {
-    /// The session in which it was assigned.
-    pub session: SessionId,
-    pub execution_id: ExecutionId,
-    pub epoch: Epoch,
-    pub outcome: OutcomeWord,
-    /// For a success.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Box<RawValue>>,
-    /// For a failure or an interruption.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// For a failure: whether another attempt may succeed. True by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retryable: Option<bool>,
-    /// In server time; by default the time of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
-    /// In server time; by default now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completed_at: Option<Timestamp>,
+wire! {
+    /// How one execution ended.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ReportBody as "Report" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// The execution.
+        pub execution_id: ExecutionId,
+        /// The number of the claim; with the execution id it identifies the lease.
+        pub epoch: Epoch,
+        /// `interrupted`: the worker had to stop it, and the job itself is not known to be at fault.
+        pub outcome: OutcomeWord,
+        /// For succeeded executions: any JSON up to 64 KiB, nested at most 100 deep; a larger or deeper one
+        /// fails the attempt permanently.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub result: Option<Box<RawValue>>,
+        /// For failed executions, where it is required, or interrupted ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub error: Option<String> = text().example("disk full"),
+        /// For failed executions: whether a retry may succeed; true if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retryable: Option<bool>,
+        /// In the server's time; the time of the lease if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub started_at: Option<Timestamp>,
+        /// In the server's time; now if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub completed_at: Option<Timestamp>,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,10 +341,13 @@ pub enum OutcomeWord {
     Interrupted,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportsAnswer {
-    /// One per report, in order.
-    pub answers: Vec<Verdict>,
+wire! {
+    /// The result of each report.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct ReportsAnswer as "ReportsAnswer" {
+        /// One per report, in the same order.
+        pub answers: Vec<Verdict> = list(the("Verdict").about("The result of one report.")),
+    }
 }
 
 /// The server's answer to a report or a note.
@@ -309,40 +382,53 @@ impl From<Verdict> for ReportAnswer {
     }
 }
 
-/// `POST /worker/notes`: stores progress and checkpoints of handlers.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NotesRequest {
-    pub session: SessionId,
-    #[serde(deserialize_with = "object::each")]
-    pub notes: Vec<NoteBody>,
+wire! {
+    /// The progress of handlers, and the checkpoints for their next attempts. At most 8 MiB.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NotesRequest as "Notes" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// In any order.
+        #[serde(deserialize_with = "object::each")]
+        pub notes: Vec<NoteBody> = up_to(limits::REMOTE_NOTES_MAX, list(the("Note"))),
+    }
 }
 
-/// The notes of one handler. Absent fields stay unchanged.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NoteBody {
-    pub execution_id: ExecutionId,
-    pub epoch: Epoch,
-    /// Numbers the notes of the lease, so that a late copy of an earlier note is ignored; if absent, the note
-    /// counts as the newest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub number: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
-    pub progress: Option<ProgressNote>,
-    /// Any document; `null` deletes the stored one.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
-    pub checkpoint: Option<Box<RawValue>>,
+wire! {
+    /// A note of one handler: progress, a checkpoint, or both. An omitted part stays unchanged.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NoteBody as "Note" {
+        /// The execution.
+        pub execution_id: ExecutionId,
+        /// The number of the claim; with the execution id it identifies the lease.
+        pub epoch: Epoch,
+        /// The number of the note within the lease, so that a late duplicate of an earlier one has no effect;
+        /// counts as the newest if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub number: Option<u64> = whole(1..=limits::REMOTE_COUNT_MAX),
+        /// The progress of the handler.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
+        pub progress: Option<ProgressNote>,
+        /// Any JSON up to 64 KiB, nested at most 100 deep, for the next attempt; null deletes the stored one.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
+        pub checkpoint: Option<Box<RawValue>> = any().example(json!({"offset": 1500})),
+    }
 }
 
-/// The progress of a handler.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProgressNote {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub percent: Option<Percent>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+wire! {
+    /// The progress of a handler, for people to see.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ProgressNote as "ProgressNote" {
+        /// The completed share.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub percent: Option<Percent> = number(0.0..=100.0).example(40),
+        /// The current step; cut off after 500 bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub message: Option<String> = text().example("page 5 of 12"),
+    }
 }
 
 /// A document that is present, even if it is `null`.
@@ -350,10 +436,13 @@ fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Ra
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotesAnswer {
-    /// One per note, in order.
-    pub answers: Vec<Verdict>,
+wire! {
+    /// The result of each note.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct NotesAnswer as "NotesAnswer" {
+        /// One per note, in the same order.
+        pub answers: Vec<Verdict> = list(the("Verdict").about("The result of one note.")),
+    }
 }
 
 impl From<NoteAnswer> for Verdict {
@@ -376,45 +465,63 @@ impl From<Verdict> for NoteAnswer {
     }
 }
 
-/// `POST /worker/give-back`: returns executions that were not started to the queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GiveBackRequest {
-    pub session: SessionId,
-    #[serde(deserialize_with = "object::each")]
-    pub leases: Vec<LeaseBody>,
+wire! {
+    /// Executions that have not been started and return to the queue.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct GiveBackRequest as "GiveBack" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// Those.
+        #[serde(deserialize_with = "object::each")]
+        pub leases: Vec<LeaseBody> = up_to(limits::LEASES_NAMED_MAX, list(the("Lease"))),
+    }
 }
 
-/// `POST /worker/resync`: lists everything that the worker holds; other executions leased to it are returned
-/// to the queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ResyncRequest {
-    pub session: SessionId,
-    pub turn: u64,
-    #[serde(deserialize_with = "object::each")]
-    pub held: Vec<LeaseBody>,
+wire! {
+    /// All leases of the worker; all other executions leased to it return to the queue.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ResyncRequest as "Resync" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// The next turn.
+        pub turn: u64 = whole(1..=limits::REMOTE_COUNT_MAX),
+        /// All leases of the worker.
+        #[serde(deserialize_with = "object::each")]
+        pub held: Vec<LeaseBody> = up_to(limits::LEASES_NAMED_MAX, list(the("Lease"))),
+    }
 }
 
-/// `POST /worker/logs`: stores log lines of a handler.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogsRequest {
-    pub session: SessionId,
-    pub execution_id: ExecutionId,
-    #[serde(deserialize_with = "object::each")]
-    pub lines: Vec<NewLogLine>,
+wire! {
+    /// Log lines of a handler. At most 8 MiB.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LogsRequest as "NewLogs" {
+        /// The id of the session.
+        pub session: SessionId,
+        /// The execution that the lines belong to.
+        pub execution_id: ExecutionId,
+        /// In the order in which they were written.
+        #[serde(deserialize_with = "object::each")]
+        pub lines: Vec<NewLogLine> = up_to(limits::LOG_BATCH_LINES_MAX, list(the("NewLogLine"))),
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewLogLine {
-    pub message: String,
-    #[serde(default = "own_log")]
-    pub stream: LogStreamBody,
-    /// In server time; by default now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timestamp: Option<Timestamp>,
+wire! {
+    /// One line.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NewLogLine as "NewLogLine" {
+        /// The line; cut off after 16 KiB.
+        pub message: String,
+        /// Which stream it was written to.
+        #[serde(default = "own_log")]
+        pub stream: LogStreamBody = the("LogStream").otherwise("log"),
+        /// In the server's time; now if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timestamp: Option<Timestamp>,
+    }
 }
 
 fn own_log() -> LogStreamBody {

@@ -1,7 +1,9 @@
 //! Queues on the wire.
 
 use crate::duration::Span;
-use punctual_core::limiter::Rate;
+use crate::wire::wire;
+use punctual_core::limiter::{QueueLimits, Rate};
+use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
@@ -9,40 +11,60 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A queue with live work, or one that is paused or has settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueBody {
-    pub queue: String,
-    pub paused: bool,
-    pub paused_at: Option<Timestamp>,
-    /// Why its settings cannot be read. The queue is held as if paused until they are set again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unreadable: Option<String>,
-    /// How many executions may wait or be queued before submits are rejected; null for no limit.
-    #[serde(default)]
-    pub max_depth: Option<u64>,
-    /// How many executions may be queued or running at once; null for no limit.
-    #[serde(default)]
-    pub concurrency: Option<u32>,
-    /// How many executions may become claimable in a span of time; null for no limit.
-    #[serde(default)]
-    pub rate: Option<StartRate>,
-    /// The same for each `concurrency_key`.
-    #[serde(default)]
-    pub key_concurrency: Option<u32>,
-    #[serde(default)]
-    pub key_rate: Option<StartRate>,
-    /// The weights of owners; all others have the weight one.
-    #[serde(default)]
-    pub weights: BTreeMap<String, u32>,
-    pub waiting: u64,
-    /// Waiting executions that wait only for `concurrency` or `rate`.
-    #[serde(default)]
-    pub in_line: u64,
-    pub queued: u64,
-    pub running: u64,
-    /// When the oldest queued execution became available.
-    pub oldest_queued_at: Option<Timestamp>,
+wire! {
+    /// All settings of a queue: omitted ones get their defaults.
+    #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SetQueue as "SetQueue" {
+        /// How many executions may wait or be queued before submits that would add to them are answered 429; null
+        /// for no limit.
+        #[serde(default)]
+        pub max_depth: Option<u64> = whole(0..=limits::QUEUE_DEPTH_MAX).example(10_000),
+        /// How many executions may be queued or running at once; null for no limit.
+        #[serde(default)]
+        pub concurrency: Option<u32> = whole(1..=limits::CONCURRENCY_MAX.into()).example(20),
+        /// How many executions become claimable in a time span, from a second to a day; null for no limit.
+        #[serde(default)]
+        pub rate: Option<StartRate> = text().example("100/1m"),
+        /// Like `concurrency`, for the executions of each `concurrency_key`.
+        #[serde(default)]
+        pub key_concurrency: Option<u32> = whole(1..=limits::CONCURRENCY_MAX.into()).example(1),
+        /// Like `rate`, for the executions of each `concurrency_key`.
+        #[serde(default)]
+        pub key_rate: Option<StartRate> = text().example("5/1s"),
+        /// The weights of owners in the queue; all other owners have weight 1.
+        #[serde(default, deserialize_with = "empty_if_null")]
+        pub weights: BTreeMap<String, u32> = Schema::of("object")
+            .with("additionalProperties", whole(1..=limits::OWNER_WEIGHT_MAX.into()).value())
+            .example(json!({"ann": 3})),
+    }
+
+    /// A queue: its executions and its settings.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct QueueBody as "Queue" {
+        /// Its name.
+        pub queue: String = text().example("default"),
+        /// It is paused and starts no executions.
+        pub paused: bool,
+        /// Since when.
+        pub paused_at: Option<Timestamp>,
+        /// Why its settings cannot be read; omitted if they can. Until they are set again, the queue behaves as if
+        /// it were paused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unreadable: Option<String>,
+        /// Waiting executions that wait only for `concurrency` or `rate`.
+        #[serde(default)]
+        pub in_line: u64,
+        /// Executions that may not start yet.
+        pub waiting: u64,
+        /// Executions that could start now.
+        pub queued: u64,
+        /// Executions that run.
+        pub running: u64,
+        /// When the oldest queued execution became available.
+        pub oldest_queued_at: Option<Timestamp>,
+        flatten settings: SetQueue,
+    }
 }
 
 impl QueueBody {
@@ -50,41 +72,33 @@ impl QueueBody {
     pub fn depth(&self) -> u64 {
         self.waiting + self.queued
     }
+}
 
-    /// The settings, to be changed and set again.
-    pub fn settings(&self) -> SetQueue {
-        SetQueue {
-            max_depth: self.max_depth,
-            concurrency: self.concurrency,
-            rate: self.rate,
-            key_concurrency: self.key_concurrency,
-            key_rate: self.key_rate,
-            weights: self.weights.clone(),
-        }
+impl From<SetQueue> for QueueSettings {
+    fn from(set: SetQueue) -> Self {
+        let limits = QueueLimits {
+            concurrency: set.concurrency,
+            rate: set.rate.map(|rate| rate.0),
+            key_concurrency: set.key_concurrency,
+            key_rate: set.key_rate.map(|rate| rate.0),
+            weights: set.weights,
+        };
+        QueueSettings { max_depth: set.max_depth, limits }
     }
 }
 
-/// All settings of a queue. Absent fields are reset to their defaults.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetQueue {
-    /// How many executions may wait or be queued before submits are rejected; null for no limit.
-    #[serde(default)]
-    pub max_depth: Option<u64>,
-    /// How many executions may be queued or running at once; null for no limit.
-    #[serde(default)]
-    pub concurrency: Option<u32>,
-    /// How many executions may become claimable in a span of time; null for no limit.
-    #[serde(default)]
-    pub rate: Option<StartRate>,
-    /// The same for each `concurrency_key`.
-    #[serde(default)]
-    pub key_concurrency: Option<u32>,
-    #[serde(default)]
-    pub key_rate: Option<StartRate>,
-    /// The weights of owners; all others have the weight one.
-    #[serde(default, deserialize_with = "empty_if_null")]
-    pub weights: BTreeMap<String, u32>,
+impl From<QueueSettings> for SetQueue {
+    fn from(settings: QueueSettings) -> Self {
+        let QueueLimits { concurrency, rate, key_concurrency, key_rate, weights } = settings.limits;
+        SetQueue {
+            max_depth: settings.max_depth,
+            concurrency,
+            rate: rate.map(StartRate),
+            key_concurrency,
+            key_rate: key_rate.map(StartRate),
+            weights,
+        }
+    }
 }
 
 fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u32>, D::Error> {
@@ -162,5 +176,15 @@ mod tests {
         let settings: SetQueue = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&settings).unwrap(), text);
         assert_eq!(serde_json::from_str::<SetQueue>(r#"{"weights":null}"#).unwrap(), SetQueue::default());
+    }
+
+    #[test]
+    fn a_queue_may_have_fields_of_a_later_version() {
+        let text = r#"{"queue":"mail","paused":false,"paused_at":null,"waiting":1,"queued":2,"running":0,
+            "oldest_queued_at":null,"max_depth":3,"weights":{"ann":3},"colour":"red"}"#;
+        let queue: QueueBody = serde_json::from_str(text).unwrap();
+        assert_eq!((queue.depth(), queue.settings.max_depth, queue.settings.weights["ann"]), (3, Some(3), 3));
+        let written = serde_json::to_value(&queue).unwrap();
+        assert_eq!((&written["max_depth"], &written["rate"]), (&3.into(), &serde_json::Value::Null));
     }
 }

@@ -1,26 +1,38 @@
 //! Retries on the wire: delays between attempts, and failures that are not retried.
 
 use crate::duration::Span;
+use crate::wire::wire;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// What to do after a failed attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RetryBody {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<RetryStrategy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_delay: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps: Option<Vec<Span>>,
-    /// Failures that are not retried: `TIMED_OUT`, `LOST`, or a substring of the error message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fail_on: Option<Vec<String>>,
-    /// By how much the timeout grows from one attempt to the next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_growth: Option<Growth>,
+wire! {
+    /// When to retry a failed attempt.
+    #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RetryBody as "Retry" {
+        /// How the delays grow.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub strategy: Option<RetryStrategy> = words::<RetryStrategy>().otherwise("exponential"),
+        /// The first delay; for `fixed` every delay. At most 366 days.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub delay: Option<Span> = the("Duration").example("60s").otherwise("60s"),
+        /// The maximum delay of `exponential`. At most 366 days.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max_delay: Option<Span> = the("Duration").example("1h").otherwise("1h"),
+        /// The delays of `ladder`, in order; the last one repeats.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub steps: Option<Vec<Span>> =
+            up_to(limits::RETRY_STEPS_MAX, list(the("Duration").about("One delay.")))
+                .example(json!(["1m", "5m", "1h"])),
+        /// Failures that are not retried: `TIMED_OUT`, `LOST`, or a part of the error message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fail_on: Option<Vec<String>> =
+            up_to(limits::FAIL_ON_MAX, list(text().with("minLength", 1).about("One of them.")))
+                .example(json!(["TIMED_OUT", "no such customer"])),
+        /// The factor by which the time limit grows with each retry; at most two decimals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timeout_growth: Option<Growth> =
+            number(1.0..=f64::from(limits::TIMEOUT_GROWTH_PCT_MAX) / 100.0).otherwise(1.0).example(1.5),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,38 +2,45 @@
 
 use crate::client::{Client, ClientError, PageQuery, segment};
 use crate::duration::Seconds;
+use crate::wire::wire;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-/// Current and required capacity of one queue, or of all queues.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScalingBody {
-    /// Null for all queues together.
-    pub queue: Option<String>,
-    /// Executions that could start now; 0 for a paused queue.
-    pub queued: u64,
-    pub running: u64,
-    /// How long the oldest of the queued ones has waited.
-    pub oldest_wait_secs: Seconds,
-    /// Workers that serve it and accept work.
-    pub workers: u64,
-    /// Their slots.
-    pub slots: u64,
-    /// The slots needed so that nothing waits longer than wanted.
-    pub desired_slots: u64,
-    /// The same in workers.
-    pub desired_workers: u64,
+wire! {
+    /// What a queue, or all queues together, have and need.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct ScalingBody as "Scaling" {
+        /// Its name; null for all queues together.
+        pub queue: Option<String> = text().example("default"),
+        /// Executions that could start now; 0 for a paused queue.
+        pub queued: u64,
+        /// Executions that run.
+        pub running: u64,
+        /// How long the oldest of the queued ones has waited.
+        pub oldest_wait_secs: Seconds = number(0.0..=1e12),
+        /// Workers that serve it and accept work.
+        pub workers: u64,
+        /// Their slots.
+        pub slots: u64,
+        /// The slots that are needed so that no execution waits longer than the target.
+        pub desired_slots: u64,
+        /// The same in workers.
+        pub desired_workers: u64,
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScalingPage {
-    /// By name.
-    pub items: Vec<ScalingBody>,
-    /// For all queues together, for workers that serve all of them.
-    pub total: ScalingBody,
-    /// Opaque: pass it as `cursor` to read on; null on the last page.
-    #[serde(default)]
-    pub next_cursor: Option<String>,
+wire! {
+    /// What queues have and need.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct ScalingPage as "ScalingPage" {
+        /// Queues that have executions, or workers of their own.
+        pub items: Vec<ScalingBody>,
+        /// All queues together, for workers that serve all of them.
+        pub total: ScalingBody,
+        /// Pass it as `cursor` to read on; null on the last page.
+        #[serde(default)]
+        pub next_cursor: Option<String>,
+    }
 }
 
 impl Client {

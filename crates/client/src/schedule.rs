@@ -1,6 +1,7 @@
 //! Recurring schedules on the wire: replay rates and previews.
 
 use crate::job::SubmitJob;
+use crate::wire::wire;
 use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -60,34 +61,38 @@ impl<'de> Deserialize<'de> for ReplayRate {
     }
 }
 
-/// A schedule to preview without a job.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PreviewRequest {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron_expression: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timezone: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_gap: Option<DstGap>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_overlap: Option<DstOverlap>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_at: Option<Timestamp>,
-    /// The name of the future job: with its owner, it determines the value of `H`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner_id: Option<String>,
-    /// Occurrences after this time; by default now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count: Option<usize>,
+wire! {
+    /// A schedule to preview.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PreviewRequest as "PreviewRequest" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cron_expression: Option<String> = field_of::<SubmitJob>("cron_expression"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub interval: Option<String> = field_of::<SubmitJob>("interval"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timezone: Option<String> = field_of::<SubmitJob>("timezone"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub dst_gap: Option<DstGap> = field_of::<SubmitJob>("dst_gap"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub dst_overlap: Option<DstOverlap> = field_of::<SubmitJob>("dst_overlap"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub start_at: Option<Timestamp> = field_of::<SubmitJob>("start_at"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub end_at: Option<Timestamp> = field_of::<SubmitJob>("end_at"),
+        /// The name of the future job: with its owner it decides what `H` stands for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<String> = name(),
+        /// The owner of the future job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub owner_id: Option<String> = name(),
+        /// Occurrences after this time; now if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub after: Option<Timestamp>,
+        /// How many.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub count: Option<usize> = whole(1..=limits::PREVIEW_MAX as u64).otherwise(10),
+    }
 }
 
 impl PreviewRequest {
@@ -108,20 +113,28 @@ impl PreviewRequest {
     }
 }
 
-/// A schedule in words, and its next occurrences.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PreviewBody {
-    pub description: String,
-    pub occurrences: Vec<OccurrencePreview>,
+wire! {
+    /// A schedule in words, and its next occurrences.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct PreviewBody as "Preview" {
+        /// The schedule in plain English.
+        pub description: String = text().example("At minute 0 of every hour, UTC"),
+        /// The next ones.
+        pub occurrences: Vec<OccurrencePreview>,
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OccurrencePreview {
-    pub scheduled_time: Timestamp,
-    /// RFC 3339 with the zone's offset.
-    pub local_time: String,
-    /// The effect of a daylight-saving change.
-    pub dst: Option<DstEffect>,
+wire! {
+    /// One future occurrence.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct OccurrencePreview as "OccurrencePreview" {
+        /// When, in UTC.
+        pub scheduled_time: Timestamp,
+        /// When, with the offset of the time zone.
+        pub local_time: String = text().with("format", "date-time").example("2026-11-15T09:30:00+01:00"),
+        /// How a daylight saving change affected it.
+        pub dst: Option<DstEffect>,
+    }
 }
 
 #[cfg(test)]

@@ -1,95 +1,150 @@
 //! Statistics: current work and completed work.
 
+use crate::wire::wire;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatsBody {
-    /// The store's time when this was read.
-    pub now: Timestamp,
-    /// Live executions by queue and job type. Of many, the deepest.
-    pub queues: Vec<LaneBody>,
-    /// Connected workers. Of many, those connected for the longest time.
-    pub workers: Vec<WorkerBody>,
-    /// Totals, including lanes and workers that are not listed.
+wire! {
+    /// How much there is to do and how much was done.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct StatsBody as "Stats" {
+        /// The store's time when this was read.
+        pub now: Timestamp,
+        /// Live executions, by queue and job type. If there are too many to list, those with the most
+        /// executions.
+        pub queues: Vec<LaneBody> = up_to(limits::STATS_LANES_MAX, list(the("Lane"))),
+        /// The connected workers; if there are too many to list, those connected for longest. `/workers`
+        /// lists all.
+        pub workers: Vec<WorkerBody> = up_to(limits::STATS_WORKERS_MAX, list(the("Worker"))),
+        /// The totals, listed or not.
+        #[serde(default)]
+        pub live: LiveBody,
+        /// Whether `queues` or `workers` are incomplete.
+        #[serde(default)]
+        pub truncated: bool,
+        /// How many jobs are stored, by status.
+        #[serde(default)]
+        pub jobs: JobsBody,
+        /// What all live processes have done since each started.
+        pub counters: CountersBody,
+        /// How many processes were counted.
+        #[serde(default)]
+        pub processes: u32,
+    }
+}
+
+wire! {
+    /// Totals of live executions and connected workers.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
     #[serde(default)]
-    pub live: LiveBody,
-    /// Whether `queues` or `workers` are incomplete.
+    pub struct LiveBody as "LiveTotals" {
+        /// Pairs of queue and job type that have live executions.
+        pub lanes: u64,
+        /// Executions that may not start yet.
+        pub waiting: u64,
+        /// Executions that could start now.
+        pub queued: u64,
+        /// Executions that run.
+        pub running: u64,
+        /// Sessions of workers.
+        pub sessions: u64,
+        /// Handlers that these workers can run at once.
+        pub slots: u64,
+    }
+}
+
+wire! {
+    /// How many jobs there are by status, and how many dead letters.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
     #[serde(default)]
-    pub truncated: bool,
-    /// How many jobs are stored, by status.
+    pub struct JobsBody as "JobCounts" {
+        /// Jobs that are `ACTIVE`.
+        pub active: u64,
+        /// Jobs that are `PAUSED`.
+        pub paused: u64,
+        /// Jobs that are `COMPLETED` and still stored.
+        pub completed: u64,
+        /// Jobs that are `FAILED` and still stored.
+        pub failed: u64,
+        /// Jobs that are `CANCELLED` and still stored.
+        pub cancelled: u64,
+        /// Occurrences that failed permanently and are still stored.
+        pub dead_letters: u64,
+    }
+}
+
+wire! {
+    /// Live executions of one queue and job type.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct LaneBody as "Lane" {
+        /// The queue.
+        pub queue: String,
+        /// The job type.
+        pub job_type: String,
+        /// Executions that may not start yet.
+        pub waiting: u64,
+        /// Executions that could start now.
+        pub queued: u64,
+        /// Executions that run.
+        pub running: u64,
+        /// When the oldest queued execution became available.
+        pub oldest_queued_at: Option<Timestamp>,
+    }
+}
+
+wire! {
+    /// A worker that is connected.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct WorkerBody as "Worker" {
+        /// Its name.
+        pub worker_id: String,
+        /// Handlers that it runs at once.
+        pub slots: u32,
+        /// The job types it can run.
+        pub job_types: Vec<String> = list(text().about("A job type.")),
+        /// When its session began.
+        pub started_at: Timestamp,
+        /// When its last heartbeat arrived.
+        pub last_heartbeat_at: Timestamp,
+    }
+}
+
+wire! {
+    /// What all live processes have done since each started.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
     #[serde(default)]
-    pub jobs: JobsBody,
-    /// Counters of all live processes of the cluster, each since its start.
-    pub counters: CountersBody,
-    /// How many processes these are.
-    #[serde(default)]
-    pub processes: u32,
-}
-
-/// Totals of live executions and connected workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LiveBody {
-    /// Pairs of queue and job type with live executions.
-    pub lanes: u64,
-    pub waiting: u64,
-    pub queued: u64,
-    pub running: u64,
-    /// Sessions of workers.
-    pub sessions: u64,
-    pub slots: u64,
-}
-
-/// How many jobs there are by status, and how many dead letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobsBody {
-    pub active: u64,
-    pub paused: u64,
-    pub completed: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    pub dead_letters: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaneBody {
-    pub queue: String,
-    pub job_type: String,
-    pub waiting: u64,
-    pub queued: u64,
-    pub running: u64,
-    /// When the oldest queued execution became available.
-    pub oldest_queued_at: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerBody {
-    pub worker_id: String,
-    pub slots: u32,
-    pub job_types: Vec<String>,
-    pub started_at: Timestamp,
-    pub last_heartbeat_at: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CountersBody {
-    pub submitted: u64,
-    pub fired: u64,
-    pub skipped: u64,
-    pub fire_conflicts: u64,
-    pub claimed: u64,
-    pub succeeded: u64,
-    pub failed: u64,
-    pub timed_out: u64,
-    pub cancelled: u64,
-    pub expired: u64,
-    pub lost: u64,
-    pub retried: u64,
-    pub given_back: u64,
-    pub stale_reports: u64,
-    pub sessions_lost: u64,
-    pub store_errors: u64,
+    pub struct CountersBody as "Counters" {
+        /// Jobs submitted.
+        pub submitted: u64,
+        /// Occurrences started by schedules; immediate jobs are queued without being fired.
+        pub fired: u64,
+        /// Occurrences that did not run, for a recorded reason.
+        pub skipped: u64,
+        /// Fires that found the schedule already fired or changed.
+        pub fire_conflicts: u64,
+        /// Executions leased to workers.
+        pub claimed: u64,
+        /// Executions that succeeded.
+        pub succeeded: u64,
+        /// Executions that failed.
+        pub failed: u64,
+        /// Executions that timed out.
+        pub timed_out: u64,
+        /// Executions that were cancelled.
+        pub cancelled: u64,
+        /// Executions that expired before they could start.
+        pub expired: u64,
+        /// Executions whose worker session stopped sending heartbeats.
+        pub lost: u64,
+        /// Attempts that follow a failed one.
+        pub retried: u64,
+        /// Executions returned unstarted.
+        pub given_back: u64,
+        /// Reports rejected because their lease was gone.
+        pub stale_reports: u64,
+        /// Worker sessions declared lost.
+        pub sessions_lost: u64,
+        /// Calls to the store that failed.
+        pub store_errors: u64,
+    }
 }

@@ -2,79 +2,99 @@
 
 use crate::client::{Client, ClientError, segment};
 use crate::page::Page;
+use crate::wire::wire;
 use punctual_core::health::{Measured, Room, WorkerCondition};
 use punctual_core::ids::SessionId;
 use punctual_core::time::Timestamp;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-/// A session of a worker: from one start to its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerSessionBody {
-    pub session_id: SessionId,
-    /// The worker's name, stable across restarts.
-    pub worker_id: String,
-    pub state: WorkerState,
-    /// Whether it runs in the server's own process.
-    pub embedded: bool,
-    pub version: Option<String>,
-    pub host: Option<String>,
-    /// Concurrent handlers; the current number, if it adapts.
-    pub slots: u32,
-    /// Executions that it holds, running and prefetched.
-    pub running: u64,
-    /// How many more it could start now: 0 while it is paused, drains or refuses work.
-    #[serde(default)]
-    pub free_slots: u64,
-    pub job_types: Vec<String>,
-    /// The queues it serves; empty for all.
-    pub queues: Vec<String>,
-    pub started_at: Timestamp,
-    pub last_heartbeat_at: Timestamp,
-    /// Its last reported condition; null until the first report, and for workers that never report.
-    #[serde(default)]
-    pub condition: Option<ConditionBody>,
+wire! {
+    /// A session of a worker: one start of it.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct WorkerSessionBody as "WorkerSession" {
+        /// The id of the session.
+        pub session_id: SessionId,
+        /// The worker's name, stable over restarts.
+        pub worker_id: String = text().example("resizer-1"),
+        /// `OPEN`: it gets work. `PAUSED`: it only continues its running executions. `DRAINING`: it finishes
+        /// running executions, gives back the rest and closes its session.
+        pub state: WorkerState,
+        /// It runs in the server's own process.
+        pub embedded: bool,
+        /// The version of its program, if reported.
+        pub version: Option<String>,
+        /// The machine it runs on, if reported.
+        pub host: Option<String>,
+        /// Handlers that it runs at once.
+        pub slots: u32,
+        /// Executions that it has leased: those that run, and those that it has prefetched.
+        pub running: u64,
+        /// How many more it could start now: none while it is paused, draining or refuses work.
+        #[serde(default)]
+        pub free_slots: u64,
+        /// The job types it can run.
+        pub job_types: Vec<String> = list(text().about("A job type.")),
+        /// The queues it serves; empty for all.
+        pub queues: Vec<String> = list(text().about("A queue.")),
+        /// When its session began.
+        pub started_at: Timestamp,
+        /// When its last heartbeat arrived.
+        pub last_heartbeat_at: Timestamp,
+        /// Its condition as last reported; null before the first report.
+        #[serde(default)]
+        pub condition: Option<ConditionBody>,
+    }
 }
 
-/// The condition of a worker, as it reports it. Readers ignore fields of newer workers.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ConditionBody {
-    /// Concurrent handlers.
-    pub slots: u32,
-    /// The minimum and the maximum of them, if it adapts.
-    #[serde(default)]
-    pub slots_min: Option<u32>,
-    #[serde(default)]
-    pub slots_max: Option<u32>,
-    /// Running handlers.
-    #[serde(default)]
-    pub running: u32,
-    /// Prefetched executions.
-    #[serde(default)]
-    pub ready: u32,
-    /// The address of its machine.
-    #[serde(default)]
-    pub address: Option<String>,
-    /// The use of its processors, relative to those it may use.
-    #[serde(default)]
-    pub cpu_percent: Option<u8>,
-    #[serde(default)]
-    pub memory_free_bytes: Option<u64>,
-    #[serde(default)]
-    pub memory_total_bytes: Option<u64>,
-    #[serde(default)]
-    pub disk_free_bytes: Option<u64>,
-    #[serde(default)]
-    pub disk_total_bytes: Option<u64>,
-    /// The response time of its last heartbeat.
-    #[serde(default)]
-    pub round_trip_ms: Option<u64>,
-    /// The last error on the way to its server or store.
-    #[serde(default)]
-    pub last_error: Option<String>,
-    /// Why it accepts no new work; empty if it does.
-    #[serde(default)]
-    pub refuses: Vec<String>,
+wire! {
+    /// The condition of a worker, as reported by itself. Unknown values are null; a worker may omit
+    /// everything but its slots.
+    #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+    pub struct ConditionBody as "WorkerCondition" {
+        /// Handlers that it runs at once.
+        pub slots: u32 = whole(1..=limits::WORKER_SLOTS_MAX.into()).example(8),
+        /// The minimum of slots, if it adapts.
+        #[serde(default)]
+        pub slots_min: Option<u32> = whole(1..=limits::WORKER_SLOTS_MAX.into()).sometimes(),
+        /// The maximum of slots, if it adapts.
+        #[serde(default)]
+        pub slots_max: Option<u32> = whole(1..=limits::WORKER_SLOTS_MAX.into()).sometimes(),
+        /// Handlers that run.
+        #[serde(default)]
+        pub running: u32 = whole(0..=u32::MAX.into()).sometimes(),
+        /// Executions that it has prefetched.
+        #[serde(default)]
+        pub ready: u32 = whole(0..=u32::MAX.into()).sometimes(),
+        /// The address of its machine.
+        #[serde(default)]
+        pub address: Option<String> = name().example("10.0.0.7").sometimes(),
+        /// The CPU usage, of the processors that it may use.
+        #[serde(default)]
+        pub cpu_percent: Option<u8> = whole(0..=100).sometimes(),
+        /// Memory that it may still use.
+        #[serde(default)]
+        pub memory_free_bytes: Option<u64> = whole(0..=i64::MAX as u64).sometimes(),
+        /// Memory that it may use in all.
+        #[serde(default)]
+        pub memory_total_bytes: Option<u64> = whole(0..=i64::MAX as u64).sometimes(),
+        /// Space that is free on its disk.
+        #[serde(default)]
+        pub disk_free_bytes: Option<u64> = whole(0..=i64::MAX as u64).sometimes(),
+        /// The size of its disk.
+        #[serde(default)]
+        pub disk_total_bytes: Option<u64> = whole(0..=i64::MAX as u64).sometimes(),
+        /// How long its last heartbeat took to be answered.
+        #[serde(default)]
+        pub round_trip_ms: Option<u64> = whole(0..=i64::MAX as u64).sometimes(),
+        /// The last error on the way to its server or store.
+        #[serde(default)]
+        pub last_error: Option<String> = text().sometimes(),
+        /// Why it takes no new work; empty if it does.
+        #[serde(default)]
+        pub refuses: Vec<String> =
+            up_to(limits::REFUSAL_REASONS_MAX, list(name().about("A reason."))).sometimes(),
+    }
 }
 
 impl From<WorkerCondition> for ConditionBody {
@@ -143,58 +163,67 @@ impl WorkerState {
     }
 }
 
-/// A process of the cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeBody {
-    pub node_id: String,
-    pub version: String,
-    pub started_at: Timestamp,
-    pub roles: Vec<String>,
-    /// The address it listens on.
-    pub address: String,
-    /// The version of its time zone data.
-    pub tzdb_version: String,
-    /// How far this machine's clock is ahead of the cluster's time, in milliseconds.
-    pub clock_offset_ms: i64,
-    /// The kind of its store: `sqlite`, `postgres` or `mysql`.
-    pub store: String,
-    /// The version of the store's tables.
-    pub schema_version: usize,
-    /// Whether the store is in the server's own process. If not, other servers may share it.
-    pub embedded_store: bool,
-    /// The machine it runs on.
-    #[serde(default)]
-    pub host: String,
-    /// Its process id there.
-    #[serde(default)]
-    pub pid: u32,
-    /// Whether it is the leader.
-    #[serde(default)]
-    pub leader: bool,
-    /// How many of the 64 segments of all jobs it fires.
-    #[serde(default)]
-    pub segments: u32,
-    /// Whether it is the process that answered.
-    #[serde(default)]
-    pub answering: bool,
-    /// For the answering process: there may be others, but it cannot determine them now.
-    #[serde(default)]
-    pub others_unknown: bool,
-    /// Its coordination backend: `store`, `etcd`, `redis` or `zookeeper`; empty where its store is not
-    /// shared, and for older processes.
-    #[serde(default)]
-    pub coordination: String,
-    /// Warnings for operators.
-    #[serde(default)]
-    pub warnings: Vec<String>,
+wire! {
+    /// A process of the cluster.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct NodeBody as "Node" {
+        /// Its name.
+        pub node_id: String,
+        /// The version of its program.
+        pub version: String = text().example(env!("CARGO_PKG_VERSION")),
+        /// When it started.
+        pub started_at: Timestamp,
+        /// Its roles.
+        pub roles: Vec<String> = list(text().about("A role.")),
+        /// The address it listens on.
+        pub address: String = text().example("127.0.0.1:7070"),
+        /// The version of the time zone data that schedules use.
+        pub tzdb_version: String = text().example("2025b"),
+        /// How far its machine's clock is ahead of the cluster's time, in milliseconds.
+        pub clock_offset_ms: i64 = Schema::of("integer").with("format", "int64"),
+        /// The kind of its store: sqlite, postgres or mysql.
+        pub store: String = text().example("sqlite"),
+        /// The version of the store's tables.
+        pub schema_version: usize,
+        /// The store runs in the server's own process. If not, other servers may use it too.
+        pub embedded_store: bool,
+        /// The machine that it runs on.
+        #[serde(default)]
+        pub host: String,
+        /// Its process id there.
+        #[serde(default)]
+        pub pid: u32,
+        /// It is the leader of the cluster.
+        #[serde(default)]
+        pub leader: bool,
+        /// How many of the 64 segments of all jobs it fires.
+        #[serde(default)]
+        pub segments: u32,
+        /// It is the process that answered.
+        #[serde(default)]
+        pub answering: bool,
+        /// For the process that answered: there may be others, but it cannot currently find out which.
+        #[serde(default)]
+        pub others_unknown: bool,
+        /// The backend through which it coordinates with the others: store, etcd, redis or zookeeper. Empty
+        /// if its store is its own, and for older processes.
+        #[serde(default)]
+        pub coordination: String = text().example("store"),
+        /// Problems that need attention.
+        #[serde(default)]
+        pub warnings: Vec<String> = list(text().about("A sentence.")),
+    }
 }
 
-/// The authenticated caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MeBody {
-    /// The public part of the token.
-    pub token_id: String,
-    pub role: String,
+wire! {
+    /// The caller's token.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct MeBody as "Me" {
+        /// The public part of the token.
+        pub token_id: String,
+        /// What it may do.
+        pub role: String = one_of(&["viewer", "submitter", "operator", "admin"]),
+    }
 }
 
 impl Client {

@@ -8,7 +8,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use crate::{described, reasons, views};
+use crate::{reasons, submission, views};
 use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::{Finished, Live, LiveState};
@@ -216,7 +216,7 @@ const FIRE_OVERDUE: Duration = Duration::from_secs(10);
 fn next_run(facts: &JobFacts) -> Vec<String> {
     let Some(state) = &facts.view.schedule else { return vec![] };
     let mut said = Vec::new();
-    let by = match described::in_words(&state.schedule) {
+    let by = match submission::in_words(&state.schedule) {
         Some(description) => format!("by its schedule: {description}"),
         None => "once".to_owned(),
     };

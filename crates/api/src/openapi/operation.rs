@@ -1,7 +1,7 @@
 //! Operations: one method of one path, its parameters and all its responses.
 
-use super::schema::Schema;
 use axum::http::Method;
+use punctual_client::schema::Schema;
 use serde_json::{Map, Value, json};
 
 /// The responses that any operation may have, by status: the name of the shared description.

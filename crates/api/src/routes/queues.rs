@@ -8,9 +8,7 @@ use crate::query::{QueryParams, next_cursor};
 use crate::{json, views};
 use axum::Json;
 use punctual_client::{Page, QueueBody, SetQueue};
-use punctual_core::limiter::QueueLimits;
 use punctual_core::ports::Pausing;
-use punctual_core::queue::QueueSettings;
 use punctual_engine::UseCaseError;
 
 /// The prefix of this list's cursors.
@@ -49,15 +47,7 @@ pub async fn set(
     // The name comes first: it is what the request is about.
     call.cases.check_queue_name(&queue).await?;
     let set: SetQueue = json::parse(&body.bytes, Shape::Queue)?;
-    let limits = QueueLimits {
-        concurrency: set.concurrency,
-        rate: set.rate.map(|rate| rate.0),
-        key_concurrency: set.key_concurrency,
-        key_rate: set.key_rate.map(|rate| rate.0),
-        weights: set.weights,
-    };
-    let settings = QueueSettings { max_depth: set.max_depth, limits };
-    Ok(Json(views::queue(call.cases.set_queue(&queue, settings).await?)))
+    Ok(Json(views::queue(call.cases.set_queue(&queue, set.into()).await?)))
 }
 
 pub async fn pause(

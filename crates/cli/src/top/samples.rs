@@ -76,12 +76,7 @@ fn queue(name: &str, [waiting, queued, running]: [u64; 3], oldest: Option<u64>) 
         queued,
         running,
         oldest_queued_at: oldest.map(ago),
-        max_depth: None,
-        concurrency: None,
-        rate: None,
-        key_concurrency: None,
-        key_rate: None,
-        weights: Default::default(),
+        settings: Default::default(),
         in_line: 0,
     }
 }

@@ -21,7 +21,7 @@ async fn many_who_submit_at_once_never_overfill_a_queue() {
     client.pause_queue("mail").await.unwrap();
     let set =
         client.set_queue("mail", &SetQueue { max_depth: Some(7), ..SetQueue::default() }).await.unwrap();
-    assert_eq!((set.max_depth, set.paused, set.depth()), (Some(7), true, 0));
+    assert_eq!((set.settings.max_depth, set.paused, set.depth()), (Some(7), true, 0));
     let mut submitters = tokio::task::JoinSet::new();
     for number in 0..60 {
         let client = client.clone();
@@ -41,7 +41,7 @@ async fn many_who_submit_at_once_never_overfill_a_queue() {
     }
     assert_eq!(taken.len(), 7);
     let mail = client.queue("mail").await.unwrap();
-    assert_eq!((mail.queued, mail.max_depth), (7, Some(7)));
+    assert_eq!((mail.queued, mail.settings.max_depth), (7, Some(7)));
     client.resume_queue("mail").await.unwrap();
     for job in taken {
         assert_eq!(client.wait(job).await.unwrap().status, JobStatus::Completed);
@@ -65,7 +65,7 @@ async fn a_limit_outlives_the_server() {
         .set_queue("mail", &SetQueue { max_depth: None, ..SetQueue::default() })
         .await
         .unwrap();
-    assert_eq!((open.max_depth, open.queued), (None, 1));
+    assert_eq!((open.settings.max_depth, open.queued), (None, 1));
     server.client().submit(&letter(2)).await.unwrap();
 }
 

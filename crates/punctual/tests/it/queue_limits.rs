@@ -44,7 +44,7 @@ async fn no_more_run_at_once_than_a_queue_allows() {
     let client = server.client();
     let set =
         client.set_queue("mail", &SetQueue { concurrency: Some(2), ..SetQueue::default() }).await.unwrap();
-    assert_eq!((set.concurrency, set.rate, set.in_line), (Some(2), None, 0));
+    assert_eq!((set.settings.concurrency, set.settings.rate, set.in_line), (Some(2), None, 0));
     let mut jobs = Vec::new();
     for number in 0..7 {
         jobs.push(client.submit(&sleeper(&format!("letter-{number}"), None)).await.unwrap().job_id);

@@ -89,7 +89,7 @@ async fn weights_are_shown_and_taken_away_one_by_one() {
     }
     let said = set(&["ann=none", "bob=1"]);
     assert!(said.contains("eve=4") && !said.contains("ann="), "{said}");
-    let left = server.client().queue("mail").await.unwrap().weights;
+    let left = server.client().queue("mail").await.unwrap().settings.weights;
     assert_eq!(left.into_iter().collect::<Vec<_>>(), [("eve".to_owned(), 4)]);
     let refused = server.cli(&["queue", "set", "mail", "--weight", "ann"]);
     let said = String::from_utf8(refused.stderr).unwrap();

@@ -1,11 +1,11 @@
 //! Executions, their logs, and dead letters.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::{Schema, flag, text, the, time, whole};
 use super::{DEAD_LETTERS, EXECUTIONS, NO_JOB, execution_id, job_id, paged, streaming};
-use crate::openapi::types::OCCURRENCE;
 use axum::http::Method;
 use punctual_client::API_PREFIX;
+use punctual_client::schema::OCCURRENCE_EXAMPLE;
+use punctual_client::schema::{Schema, flag, text, the, time, whole};
 use punctual_core::limits;
 use serde_json::json;
 
@@ -53,26 +53,28 @@ const FOLLOWING: &str = "With `follow` the response is a stream of server-sent e
 
 /// Parameters that select log lines, as a page or as a stream.
 fn lines(operation: Operation) -> Operation {
-    let follow = flag(
+    let follow = flag().about(
         "Respond with a stream of events, each with an `id` to resume from. If omitted, the first media \
          type in `Accept` decides.",
     );
-    let tail = whole(
+    let tail = whole(0..=limits::PAGE_ITEMS_MAX as u64).about(
         "Only this many of the last lines; for a job, of its latest run. Cannot be combined with `cursor`.",
-        0..=limits::PAGE_ITEMS_MAX as u64,
     );
     let operation = paged(operation)
         .in_query("follow", follow.otherwise(false))
         .in_query("tail", tail)
-        .in_query("since", time("Only lines written at or after this time."))
-        .in_query("until", time("Only lines written before this time. Cannot be combined with `follow`."))
+        .in_query("since", time().about("Only lines written at or after this time."))
+        .in_query(
+            "until",
+            time().about("Only lines written before this time. Cannot be combined with `follow`."),
+        )
         .in_header("Last-Event-ID", last_event_id())
         .answers(200, "One page, or with `follow` a stream of lines.", "LogPage");
     streaming(operation, "`line` events with a `LogLine` each, and finally an `end` event with the `status`.")
 }
 
 fn last_event_id() -> Schema {
-    text("For an interrupted stream: the `id` of the last event received, to resume after it.")
+    text().about("For an interrupted stream: the `id` of the last event received, to resume after it.")
 }
 
 fn list() -> Operation {
@@ -84,10 +86,13 @@ fn list() -> Operation {
              examines a bounded number of executions for each page, so a page may be short or even empty \
              while `next_cursor` says that there is more.",
         )
-        .in_query("status", the("ExecutionStatus", "The status; case-insensitive.").otherwise("RUNNING"))
-        .in_query("queue", text("Only executions of jobs of this queue."))
-        .in_query("job_type", text("Only executions of jobs of this type."))
-        .in_query("worker", text("Only executions that run or ran on the worker with this name."));
+        .in_query(
+            "status",
+            the("ExecutionStatus").about("The status; case-insensitive.").otherwise("RUNNING"),
+        )
+        .in_query("queue", text().about("Only executions of jobs of this queue."))
+        .in_query("job_type", text().about("Only executions of jobs of this type."))
+        .in_query("worker", text().about("Only executions that run or ran on the worker with this name."));
     paged(operation).answers(200, "One page.", "RunPage")
 }
 
@@ -100,10 +105,13 @@ fn events() -> Operation {
              missed as long as history is kept. Changes of open executions are sent as they happen, \
              without an `id`; a new connection first receives all running executions.",
         )
-        .in_query("job_id", the("JobId", "Only executions of this job."))
-        .in_query("status", the("ExecutionStatus", "Only executions with this status; case-insensitive."))
-        .in_query("queue", text("Only executions of jobs of this queue."))
-        .in_query("cursor", text("The `id` of the event after which to resume."))
+        .in_query("job_id", the("JobId").about("Only executions of this job."))
+        .in_query(
+            "status",
+            the("ExecutionStatus").about("Only executions with this status; case-insensitive."),
+        )
+        .in_query("queue", text().about("Only executions of jobs of this queue."))
+        .in_query("cursor", text().about("The `id` of the event after which to resume."))
         .in_header("Last-Event-ID", last_event_id())
         .answers_nothing(200, "All events from now on, or from where the stream resumes.");
     streaming(
@@ -147,13 +155,13 @@ fn list_dead() -> Operation {
     let path = format!("{API_PREFIX}/dead-letters");
     let operation = Operation::new(Method::GET, path, dead("listDeadLetters", "List dead letters"))
         .about("Newest first.")
-        .in_query("job_id", the("JobId", "Only dead letters of this job."))
-        .in_query("name", text("Only dead letters of jobs with exactly this name."))
-        .in_query("job_type", text("Only dead letters of jobs of this type."))
-        .in_query("queue", text("Only dead letters of jobs of this queue."))
-        .in_query("died_from", time("Only dead letters created at or after this time."))
-        .in_query("died_until", time("Only dead letters created before this time."))
-        .in_query("error", text("Only dead letters whose error contains this text."));
+        .in_query("job_id", the("JobId").about("Only dead letters of this job."))
+        .in_query("name", text().about("Only dead letters of jobs with exactly this name."))
+        .in_query("job_type", text().about("Only dead letters of jobs of this type."))
+        .in_query("queue", text().about("Only dead letters of jobs of this queue."))
+        .in_query("died_from", time().about("Only dead letters created at or after this time."))
+        .in_query("died_until", time().about("Only dead letters created before this time."))
+        .in_query("error", text().about("Only dead letters whose error contains this text."));
     paged(operation).answers(200, "One page.", "DeadLetterPage")
 }
 
@@ -164,7 +172,7 @@ fn redrive() -> Operation {
             "Another attempt of each, with a fresh retry budget. Select by `ids`, or by a `filter`, \
              repeated until `next_cursor` is null.",
         )
-        .takes("DeadLetterSelection", json!({"ids": [OCCURRENCE]}))
+        .takes("DeadLetterSelection", json!({"ids": [OCCURRENCE_EXAMPLE]}))
         .answers(200, "The outcome of each.", "RedriveAnswer")
 }
 

@@ -1,9 +1,9 @@
 //! Jobs, and when they run next.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::{Schema, list as list_of, name, text, the, up_to, whole};
 use super::{JOBS, NO_JOB, NO_PARAMETERS, SCHEDULES, job_id, paged};
 use axum::http::Method;
+use punctual_client::schema::{Schema, list as list_of, name, text, the, up_to, whole};
 use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
 use serde_json::json;
@@ -24,13 +24,14 @@ fn path(rest: &str) -> String {
 }
 
 fn request_key() -> Schema {
-    text(
-        "Identifies this request: repeated within 24 hours with the same token, it has no effect and \
+    text()
+        .about(
+            "Identifies this request: repeated within 24 hours with the same token, it has no effect and \
          returns the same response. 1 to 200 printable ASCII characters.",
-    )
-    .with("minLength", 1)
-    .with("maxLength", limits::REQUEST_KEY_BYTES_MAX)
-    .with("pattern", "^[ -~]+$")
+        )
+        .with("minLength", 1)
+        .with("maxLength", limits::REQUEST_KEY_BYTES_MAX)
+        .with("pattern", "^[ -~]+$")
 }
 
 const REPLAY: &str = "The current state does not allow this: the `unique_key` is taken (the problem names the other job as \
@@ -87,29 +88,30 @@ fn list() -> Operation {
             "Newest first. A filter examines a bounded number of jobs for each page, so a page may be \
              short or even empty while `next_cursor` says that there is more.",
         )
-        .in_query("status", the("JobStatus", "Only jobs with this status; case-insensitive."))
-        .in_query("name", text("Only jobs with exactly this name."))
-        .in_query("job_type", text("Only jobs of this type."))
-        .in_query("queue", text("Only jobs of this queue."))
-        .in_query("owner", text("Only jobs of this owner."))
-        .in_query("priority", the("Priority", "Only jobs with this priority; words are case-insensitive."))
+        .in_query("status", the("JobStatus").about("Only jobs with this status; case-insensitive."))
+        .in_query("name", text().about("Only jobs with exactly this name."))
+        .in_query("job_type", text().about("Only jobs of this type."))
+        .in_query("queue", text().about("Only jobs of this queue."))
+        .in_query("owner", text().about("Only jobs of this owner."))
+        .in_query(
+            "priority",
+            the("Priority").about("Only jobs with this priority; words are case-insensitive."),
+        )
         .in_query(
             "schedule_type",
-            the("ScheduleType", "Only jobs with this schedule type; case-insensitive."),
+            the("ScheduleType").about("Only jobs with this schedule type; case-insensitive."),
         )
         .in_query(
             "tag",
             up_to(
                 limits::TAGS_MAX,
-                list_of(
-                    "Only jobs with this tag; if repeated, only jobs that have all of them.",
-                    name("A tag."),
-                ),
+                list_of(name().about("A tag."))
+                    .about("Only jobs with this tag; if repeated, only jobs that have all of them."),
             ),
         )
         .in_query(
             "q",
-            text(
+            text().about(
                 "Only jobs with this text in their name, type or a tag, case-insensitive, or whose id \
                   begins with it.",
             ),
@@ -140,12 +142,13 @@ fn show() -> Operation {
 
 /// The `If-Match` condition of a change.
 fn if_match() -> Schema {
-    text(
-        "The version to change, as in the `ETag` of the job, including its quotes; `*` or no header for \
+    text()
+        .about(
+            "The version to change, as in the `ETag` of the job, including its quotes; `*` or no header for \
          any version.",
-    )
-    .with("pattern", "^(\"[0-9]{1,10}\"|\\*)$")
-    .example("\"3\"")
+        )
+        .with("pattern", "^(\"[0-9]{1,10}\"|\\*)$")
+        .example("\"3\"")
 }
 
 fn changes(operation: Operation) -> Operation {
@@ -244,7 +247,7 @@ fn next() -> Operation {
     let title = Title { id: "previewJob", tag: SCHEDULES, summary: "When a job runs next" };
     on_job(Method::GET, "/next", title)
         .about("The next nominal times of a recurring job; empty if none is left or the job runs only once.")
-        .in_query("count", whole("How many.", 1..=limits::PREVIEW_MAX as u64).otherwise(10))
+        .in_query("count", whole(1..=limits::PREVIEW_MAX as u64).about("How many.").otherwise(10))
         .answers(200, "The next occurrences.", "Preview")
         .fails(422, "`count` is out of range.")
 }

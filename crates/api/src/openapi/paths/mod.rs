@@ -7,7 +7,7 @@ mod worker;
 mod workers;
 
 use super::operation::Operation;
-use super::schema::{Schema, text, the, whole};
+use punctual_client::schema::{Schema, text, the, whole};
 use punctual_core::limits;
 use serde_json::{Value, json};
 
@@ -56,10 +56,11 @@ fn paged(operation: Operation) -> Operation {
     operation
         .in_query(
             "limit",
-            whole("The maximum number of items on the page.", 1..=limits::PAGE_ITEMS_MAX as u64)
+            whole(1..=limits::PAGE_ITEMS_MAX as u64)
+                .about("The maximum number of items on the page.")
                 .otherwise(limits::PAGE_ITEMS_DEFAULT),
         )
-        .in_query("cursor", text("The `next_cursor` of the previous page."))
+        .in_query("cursor", text().about("The `next_cursor` of the previous page."))
 }
 
 /// The same for lists that are usually short: the default page size is the maximum.
@@ -67,10 +68,11 @@ fn paged_by_most(operation: Operation) -> Operation {
     operation
         .in_query(
             "limit",
-            whole("The maximum number of items on the page.", 1..=limits::PAGE_ITEMS_MAX as u64)
+            whole(1..=limits::PAGE_ITEMS_MAX as u64)
+                .about("The maximum number of items on the page.")
                 .otherwise(limits::PAGE_ITEMS_MAX),
         )
-        .in_query("cursor", text("The `next_cursor` of the previous page."))
+        .in_query("cursor", text().about("The `next_cursor` of the previous page."))
 }
 
 /// Adds to the 200 that it may be a stream of server-sent events, and adds the error for when no stream slot
@@ -87,11 +89,11 @@ fn streaming(operation: Operation, about: &str) -> Operation {
 }
 
 fn job_id() -> Schema {
-    the("JobId", "The job.")
+    the("JobId").about("The job.")
 }
 
 fn execution_id() -> Schema {
-    the("ExecutionId", "The execution.")
+    the("ExecutionId").about("The execution.")
 }
 
 const NO_PARAMETERS: &str = "The query has parameters, but this route accepts none.";

@@ -1,10 +1,10 @@
 //! Queues, statistics, the clock, health and documentation.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::name;
 use super::{CLOCK, NO_PARAMETERS, QUEUES, SERVER, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
+use punctual_client::schema::name;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -27,7 +27,7 @@ fn list_queues() -> Operation {
 
 fn on_queue(method: Method, rest: &str, title: Title) -> Operation {
     Operation::new(method, format!("{API_PREFIX}/queues/{{queue}}{rest}"), title)
-        .in_path("queue", name("The queue's name."))
+        .in_path("queue", name().about("The queue's name."))
         .answers(200, "The queue in its current state.", "Queue")
         .fails(404, "No queue can have this name.")
 }

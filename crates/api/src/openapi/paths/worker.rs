@@ -1,11 +1,11 @@
 //! The worker protocol; `docs/worker-protocol.md` explains it.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::whole;
 use super::WORKER;
-use crate::openapi::types::EXECUTION;
 use axum::http::Method;
 use punctual_client::API_PREFIX;
+use punctual_client::schema::EXECUTION_EXAMPLE;
+use punctual_client::schema::whole;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -39,7 +39,7 @@ fn open() -> Operation {
 fn close() -> Operation {
     in_session(Method::DELETE, "/sessions/{id}", "closeSession", "Close a session")
         .about("Executions that it has not reported are returned to the queue unstarted.")
-        .in_path("id", whole("The id of the session.", 0..=i64::MAX as u64))
+        .in_path("id", whole(0..=i64::MAX as u64).about("The id of the session."))
         .may_take("Nothing", json!({}))
         .answers_nothing(204, "The session is closed.")
 }
@@ -80,7 +80,7 @@ fn report() -> Operation {
         .takes(
             "Reports",
             json!({"reports": [{
-                "session": 7, "execution_id": EXECUTION, "epoch": 1, "outcome": "succeeded", "result": {"width": 80},
+                "session": 7, "execution_id": EXECUTION_EXAMPLE, "epoch": 1, "outcome": "succeeded", "result": {"width": 80},
             }]}),
         )
         .answers(200, "The result of each report.", "ReportsAnswer")
@@ -95,7 +95,7 @@ fn notes() -> Operation {
         .takes(
             "Notes",
             json!({"session": 7, "notes": [{
-                "execution_id": EXECUTION, "epoch": 1, "number": 1,
+                "execution_id": EXECUTION_EXAMPLE, "epoch": 1, "number": 1,
                 "progress": {"percent": 40, "message": "page 5 of 12"}, "checkpoint": {"page": 5},
             }]}),
         )
@@ -105,7 +105,7 @@ fn notes() -> Operation {
 fn give_back() -> Operation {
     in_session(Method::POST, "/give-back", "giveBack", "Give back unstarted executions")
         .about("They return to the queue; the attempt is not counted.")
-        .takes("GiveBack", json!({"session": 7, "leases": [{"execution_id": EXECUTION, "epoch": 1}]}))
+        .takes("GiveBack", json!({"session": 7, "leases": [{"execution_id": EXECUTION_EXAMPLE, "epoch": 1}]}))
         .answers_nothing(204, "The executions are returned.")
 }
 
@@ -122,7 +122,7 @@ fn logs() -> Operation {
         .about("Send them before the report: afterwards they are rejected.")
         .takes(
             "NewLogs",
-            json!({"session": 7, "execution_id": EXECUTION, "lines": [{"message": "half way"}]}),
+            json!({"session": 7, "execution_id": EXECUTION_EXAMPLE, "lines": [{"message": "half way"}]}),
         )
         .answers_nothing(204, "The lines are stored.")
         .fails(409, "The execution does not run in this session.")

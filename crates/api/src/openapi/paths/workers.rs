@@ -1,10 +1,10 @@
 //! Workers as operators see them: which are connected, and the control verbs.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::{text, whole};
 use super::{NO_PARAMETERS, WORKERS, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
+use punctual_client::schema::{text, whole};
 use punctual_core::limits;
 use serde_json::json;
 
@@ -17,10 +17,11 @@ pub fn operations() -> Vec<Operation> {
 
 /// The parameters of requests for the capacity of queues.
 fn wanting(operation: Operation) -> Operation {
-    let wait = text("The target for how long executions may wait, as a duration; at most 24h.")
+    let wait = text()
+        .about("The target for how long executions may wait, as a duration; at most 24h.")
         .otherwise("10s")
         .example("30s");
-    let slots = whole("Slots per worker.", 1..=u64::from(limits::WORKER_SLOTS_MAX));
+    let slots = whole(1..=u64::from(limits::WORKER_SLOTS_MAX)).about("Slots per worker.");
     operation
         .in_query("target_wait", wait)
         .in_query("slots_per_worker", slots.otherwise(limits::WORKER_SLOTS_DEFAULT))
@@ -38,7 +39,7 @@ fn autoscaling_of() -> Operation {
     let title = title("autoscalingOfQueue", "How many workers a queue needs");
     wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling/{{queue}}"), title))
         .about("The same for one queue. An unused queue needs nothing.")
-        .in_path("queue", text("Its name.").example("default"))
+        .in_path("queue", text().about("Its name.").example("default"))
         .answers(200, "The queue.", "Scaling")
 }
 
@@ -58,7 +59,8 @@ fn on_worker(method: Method, rest: &str, title: Title) -> Operation {
     Operation::new(method, format!("{API_PREFIX}/workers/{{id}}{rest}"), title)
         .in_path(
             "id",
-            text("The id of a session, or the worker's name if it has only one session.")
+            text()
+                .about("The id of a session, or the worker's name if it has only one session.")
                 .example("resizer-1"),
         )
         .answers(200, "The worker in its current state.", "WorkerSession")

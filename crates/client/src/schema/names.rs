@@ -1,7 +1,6 @@
 //! The wire names of a struct's fields and an enum's variants, as serde knows them.
 //!
-//! A type that derives `Deserialize` passes its names to the deserializer. So the document cannot miss a
-//! field that the server accepts, nor describe one that was removed.
+//! A type that derives `Deserialize` passes its names to the deserializer.
 
 use serde::Deserialize;
 use serde::de::value::Error;
@@ -56,7 +55,7 @@ impl<'de> Deserializer<'de> for Listener<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_client::{ClockBody, ClockMode};
+    use crate::{ClockBody, ClockMode};
 
     #[test]
     fn names_are_those_of_the_wire() {
