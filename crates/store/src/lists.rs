@@ -44,6 +44,11 @@ impl Room {
         self.items == 0
     }
 
+    /// How many items would fit if they had no text.
+    pub fn items(&self) -> usize {
+        self.items
+    }
+
     /// Takes the space for an item with this many bytes of text. The first item always fits: a caller that
     /// follows the pages must make progress.
     pub fn take(&mut self, bytes: usize) -> bool {

@@ -10,8 +10,41 @@ pub(crate) fn seed() -> u64 {
     (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 32)
 }
 
+/// The reads that pass their arguments on, and how each chooses its connection.
 macro_rules! serve_store {
     ($store:ty) => {
+        crate::server_store::serve_reads! { $store:
+            read clock() -> Timestamp;
+            read due(segments: SegmentSet, until: Timestamp, limit: usize) -> Vec<Due>;
+            read sessions() -> Vec<SessionRow>;
+            read holdings() -> Vec<(SessionId, u64)>;
+            read_at_once job(id: JobId) -> Option<JobView>;
+            list history(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<Finished, ExecutionId>;
+            list executions_of_job(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<ExecutionView, ExecutionId>;
+            read execution(id: ExecutionId) -> Option<ExecutionView>;
+            read finished_after(after: u64, limit: usize) -> FinishedPage;
+            read history_span() -> HistorySpan;
+            read running(after: Option<RunningPlace>, limit: usize) -> Page<OpenExecution, RunningPlace>;
+            read notes(job: JobId, up_to: u32, limit: usize) -> Vec<Noted>;
+            read checkpoint(occurrence: OccurrenceId) -> Option<Checkpoint>;
+            list skipped(job: JobId, limit: usize) -> Vec<SkipRange>;
+            read queues() -> Vec<QueueRow>;
+            read waiting_lines(after: Option<LimiterId>, limit: usize) -> Page<Line, LimiterId>;
+            read paused_queues() -> Vec<PausedQueue>;
+            read ahead(occurrence: OccurrenceId, limit: usize) -> Option<usize>;
+            list depths() -> Vec<Depth>;
+            list job_counts() -> JobCounts;
+            list logs(execution: ExecutionId, after: Option<u64>, limit: usize) -> Page<LogLine, u64>;
+            list last_logs(execution: ExecutionId, count: usize) -> Vec<LogLine>;
+            read logs_removed_until() -> Option<Timestamp>;
+            read noted_clock() -> NotedClock;
+        }
+    };
+}
+pub(crate) use serve_store;
+
+macro_rules! serve_reads {
+    ($store:ty: $($how:ident $read:ident($($argument:ident: $type:ty),*) -> $found:ty;)*) => {
         const _: () = {
             use crate::stored_numbers::StoredNumber;
             use async_trait::async_trait;
@@ -32,67 +65,16 @@ macro_rules! serve_store {
 
             #[async_trait]
             impl Store for $store {
-                async fn clock(&self) -> Result<Timestamp, StoreError> {
-                    read!(self.readers, reads => reads.clock())
-                }
+                $(async fn $read(&self, $($argument: $type),*) -> Result<$found, StoreError> {
+                    $how!(self.readers, reads => reads.$read($($argument),*))
+                })*
 
                 async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
                     self.writers.write(write).await
                 }
 
-                async fn due(
-                    &self,
-                    segments: SegmentSet,
-                    until: Timestamp,
-                    limit: usize,
-                ) -> Result<Vec<Due>, StoreError> {
-                    read!(self.readers, reads => reads.due(segments, until, limit))
-                }
-
-                async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
-                    read!(self.readers, reads => reads.sessions())
-                }
-
-                async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
-                    read!(self.readers, reads => reads.holdings())
-                }
-
-                async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-                    read_at_once!(self.readers, reads => reads.job(id))
-                }
-
                 async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
                     list!(self.readers, reads => reads.jobs(&query))
-                }
-
-                async fn history(
-                    &self,
-                    job: JobId,
-                    before: Option<ExecutionId>,
-                    limit: usize,
-                ) -> Result<Page<Finished, ExecutionId>, StoreError> {
-                    list!(self.readers, reads => reads.history(job, before, limit))
-                }
-
-                async fn executions_of_job(
-                    &self,
-                    job: JobId,
-                    before: Option<ExecutionId>,
-                    limit: usize,
-                ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
-                    list!(self.readers, reads => reads.executions_of_job(job, before, limit))
-                }
-
-                async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
-                    read!(self.readers, reads => reads.execution(id))
-                }
-
-                async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError> {
-                    read!(self.readers, reads => reads.finished_after(after, limit))
-                }
-
-                async fn history_span(&self) -> Result<HistorySpan, StoreError> {
-                    read!(self.readers, reads => reads.history_span())
                 }
 
                 async fn open_executions(
@@ -109,34 +91,6 @@ macro_rules! serve_store {
                     list!(self.readers, reads => reads.executions(&query))
                 }
 
-                async fn running(
-                    &self,
-                    after: Option<RunningPlace>,
-                    limit: usize,
-                ) -> Result<Page<OpenExecution, RunningPlace>, StoreError> {
-                    read!(self.readers, reads => reads.running(after, limit))
-                }
-
-                async fn notes(
-                    &self,
-                    job: JobId,
-                    up_to: u32,
-                    limit: usize,
-                ) -> Result<Vec<Noted>, StoreError> {
-                    read!(self.readers, reads => reads.notes(job, up_to, limit))
-                }
-
-                async fn checkpoint(
-                    &self,
-                    occurrence: OccurrenceId,
-                ) -> Result<Option<Checkpoint>, StoreError> {
-                    read!(self.readers, reads => reads.checkpoint(occurrence))
-                }
-
-                async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError> {
-                    list!(self.readers, reads => reads.skipped(job, limit))
-                }
-
                 async fn dead_letters(
                     &self,
                     query: DeadLetterQuery,
@@ -144,40 +98,8 @@ macro_rules! serve_store {
                     list!(self.readers, reads => reads.dead_letters(&query))
                 }
 
-                async fn queues(&self) -> Result<Vec<QueueRow>, StoreError> {
-                    read!(self.readers, reads => reads.queues())
-                }
-
-                async fn waiting_lines(
-                    &self,
-                    after: Option<LimiterId>,
-                    limit: usize,
-                ) -> Result<Page<Line, LimiterId>, StoreError> {
-                    read!(self.readers, reads => reads.waiting_lines(after, limit))
-                }
-
                 async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
                     read!(self.readers, reads => reads.limiters(&lines))
-                }
-
-                async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
-                    read!(self.readers, reads => reads.paused_queues())
-                }
-
-                async fn ahead(
-                    &self,
-                    occurrence: OccurrenceId,
-                    limit: usize,
-                ) -> Result<Option<usize>, StoreError> {
-                    read!(self.readers, reads => reads.ahead(occurrence, limit))
-                }
-
-                async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
-                    list!(self.readers, reads => reads.depths())
-                }
-
-                async fn job_counts(&self) -> Result<JobCounts, StoreError> {
-                    list!(self.readers, reads => reads.job_counts())
                 }
 
                 async fn figures(&self) -> Result<StoreFigures, StoreError> {
@@ -199,31 +121,6 @@ macro_rules! serve_store {
 
                 async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
                     Ok(self.append_lines(lines).await?)
-                }
-
-                async fn logs(
-                    &self,
-                    execution: ExecutionId,
-                    after: Option<u64>,
-                    limit: usize,
-                ) -> Result<Page<LogLine, u64>, StoreError> {
-                    list!(self.readers, reads => reads.logs(execution, after, limit))
-                }
-
-                async fn last_logs(
-                    &self,
-                    execution: ExecutionId,
-                    count: usize,
-                ) -> Result<Vec<LogLine>, StoreError> {
-                    list!(self.readers, reads => reads.last_logs(execution, count))
-                }
-
-                async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
-                    read!(self.readers, reads => reads.logs_removed_until())
-                }
-
-                async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
-                    read!(self.readers, reads => reads.noted_clock())
                 }
 
                 async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {
@@ -277,4 +174,4 @@ macro_rules! serve_store {
         };
     };
 }
-pub(crate) use serve_store;
+pub(crate) use serve_reads;

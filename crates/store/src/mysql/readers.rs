@@ -7,12 +7,13 @@
 //! leaves an unread reply, and the next verb would take it for its own: such a connection is closed.
 
 use super::hosts::Hosts;
-use super::reads::{ReaderLanes, Reads};
+use super::reads::MySqlReading;
 use crate::fault::Fault;
+use crate::server::reads::ReaderLanes;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -54,10 +55,14 @@ macro_rules! read_from {
         async {
             let mut conflicts = 0;
             loop {
-                let mut $reads = $readers.connection_of($pool).await?;
-                match crate::mysql::readers::in_time($verb).await {
+                let mut connection = $readers.connection_of($pool).await?;
+                let seen = {
+                    let mut $reads = crate::server::reads::Reads::new(&mut connection, $readers.lanes());
+                    crate::mysql::readers::in_time($verb).await
+                };
+                match seen {
                     Ok(seen) => {
-                        $reads.give_back();
+                        connection.give_back();
                         break Ok::<_, StoreError>(seen);
                     }
                     Err(fault) if fault.is_conflict() && conflicts < crate::mysql::readers::CONFLICTS_MAX => {
@@ -85,7 +90,7 @@ const SNAPSHOTS_HOLD: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE
 pub(super) struct Readers {
     pub primary: Hosts<Pool>,
     replica: Option<Replica>,
-    lanes: Arc<ReaderLanes>,
+    lanes: ReaderLanes,
     /// How long a verb waits for a connection.
     pub time_limit: Duration,
 }
@@ -104,9 +109,13 @@ impl Readers {
         Readers {
             primary: pools(primary),
             replica: replica.map(|hosts| Replica { pools: pools(hosts), rests_until: Mutex::new(None) }),
-            lanes: Arc::default(),
+            lanes: ReaderLanes::default(),
             time_limit: limits::DATABASE_POOL_WAIT_MAX,
         }
+    }
+
+    pub fn lanes(&self) -> &ReaderLanes {
+        &self.lanes
     }
 
     /// Switches from an unusable host to the next one.
@@ -132,9 +141,9 @@ impl Readers {
     }
 
     /// A connection for one verb.
-    pub async fn connection_of(&self, pool: &Pool) -> Result<Reads, StoreError> {
+    pub async fn connection_of(&self, pool: &Pool) -> Result<MySqlReading, StoreError> {
         match timeout(self.time_limit, pool.get_conn()).await {
-            Ok(conn) => Ok(Reads::new(conn.map_err(Fault::from)?, self.lanes.clone())),
+            Ok(conn) => Ok(MySqlReading::new(conn.map_err(Fault::from)?)),
             Err(_) => Err(late("no connection was free", self.time_limit).into()),
         }
     }

@@ -5,9 +5,9 @@
 
 use super::connection;
 use super::options::Target;
-use super::reads::Lanes;
 use super::standby::Replica;
 use crate::fault::Fault;
+use crate::server::reads::ReaderLanes;
 use deadpool_postgres::{Client, Object, Pool, Transaction};
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
@@ -48,7 +48,8 @@ macro_rules! read_from {
     ($pool:expr, $lanes:expr, $reads:ident => $verb:expr) => {{
         let client = crate::postgres::readers::connection_of($pool).await?;
         let seen = {
-            let $reads = crate::postgres::reads::Reads::new(&client, $lanes);
+            let mut connection = crate::postgres::reads::PostgresReading::new(&client);
+            let mut $reads = crate::server::reads::Reads::new(&mut connection, $lanes);
             tokio::time::timeout(punctual_core::limits::DATABASE_READ_TIME_MAX, $verb).await
         };
         crate::postgres::readers::in_time(seen, client)
@@ -61,7 +62,8 @@ macro_rules! snapshot_of {
         let mut client = crate::postgres::readers::connection_of($pool).await?;
         let seen = tokio::time::timeout(punctual_core::limits::DATABASE_READ_TIME_MAX, async {
             let transaction = crate::postgres::readers::snapshot(&mut client).await?;
-            let $reads = crate::postgres::reads::Reads::new(&transaction, $lanes);
+            let mut connection = crate::postgres::reads::PostgresReading::at_once(&transaction);
+            let mut $reads = crate::server::reads::Reads::new(&mut connection, $lanes);
             $verb.await
         })
         .await;
@@ -74,7 +76,7 @@ pub(super) use snapshot_of;
 pub(super) struct Readers {
     primary: Pool,
     replica: Option<Replica>,
-    lanes: Lanes,
+    lanes: ReaderLanes,
 }
 
 impl Readers {
@@ -84,14 +86,14 @@ impl Readers {
             Some(target) => Some(Replica::new(reading_pool(target, count)?)),
             None => None,
         };
-        Ok(Readers { primary: reading_pool(primary, count)?, replica, lanes: Lanes::default() })
+        Ok(Readers { primary: reading_pool(primary, count)?, replica, lanes: ReaderLanes::default() })
     }
 
     pub fn primary(&self) -> &Pool {
         &self.primary
     }
 
-    pub fn lanes(&self) -> &Lanes {
+    pub fn lanes(&self) -> &ReaderLanes {
         &self.lanes
     }
 
@@ -120,20 +122,21 @@ pub(super) async fn connection_of(pool: &Pool) -> Result<Client, StoreError> {
 }
 
 /// A transaction with one snapshot. It needs no commit: dropping it releases the snapshot.
-pub(super) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>, StoreError> {
+pub(super) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>, Fault> {
     let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
-    Ok(begin.start().await.map_err(Fault::from)?)
+    Ok(begin.start().await?)
 }
 
 /// The result, if it took no longer than allowed. Otherwise the state of the connection is unknown, and it
 /// is closed.
 pub(super) fn in_time<T>(
-    seen: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
+    seen: Result<Result<T, Fault>, tokio::time::error::Elapsed>,
     client: Client,
 ) -> Result<T, StoreError> {
-    seen.unwrap_or_else(|_| {
-        drop(Object::take(client));
-        let seconds = limits::DATABASE_READ_TIME_MAX.as_secs();
-        Err(StoreError::Unavailable(format!("the database has not answered within {seconds} s")))
-    })
+    if let Ok(seen) = seen {
+        return Ok(seen?);
+    }
+    drop(Object::take(client));
+    let seconds = limits::DATABASE_READ_TIME_MAX.as_secs();
+    Err(StoreError::Unavailable(format!("the database has not answered within {seconds} s")))
 }

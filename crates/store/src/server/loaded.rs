@@ -283,23 +283,23 @@ fn read_session(row: &impl RowCells) -> Result<LoadedSession, Fault> {
     })
 }
 
-pub(crate) fn read_limiter_row(row: &impl RowCells) -> Result<Option<LoadedLimiter>, Fault> {
+pub(crate) fn read_limiter_row(row: &(impl RowCells + ?Sized)) -> Result<Option<LoadedLimiter>, Fault> {
     let Some(id) = read_limiter(Some(get(row, 0)?), "limiter_tallies.limiter")? else { return Ok(None) };
     Ok(Some(LoadedLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: get(row, 3)? }))
 }
 
 /// A row whose settings cannot be read carries the reason.
-pub(crate) fn read_queue(row: &impl RowCells) -> Result<QueueRow, Fault> {
+pub(crate) fn read_queue(row: &(impl RowCells + ?Sized)) -> Result<QueueRow, Fault> {
     queue_row(get(row, 0)?, get(row, 1)?, read_queue_settings(row))
 }
 
-fn read_queue_settings(row: &impl RowCells) -> Result<(QueueSettings, Option<Placing>), Fault> {
+fn read_queue_settings(row: &(impl RowCells + ?Sized)) -> Result<(QueueSettings, Option<Placing>), Fault> {
     let max_depth = read(row, 2, "queues.max_depth")?;
     let limits = read_limits(get(row, 3)?)?;
     Ok((QueueSettings { max_depth, limits }, read_placing(get(row, 4)?)?))
 }
 
-pub(crate) fn read_checkpoint(row: &impl RowCells, column: usize) -> Result<Checkpoint, Fault> {
+pub(crate) fn read_checkpoint(row: &(impl RowCells + ?Sized), column: usize) -> Result<Checkpoint, Fault> {
     Checkpoint::stored(get::<String>(row, column)?)
         .map_err(|too_large| Fault::damaged("checkpoints.document", too_large))
 }

@@ -8,4 +8,5 @@ pub(crate) mod loaded;
 pub(crate) mod logs;
 pub(crate) mod migrations;
 pub(crate) mod queue_check;
+pub(crate) mod reads;
 pub(crate) mod rows;

@@ -1,4 +1,4 @@
-//! Rows that reads of both dialects return, in the same order of columns.
+//! Rows that reads of all databases return, in the same order of columns.
 
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{job_id, occurrence_id, time};
@@ -15,7 +15,7 @@ use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-pub(crate) fn read_token(row: &impl RowCells) -> Result<Token, Fault> {
+pub(crate) fn read_token(row: &(impl RowCells + ?Sized)) -> Result<Token, Fault> {
     Ok(Token {
         id: get(row, 0)?,
         secret_sha256: read(row, 1, "tokens.secret_sha256")?,
@@ -34,7 +34,7 @@ macro_rules! session_columns {
 }
 pub(crate) use session_columns;
 
-pub(crate) fn read_session(row: &impl RowCells) -> Result<SessionRow, Fault> {
+pub(crate) fn read_session(row: &(impl RowCells + ?Sized)) -> Result<SessionRow, Fault> {
     let lease = Duration::from_micros(read(row, 2, "sessions.lease_us")?);
     Ok(SessionRow {
         pulse: Pulse { session: get(row, 0)?, beat: read(row, 1, "sessions.beat")?, lease },
@@ -49,12 +49,13 @@ pub(crate) fn read_session(row: &impl RowCells) -> Result<SessionRow, Fault> {
             version: get(row, 10)?,
             host: get(row, 11)?,
         },
-        condition: read_condition(get(row, 13)?),
+        // A document that cannot be read says nothing about the session.
+        condition: read_condition(get(row, 13).unwrap_or_default()),
         mode: read(row, 12, "sessions.mode")?,
     })
 }
 
-pub(crate) fn read_job_counts(row: &impl RowCells) -> Result<JobCounts, Fault> {
+pub(crate) fn read_job_counts(row: &(impl RowCells + ?Sized)) -> Result<JobCounts, Fault> {
     let counted = |column| -> Result<u64, Fault> { Ok(shown(get(row, column)?)) };
     Ok(JobCounts {
         active: counted(0)?,
@@ -66,7 +67,7 @@ pub(crate) fn read_job_counts(row: &impl RowCells) -> Result<JobCounts, Fault> {
     })
 }
 
-pub(crate) fn read_noted(job: JobId, row: &impl RowCells) -> Result<Noted, Fault> {
+pub(crate) fn read_noted(job: JobId, row: &(impl RowCells + ?Sized)) -> Result<Noted, Fault> {
     Ok(Noted {
         occurrence: job.occurrence(read(row, 0, "notes.occurrence")?),
         attempt: read(row, 1, "notes.attempt")?,
@@ -76,7 +77,7 @@ pub(crate) fn read_noted(job: JobId, row: &impl RowCells) -> Result<Noted, Fault
     })
 }
 
-pub(crate) fn read_skipped(row: &impl RowCells) -> Result<SkipRange, Fault> {
+pub(crate) fn read_skipped(row: &(impl RowCells + ?Sized)) -> Result<SkipRange, Fault> {
     Ok(SkipRange {
         first: time(row, 0)?,
         last: time(row, 1)?,
@@ -94,12 +95,12 @@ macro_rules! candidate_columns {
 pub(crate) use candidate_columns;
 
 /// A job that cannot be read still advances the list.
-pub(crate) fn candidate(row: &impl RowCells) -> Result<Candidate, Fault> {
+pub(crate) fn candidate(row: &(impl RowCells + ?Sized)) -> Result<Candidate, Fault> {
     let id = job_id(row, 0)?;
     Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
 }
 
-fn read_candidate(row: &impl RowCells) -> Result<Candidate, Fault> {
+pub(crate) fn read_candidate(row: &(impl RowCells + ?Sized)) -> Result<Candidate, Fault> {
     Ok(Candidate {
         id: job_id(row, 0)?,
         lane: get(row, 1)?,
@@ -114,12 +115,12 @@ fn read_candidate(row: &impl RowCells) -> Result<Candidate, Fault> {
 /// A due time, its lane, and what becomes due.
 pub(crate) type DueEntry = (Timestamp, i64, DueKind);
 
-pub(crate) fn read_due_schedule(row: &impl RowCells) -> Result<DueEntry, Fault> {
+pub(crate) fn read_due_schedule(row: &(impl RowCells + ?Sized)) -> Result<DueEntry, Fault> {
     let what = DueKind::Schedule { job: job_id(row, 2)?, version: read(row, 3, "schedules.version")? };
     Ok((time(row, 0)?, get(row, 1)?, what))
 }
 
-pub(crate) fn read_due_live(row: &impl RowCells) -> Result<DueEntry, Fault> {
+pub(crate) fn read_due_live(row: &(impl RowCells + ?Sized)) -> Result<DueEntry, Fault> {
     let what = DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: read(row, 4, "live.attempt")? };
     Ok((time(row, 0)?, get(row, 1)?, what))
 }

@@ -1,7 +1,7 @@
 //! Maintenance: retention, readiness and tokens. Each database does it differently, so it is not part of
 //! the verbs.
 
-use super::reads::{TOKEN, read_token};
+use super::reads::TOKEN;
 use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
@@ -9,6 +9,7 @@ use super::{counter_mismatch, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::Rows;
+use crate::server::rows::read_token;
 use crate::stored_numbers::StoredNumber;
 use crate::{counters, verbs};
 use punctual_core::health::WorkerCondition;
@@ -218,6 +219,6 @@ fn add_token(tx: &mut Tx<'_>, token: &Token) -> Result<Token, Fault> {
         )?
         .execute(params![token.id, token.secret_sha256, token.role.code(), token.created_at.as_micros()])?;
     let mut select = tx.conn.prepare_cached(TOKEN)?;
-    let kept = one(&mut select, [&token.id], read_token)?;
+    let kept = one(&mut select, [&token.id], |row| read_token(row))?;
     kept.ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))
 }

@@ -2,13 +2,11 @@
 //! Only the writer changes these tables, so cached committed rows stay valid until the writer deletes them.
 //! Entries cached in a transaction that did not commit must be discarded.
 
-use super::rows::{all, count, located, one, text_or_none, time_or_none};
-use crate::codes::{queue_row, read_limits, read_placing};
+use super::rows::{all, one};
 use crate::fault::Fault;
+use crate::server::loaded::read_queue;
 use punctual_core::ids::SessionId;
-use punctual_core::placing::Placing;
 use punctual_core::ports::{Lane, QueueRow};
-use punctual_core::queue::QueueSettings;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
@@ -124,18 +122,7 @@ impl QueueTable {
 pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
     let mut select = conn
         .prepare_cached("SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue")?;
-    all(&mut select, [], |row| {
-        let (queue, paused_at) = (row.get(0)?, time_or_none(row, 1)?);
-        let rest = || -> Result<(QueueSettings, Option<Placing>), Fault> {
-            let max_depth = match row.get::<_, Option<i64>>(2)? {
-                Some(_) => Some(count(row, 2, "queues.max_depth")?),
-                None => None,
-            };
-            let limits = read_limits(text_or_none(row, 3)?)?;
-            Ok((QueueSettings { max_depth, limits }, read_placing(text_or_none(row, 4)?)?))
-        };
-        queue_row(queue, paused_at, rest().map_err(|fault| located(fault, row)))
-    })
+    all(&mut select, [], |row| read_queue(row))
 }
 
 /// The numbers of history: each is assigned once, although the latest rows may be deleted.

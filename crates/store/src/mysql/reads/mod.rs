@@ -1,73 +1,56 @@
-//! Reads: for users and for the loops that look for work. Every list reads a bounded number of rows and
-//! holds a bounded number of bytes, regardless of the size of the database.
-//!
-//! A verb takes a handful of statements, no matter how many items it is about. If it takes more than one,
-//! they see one snapshot. Many keys are sent as one JSON document. If only the first few rows of each key
-//! are needed, they become branches of a `UNION ALL`: MariaDB has no `LATERAL`.
+//! A connection for one read verb of `server/reads`. If a verb takes more than one statement, they see one
+//! snapshot.
 
-mod due;
-mod events;
-mod executions;
-mod jobs;
-mod keys;
-mod lanes;
-mod limiters;
-mod listed;
-mod logs;
-mod notes;
-mod overview;
-mod page;
-mod views;
+mod settled;
+pub(crate) mod statements;
 
-pub(crate) use lanes::ReaderLanes;
-pub(crate) use overview::TOKEN;
+pub(crate) use statements::TOKEN;
 
-#[cfg(test)]
-pub(crate) mod statements {
-    //! Exports for the tests of query plans.
-    pub(crate) use super::due::{due_live, due_schedules};
-    pub(crate) use super::events::{
-        FINISHED_AFTER, OPEN, RECENT, RUNNING, RUNNING_FIRST, WORKERS_OF_SESSIONS,
-    };
-    pub(crate) use super::executions::{
-        DEAD_LETTERS, DEAD_LETTERS_OF_JOB, HISTORY_OF_JOB, OPEN_OF_JOB_BEFORE, SKIPPED,
-    };
-    pub(crate) use super::jobs::{
-        ACTIVE_LIVE, ACTIVE_SCHEDULES, JOBS_BY_ID, LATEST_JOBS, MARKED_JOBS, TAGGED_JOBS, TAGS_OF_JOBS,
-    };
-    pub(crate) use super::keys::{branches, keys_of_jobs};
-    pub(crate) use super::listed::{FINISHED_BEFORE, NAMES_OF_JOBS, OPEN_BEFORE};
-    pub(crate) use super::logs::{LAST_LINES, LINES_OF_EXECUTION};
-    pub(crate) use super::notes::NOTES_OF_JOB;
-    pub(crate) use super::overview::{AHEAD, heads};
-    pub(crate) use super::views::{FINISHED_AT, JOBS, LATEST_OF_JOB, OPEN_OF_JOB, SCHEDULES};
-}
-
-use super::lists::numbers;
-use super::names::LANES_BY_NUMBER;
-use crate::cells::get;
+use super::lists::documents;
+use crate::cells::{Cell, CellValue, RowCells, get, read};
+use crate::codecs::{execution_id, job_id, read_finished, read_live, time};
+use crate::counters::shown;
 use crate::fault::Fault;
-use crate::stored_numbers::StoredNumber;
+use crate::layout::{LIVE, LiveColumns};
+use crate::lists::heads_looked_at;
+use crate::malformed::{pass_over, rows_passed_over};
+use crate::server::asks;
+use crate::server::list::{List, row};
+use crate::server::reads::{EndedAt, Fetched, Query, Read, ReadBatches, ReadConnection};
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Params, Row};
-use punctual_core::ports::{Lane, NotedClock};
+use mysql_async::{Conn, Params, Row, Value};
+use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::ports::{ExecutionView, HistorySpan, StoreFigures};
 use punctual_core::time::Timestamp;
-use std::sync::Arc;
+use statements::*;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The database's clock, in microseconds. It is independent of the session's time zone and of the year
-/// 2038.
-const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+/// Rows to fetch at a time if a row may be large: a page is often full before it has all its items.
+const ROWS_AT_ONCE: usize = 100;
+/// Lanes whose heads one statement reads.
+const HEADS_AT_ONCE: usize = 50;
 
-/// The reading verbs over one connection of a pool, which is closed unless it is given back.
+const BATCHES: ReadBatches = ReadBatches {
+    rows: ROWS_AT_ONCE,
+    dead_letters: ROWS_AT_ONCE,
+    candidates: VIEWS_AT_ONCE,
+    views: VIEWS_AT_ONCE,
+    details: VIEWS_AT_ONCE,
+    is_pipelined: false,
+    has_standing: false,
+    has_errors_apart: false,
+};
+
+/// A connection of a pool, which is closed unless it is given back.
 #[derive(Debug)]
-pub(crate) struct Reads {
+pub(crate) struct MySqlReading {
     /// Always there, except while it is being given back.
     conn: Option<Conn>,
-    lanes: Arc<ReaderLanes>,
 }
 
-impl Drop for Reads {
+impl Drop for MySqlReading {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take() {
             // It is marked as closed before anything is sent, so that the pool discards it. Whether the
@@ -77,9 +60,43 @@ impl Drop for Reads {
     }
 }
 
-impl Reads {
-    pub fn new(conn: Conn, lanes: Arc<ReaderLanes>) -> Self {
-        Reads { conn: Some(conn), lanes }
+/// A row, and after its columns one that another statement has returned.
+struct JoinedRow {
+    row: Row,
+    joined: Option<Cell<'static>>,
+}
+
+impl JoinedRow {
+    fn of(rows: Vec<Row>) -> Vec<Self> {
+        rows.into_iter().map(|row| JoinedRow { row, joined: None }).collect()
+    }
+
+    fn joined(&self, column: usize) -> Option<&[Cell<'static>]> {
+        self.joined.as_ref().filter(|_| column == self.row.len()).map(std::slice::from_ref)
+    }
+}
+
+impl RowCells for JoinedRow {
+    fn is_null(&self, column: usize) -> Result<bool, Fault> {
+        self.joined(column).map_or_else(|| self.row.is_null(column), |cell| cell.is_null(0))
+    }
+
+    fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
+        self.joined(column).map_or_else(|| self.row.number(column), |cell| cell.number(0))
+    }
+
+    fn text(&self, column: usize) -> Result<Option<&str>, Fault> {
+        self.joined(column).map_or_else(|| self.row.text(column), |cell| cell.text(0))
+    }
+
+    fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault> {
+        self.joined(column).map_or_else(|| self.row.bytes(column), |cell| cell.bytes(0))
+    }
+}
+
+impl MySqlReading {
+    pub fn new(conn: Conn) -> Self {
+        MySqlReading { conn: Some(conn) }
     }
 
     /// Gives the connection back after a verb is complete.
@@ -94,75 +111,218 @@ impl Reads {
     /// The server's id of this connection.
     #[cfg(test)]
     pub async fn connection_number(&mut self) -> Result<u64, Fault> {
-        let row = self.one("SELECT CONNECTION_ID()", ()).await?;
+        let row = self.one("SELECT CONNECTION_ID()", vec![]).await?;
         get(&row.ok_or_else(|| Fault::Missing("a connection".to_owned()))?, 0)
     }
 
-    /// The database's clock.
-    pub async fn clock(&mut self) -> Result<Timestamp, Fault> {
-        let row = self.one(CLOCK, ()).await?.ok_or_else(|| Fault::Missing("the time".to_owned()))?;
-        Ok(Timestamp::from_micros(get(&row, 0)?))
+    /// All rows of a statement that has its own limit. It is prepared once.
+    async fn all(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let params = if values.is_empty() { Params::Empty } else { Params::Positional(values) };
+        Ok(self.conn()?.exec(sql, params).await?)
     }
 
-    /// The same, with the time at which retention last found the clock steady.
-    pub async fn noted_clock(&mut self) -> Result<NotedClock, Fault> {
-        let noted = self.stored_number(StoredNumber::SteadyClock).await?;
-        Ok(NotedClock { now: self.clock().await?, noted })
+    /// The first row of a statement, if there is one.
+    async fn one(&mut self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, Fault> {
+        Ok(self.all(sql, values).await?.into_iter().next())
     }
 
-    /// Log lines written before this time may have been removed.
-    pub async fn logs_removed_until(&mut self) -> Result<Option<Timestamp>, Fault> {
-        self.stored_number(StoredNumber::LogsRemoved).await
+    /// The rows of a statement about all rows of a list.
+    async fn listed(&mut self, sql: &str, list: &List<'_>) -> Result<Vec<Row>, Fault> {
+        let mut rows = Vec::new();
+        for document in documents(list) {
+            rows.extend(self.all(sql, vec![document]).await?);
+        }
+        Ok(rows)
     }
 
-    async fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
-        let row = self.one("SELECT at FROM probe WHERE id = ?", (mark.id(),)).await?;
-        row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
+    async fn rows(&mut self, query: Query<'_>) -> Result<Vec<JoinedRow>, Fault> {
+        if query.is_needless() {
+            return Ok(vec![]);
+        }
+        let Query { read, list, values } = query;
+        let (is_listed, list) = (list.is_some(), list.unwrap_or_default());
+        let chosen = |places: &[usize]| -> Vec<Value> {
+            places.iter().map(|place| values[*place].clone().into()).collect()
+        };
+        let rows = match read {
+            Read::DueSchedules | Read::DueLive => self.due(read, &list, chosen(&[0, 1])).await?,
+            Read::Ahead => self.ahead(chosen(&[0, 1, 2])).await?,
+            Read::OneJob => self.listed(JOBS_BY_ID, &List::of(values.into_iter().map(|id| [id]))).await?,
+            Read::ActiveJobs => self.active_jobs(chosen(&[0, 1]), get(&values[..], 1)?).await?,
+            Read::OpenOfJobs => self.of_each(OPEN_OF_JOB, &list).await?,
+            Read::LastFinished => self.last_finished(&list).await?,
+            Read::Running if values[0] == Cell::Number(0) => self.all(RUNNING_FIRST, chosen(&[3])).await?,
+            _ if is_listed => self.listed(statement(read).0, &list).await?,
+            _ => {
+                let (sql, places) = statement(read);
+                self.all(sql, chosen(places)).await?
+            }
+        };
+        match read {
+            Read::Running | Read::OpenExecutions => self.with_workers(rows).await,
+            Read::Depths => self.with_oldest(rows).await,
+            _ => Ok(JoinedRow::of(rows)),
+        }
     }
 
-    /// All rows of a query that has its own limit.
-    async fn all(&mut self, sql: &str, params: impl Into<Params> + Send) -> Result<Vec<Row>, Fault> {
-        Ok(self.conn()?.exec(sql, params.into()).await?)
+    async fn due(&mut self, read: Read, list: &List<'_>, bounds: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let segments: Vec<i64> = list.rows().map(|segment| get(segment, 0)).collect::<Result<_, _>>()?;
+        let sql = if read == Read::DueLive { due_live(&segments) } else { due_schedules(&segments) };
+        self.all(&sql, segments.iter().flat_map(|_| bounds.clone()).collect()).await
     }
 
-    /// All rows of a statement whose text is hardly ever the same, so that preparing it would be useless.
-    async fn every(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
-        Ok(self.conn()?.query(sql).await?)
+    async fn ahead(&mut self, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let [job, number, most] = &values[..] else { return Ok(vec![]) };
+        let Some(place) = self.one(QUEUED_PLACE, vec![job.clone(), number.clone()]).await? else {
+            return Ok(vec![]);
+        };
+        let (lane, rank): (i64, i64) = (get(&place, 0)?, get(&place, 1)?);
+        let mut bounds: Vec<Value> = [lane, rank, rank].map(Value::from).into();
+        bounds.extend([job, job, number, most].map(Value::clone));
+        self.all(AHEAD, bounds).await
     }
 
-    /// The first row of a query, if there is one.
-    async fn one(&mut self, sql: &str, params: impl Into<Params> + Send) -> Result<Option<Row>, Fault> {
-        Ok(self.conn()?.exec_first(sql, params.into()).await?)
+    /// The latest jobs with open or future occurrences.
+    async fn active_jobs(&mut self, bounds: Vec<Value>, count: usize) -> Result<Vec<Row>, Fault> {
+        let mut ids = BTreeSet::new();
+        for sql in [ACTIVE_LIVE, ACTIVE_SCHEDULES] {
+            for row in self.all(sql, bounds.clone()).await? {
+                ids.insert(job_id(&row, 0)?);
+            }
+        }
+        self.listed(JOBS_BY_ID, &asks::ids(ids.iter().rev().take(count))).await
     }
 
-    /// All statements up to [`Self::end_snapshot`] see what is committed now.
+    /// The first rows of each job.
+    async fn of_each(&mut self, branch: &str, jobs: &List<'_>) -> Result<Vec<Row>, Fault> {
+        let keys = jobs.rows().flatten().cloned().map(Value::from).collect();
+        let (sql, keys) = branches(branch, keys);
+        self.all(&sql, keys).await
+    }
+
+    /// The execution of each job that ended last among the latest few.
+    async fn last_finished(&mut self, jobs: &List<'_>) -> Result<Vec<Row>, Fault> {
+        let mut latest: BTreeMap<JobId, (Timestamp, ExecutionId, u64)> = BTreeMap::new();
+        for row in self.of_each(LATEST_OF_JOB, jobs).await? {
+            let read = || -> Result<_, Fault> {
+                Ok((time(&row, 3)?, execution_id(&row, 0)?, read(&row, 4, "history.place")?))
+            };
+            let Some(candidate) = pass_over(read())? else { continue };
+            let last = latest.entry(candidate.1.occurrence.job).or_insert(candidate);
+            *last = candidate.max(*last);
+        }
+        let ended = latest.into_values().map(|(completed_at, _, place)| EndedAt { place, completed_at });
+        self.listed(FINISHED_AT, &EndedAt::list(ended)).await
+    }
+
+    /// Adds the names of the workers that hold these executions.
+    async fn with_workers(&mut self, rows: Vec<Row>) -> Result<Vec<JoinedRow>, Fault> {
+        const SESSION: usize = LIVE.at("session");
+        let sessions = rows.iter().map(|row| get(row, SESSION)).collect::<Result<Vec<Option<i64>>, _>>()?;
+        let held: BTreeSet<i64> = sessions.iter().flatten().copied().collect();
+        let mut workers: BTreeMap<i64, String> = BTreeMap::new();
+        for row in self.listed(WORKERS_OF_SESSIONS, &asks::numbers(held)).await? {
+            workers.insert(get(&row, 0)?, get(&row, 1)?);
+        }
+        let worker = |session: Option<i64>| session.and_then(|session| workers.get(&session)).cloned();
+        let join = |(row, session)| JoinedRow { row, joined: Some(worker(session).into_cell()) };
+        Ok(rows.into_iter().zip(sessions).map(join).collect())
+    }
+
+    /// Of the counters of lanes, those that are not zero, with the time since which the head of the lane has
+    /// been queued.
+    async fn with_oldest(&mut self, rows: Vec<Row>) -> Result<Vec<JoinedRow>, Fault> {
+        let (mut used, mut queued) = (Vec::new(), Vec::new());
+        for row in rows {
+            let lane: i64 = get(&row, 0)?;
+            let counts = [shown(get(&row, 1)?), shown(get(&row, 2)?), shown(get(&row, 3)?)];
+            queued.extend((counts[1] > 0).then_some(lane));
+            used.extend((counts != [0; 3]).then_some((lane, row)));
+        }
+        let (mut oldest, looked_at) = (BTreeMap::new(), heads_looked_at(queued.len()));
+        for some in queued.chunks(HEADS_AT_ONCE) {
+            // The text is hardly ever the same, so that preparing it would be useless.
+            let heads: Vec<Row> = self.conn()?.query(heads(some, looked_at)).await?;
+            for row in &heads {
+                oldest.insert(get::<i64>(row, 0)?, get::<Option<Timestamp>>(row, 1)?);
+            }
+        }
+        let join = |(lane, row)| {
+            let oldest: Option<Timestamp> = oldest.get(&lane).copied().flatten();
+            JoinedRow { row, joined: Some(oldest.into_cell()) }
+        };
+        Ok(used.into_iter().map(join).collect())
+    }
+
+    async fn find_execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
+        let key = |places: usize| -> Vec<Value> {
+            let key = row![id.occurrence.job, id.occurrence.number, id.attempt];
+            key.into_iter().take(places).map(Value::from).collect()
+        };
+        if self.one(IS_DELETED, key(1)).await?.is_some() {
+            return Ok(None);
+        }
+        if let Some(row) = self.one(LIVE_WITH_WORKER, key(2)).await? {
+            let live = read_live(&row, 0)?.live;
+            if live.attempt == id.attempt {
+                return Ok(Some(ExecutionView::Live { live, worker: get(&row, LiveColumns::COUNT)? }));
+            }
+        }
+        let row = self.one(FINISHED, key(3)).await?;
+        row.map(|row| Ok(ExecutionView::Finished(read_finished(&row, 0)?))).transpose()
+    }
+}
+
+#[async_trait]
+impl ReadConnection for MySqlReading {
+    fn batches(&self) -> &'static ReadBatches {
+        &BATCHES
+    }
+
+    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<Fetched>, Fault> {
+        let mut fetched = Vec::with_capacity(queries.len());
+        for query in queries {
+            fetched.push(Fetched::new(self.rows(query).await?));
+        }
+        Ok(fetched)
+    }
+
     async fn begin_snapshot(&mut self) -> Result<(), Fault> {
         Ok(self.conn()?.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await?)
     }
 
-    /// If a statement before this fails, the connection is closed, and the snapshot with it.
     async fn end_snapshot(&mut self) -> Result<(), Fault> {
         Ok(self.conn()?.query_drop("COMMIT").await?)
     }
 
-    /// Looks up the names of these lanes at once.
-    async fn learn_lanes(&mut self, lanes: impl Iterator<Item = i64>) -> Result<(), Fault> {
-        let unknown: Vec<i64> = lanes.filter(|lane| self.lanes.get(*lane).is_none()).collect();
-        for list in numbers(unknown) {
-            for row in self.all(LANES_BY_NUMBER, (list,)).await? {
-                self.lanes.learn(get(&row, 0)?, get::<String>(&row, 1)?, get::<String>(&row, 2)?);
-            }
-        }
-        Ok(())
+    async fn settled_below(&mut self) -> Result<Option<i64>, Fault> {
+        Ok(None)
     }
 
-    /// The lane with this number.
-    async fn lane(&mut self, number: i64) -> Result<Lane, Fault> {
-        if let Some(lane) = self.lanes.get(number) {
-            return Ok(lane);
-        }
-        let rows = self.all(lanes::LANE, (number,)).await?;
-        let row = rows.first().ok_or_else(|| Fault::Missing(format!("lane {number}")))?;
-        Ok(self.lanes.learn(number, get::<String>(row, 0)?, get::<String>(row, 1)?))
+    async fn history_span(&mut self) -> Result<HistorySpan, Fault> {
+        self.begin_snapshot().await?;
+        let span = self.span().await?;
+        self.end_snapshot().await?;
+        Ok(span)
+    }
+
+    async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
+        // Within one snapshot, so that an execution that ends meanwhile is in one of the two tables.
+        self.begin_snapshot().await?;
+        let view = self.find_execution(id).await?;
+        self.end_snapshot().await?;
+        Ok(view)
+    }
+
+    async fn figures(&mut self) -> Result<StoreFigures, Fault> {
+        let row = self.one(SIZES, vec![]).await?.ok_or_else(|| Fault::Missing("tables".to_owned()))?;
+        let log_bytes = shown(get(&row, 2)?);
+        Ok(StoreFigures {
+            database_bytes: shown(get(&row, 0)?).saturating_sub(log_bytes),
+            free_bytes: shown(get(&row, 1)?),
+            log_bytes,
+            malformed_rows: rows_passed_over(),
+            ..StoreFigures::default()
+        })
     }
 }

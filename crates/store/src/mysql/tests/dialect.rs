@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(super) const DIALECT: Dialect = Dialect::MySql;
 /// How a NUL in a text is stored.
 pub(super) const STORED_NUL: char = '\0';
+/// The time in microseconds.
+pub(super) const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
 /// A connection like those of writers, to a database that is ready. Each knows only its own lanes, as in
 /// another process.

@@ -26,6 +26,8 @@ mod nodes;
 mod partitioning;
 mod plans;
 mod readers;
+#[path = "../../server/tests/reading.rs"]
+mod reading;
 #[path = "../../server/tests/round_trips.rs"]
 mod round_trips;
 mod security;

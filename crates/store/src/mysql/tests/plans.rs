@@ -3,6 +3,7 @@
 use super::database::{TestDatabase, client};
 use crate::mysql::MySqlStore;
 use crate::mysql::reads::statements::*;
+use crate::server::reads::Read;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::ids::{JobId, SegmentSet};
@@ -28,56 +29,77 @@ fn key(number: u128) -> Value {
     Value::Bytes(job(number).as_bytes().to_vec())
 }
 
+fn sql(read: Read) -> &'static str {
+    statement(read).0
+}
+
 fn searches() -> Vec<Search> {
     let number = |value: i64| Value::Int(value);
     let (one, some) = (|| key(5_000), || Value::from(format!("[[\"{:032x}\",1]]", 5_000)));
     let places = || Value::from("[[100,100]]");
-    let jobs: Vec<JobId> = (5_000..5_007).map(job).collect();
-    let all = SegmentSet::ALL;
+    let of_each = |branch| branches(branch, (5_000..5_007).map(key).collect());
+    let (open_of_jobs, open_keys) = of_each(OPEN_OF_JOB);
+    let (latest_of_jobs, latest_keys) = of_each(LATEST_OF_JOB);
+    let all: Vec<i64> = SegmentSet::ALL.iter().map(|segment| segment.index().into()).collect();
     let bounds: Vec<Value> = all.iter().flat_map(|_| [number(50), number(10)]).collect();
     let limit = || number(10);
     vec![
-        search(due_schedules(all), bounds.clone(), "schedules", "schedules_due"),
-        search(due_live(all), bounds, "live", "live_due"),
-        search(FINISHED_AFTER, vec![number(2), number(100), limit()], "history", "PRIMARY"),
-        search(RECENT, vec![number(2), number(100), limit()], "history", "PRIMARY"),
-        search(OPEN, vec![some()], "live", "PRIMARY"),
+        search(due_schedules(&all), bounds.clone(), "schedules", "schedules_due"),
+        search(due_live(&all), bounds, "live", "live_due"),
+        search(sql(Read::FinishedAfter), vec![number(100), limit()], "history", "PRIMARY"),
+        search(RECENT, vec![number(100), limit()], "history", "PRIMARY"),
+        search(sql(Read::OpenExecutions), vec![some()], "live", "PRIMARY"),
         search(RUNNING_FIRST, vec![limit()], "live", "live_session"),
-        search(RUNNING, vec![number(5), number(5), one(), one(), number(1), limit()], "live", "live_session"),
+        search(
+            sql(Read::Running),
+            vec![number(5), number(5), one(), one(), number(1), limit()],
+            "live",
+            "live_session",
+        ),
         search(WORKERS_OF_SESSIONS, vec![places()], "sessions", "PRIMARY"),
         search(
-            HISTORY_OF_JOB,
+            sql(Read::HistoryOfJob),
             vec![one(), number(9), number(9), number(1), limit()],
             "history",
             "history_job",
         ),
-        search(SKIPPED, vec![one(), limit()], "skipped", "skipped_job"),
-        search(DEAD_LETTERS, vec![number(100), limit()], "dead_letters", "PRIMARY"),
-        search(DEAD_LETTERS_OF_JOB, vec![one(), number(9_999), limit()], "dead_letters", "dead_letters_job"),
-        search(LATEST_JOBS, vec![one(), limit()], "jobs", "PRIMARY"),
-        search(MARKED_JOBS, vec![number(2), one(), limit()], "jobs", "jobs_marked"),
-        search(TAGGED_JOBS, vec![Value::from("tag 1"), one(), limit()], "job_tags", "PRIMARY"),
+        search(sql(Read::Skipped), vec![one(), limit()], "skipped", "skipped_job"),
+        search(sql(Read::DeadLetters), vec![number(100), limit()], "dead_letters", "PRIMARY"),
+        search(
+            sql(Read::DeadLettersOfJob),
+            vec![one(), number(9_999), limit()],
+            "dead_letters",
+            "dead_letters_job",
+        ),
+        search(sql(Read::LatestJobs), vec![one(), limit()], "jobs", "PRIMARY"),
+        search(sql(Read::MarkedJobs), vec![number(2), one(), limit()], "jobs", "jobs_marked"),
+        search(sql(Read::TaggedJobs), vec![Value::from("tag 1"), one(), limit()], "job_tags", "PRIMARY"),
         search(JOBS_BY_ID, vec![some()], "jobs", "PRIMARY"),
-        search(TAGS_OF_JOBS, vec![some()], "job_tags", "job_tags_job"),
+        search(sql(Read::TagsOfJobs), vec![some()], "job_tags", "job_tags_job"),
         search(ACTIVE_LIVE, vec![one(), limit()], "live", "PRIMARY"),
         search(ACTIVE_SCHEDULES, vec![one(), limit()], "schedules", "PRIMARY"),
-        search(OPEN_OF_JOB_BEFORE, vec![one(), number(9), number(9), number(1), limit()], "live", "PRIMARY"),
-        search(OPEN_BEFORE, vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
-        search(FINISHED_BEFORE, vec![number(9_000), limit()], "history", "PRIMARY"),
-        search(NAMES_OF_JOBS, vec![some()], "jobs", "PRIMARY"),
         search(
-            LINES_OF_EXECUTION,
+            sql(Read::OpenOfJobBefore),
+            vec![one(), number(9), number(9), number(1), limit()],
+            "live",
+            "PRIMARY",
+        ),
+        search(sql(Read::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
+        search(sql(Read::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
+        search(sql(Read::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(
+            sql(Read::LinesOfExecution),
             vec![key(7), number(1), number(1), number(50), limit()],
             "log_lines",
             "PRIMARY",
         ),
         search(
-            LAST_LINES,
+            sql(Read::LastLines),
             vec![key(7), number(1), number(1), number(i64::MAX), limit()],
             "log_lines",
             "PRIMARY",
         ),
-        search(NOTES_OF_JOB, vec![one(), number(9), limit()], "notes", "PRIMARY"),
+        search(sql(Read::NotesOfJob), vec![one(), number(9), limit()], "notes", "PRIMARY"),
         search(
             AHEAD,
             vec![number(1), number(900), number(900), one(), one(), number(1), limit()],
@@ -85,10 +107,10 @@ fn searches() -> Vec<Search> {
             "live_claim",
         ),
         search(heads(&[1, 2, 3], 100), vec![], "live", "live_claim"),
-        search(JOBS, vec![some()], "jobs", "PRIMARY"),
-        search(SCHEDULES, vec![some()], "schedules", "PRIMARY"),
-        search(branches(OPEN_OF_JOB, jobs.len()), keys_of_jobs(&jobs), "live", "PRIMARY"),
-        search(branches(LATEST_OF_JOB, jobs.len()), keys_of_jobs(&jobs), "history", "history_job"),
+        search(sql(Read::Jobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(Read::Schedules), vec![some()], "schedules", "PRIMARY"),
+        search(open_of_jobs, open_keys, "live", "PRIMARY"),
+        search(latest_of_jobs, latest_keys, "history", "history_job"),
         search(FINISHED_AT, vec![places()], "history", "PRIMARY"),
     ]
 }

@@ -4,10 +4,11 @@ use super::database::{TestDatabase, client};
 use crate::fault::Fault;
 use crate::mysql::readers::{CONFLICTS_MAX, Readers, list, read};
 use crate::mysql::{MySqlOptions, MySqlStore};
+use crate::server::reads::Reads;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use punctual_core::ids::SegmentSet;
-use punctual_core::ports::{JobCounts, Store, StoreError};
+use punctual_core::ports::{JobCounts, StoreError};
 use punctual_core::time::Timestamp;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -62,8 +63,9 @@ async fn a_caller_that_gives_up_leaves_no_answer_for_the_next_one() {
         let readers = readers_of(&options, 1);
         let soon = Timestamp::from_micros(i64::MAX);
         for polls in 1..20 {
-            let mut reads = readers.connection_of(readers.primary.current().1).await.unwrap();
+            let mut connection = readers.connection_of(readers.primary.current().1).await.unwrap();
             {
+                let mut reads = Reads::new(&mut connection, readers.lanes());
                 let mut due = std::pin::pin!(reads.due(SegmentSet::ALL, soon, 10));
                 for _ in 0..polls {
                     if due.as_mut().now_or_never().is_some() {
@@ -72,7 +74,7 @@ async fn a_caller_that_gives_up_leaves_no_answer_for_the_next_one() {
                     tokio::task::yield_now().await;
                 }
             }
-            drop(reads);
+            drop(connection);
             let now = clock(&readers).await.unwrap();
             assert!(now > Timestamp::from_micros(1_600_000_000_000_000), "{now:?} after {polls} polls");
         }
@@ -87,9 +89,9 @@ async fn a_connection_that_was_given_back_is_used_again() {
         let readers = readers_of(&options, 1);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let mut reads = readers.connection_of(readers.primary.current().1).await.unwrap();
-            seen.push(reads.connection_number().await.unwrap());
-            reads.give_back();
+            let mut connection = readers.connection_of(readers.primary.current().1).await.unwrap();
+            seen.push(connection.connection_number().await.unwrap());
+            connection.give_back();
         }
         seen.dedup();
         assert_eq!(seen.len(), 1, "{seen:?}");
@@ -138,7 +140,7 @@ async fn a_verb_that_meets_with_a_conflict_begins_again_a_few_times() {
         let readers = readers_of(&options, 1);
         let read = async |conflicts: u32| -> Result<u32, StoreError> {
             let conflicts = AtomicU32::new(conflicts);
-            #[expect(unused_mut, reason = "the verb needs no connection")]
+            #[expect(unused_mut, unused_variables, reason = "the verb needs no connection")]
             let seen = read!(readers, reads => hindered(&conflicts));
             seen
         };
@@ -160,39 +162,6 @@ async fn lists_are_read_from_the_primary_while_the_replica_is_away() {
         assert!(readers.replica().is_none(), "it is left alone for a while");
         assert_eq!(job_counts(&readers).await.unwrap(), JobCounts::default());
         readers.close().await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn lists_are_read_from_a_replica_and_nothing_else_is() {
-    TestDatabase::with(async |options| {
-        MySqlStore::open(&options).await.unwrap().close().await;
-        let mut conn = client(&options).await;
-        conn.query_drop("INSERT INTO job_tally VALUES (63, 7, 0, 0, 0, 0, 0)").await.unwrap();
-        // The primary is unreachable: every reply comes from the replica.
-        let options = MySqlOptions { replica_url: Some(options.url), ..MySqlOptions::new(nowhere()) };
-        let readers = readers_of(&options, 2);
-        assert_eq!(job_counts(&readers).await.unwrap().active, 7);
-        assert!(matches!(clock(&readers).await, Err(StoreError::Unavailable(_))));
-        readers.close().await;
-        conn.disconnect().await.unwrap();
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_clock_is_that_of_the_database() {
-    TestDatabase::with(async |options| {
-        let store = MySqlStore::open(&options).await.unwrap();
-        let mut conn = client(&options).await;
-        let asked = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
-        let before: i64 = conn.query_first(asked).await.unwrap().unwrap();
-        let now = store.clock().await.unwrap().as_micros();
-        let after: i64 = conn.query_first(asked).await.unwrap().unwrap();
-        assert!(before <= now && now <= after, "{before} {now} {after}");
-        store.close().await;
-        conn.disconnect().await.unwrap();
     })
     .await;
 }

@@ -1,116 +1,133 @@
-//! Reads: for users, and for the loops that look for work. Every list reads a bounded number of rows and
-//! holds a bounded number of bytes, regardless of the size of the database.
-//!
-//! Statements are prepared once for each connection. They look up referenced rows one by one (`LATERAL …
-//! LIMIT 1`): with a plain join the planner may scan a whole table, once its statistics make it expect many
-//! rows.
+//! A connection for one read verb of `server/reads`. Statements are prepared once for each connection.
 
-mod due;
-mod events;
-mod executions;
-mod figures;
-mod jobs;
-mod lanes;
-mod limiters;
-mod listed;
-mod logs;
-mod notes;
-mod overview;
-mod views;
+mod settled;
+pub(crate) mod statements;
 
-pub(crate) use lanes::Lanes;
-pub(crate) use overview::TOKEN;
+pub(crate) use statements::TOKEN;
 
-#[cfg(test)]
-pub(crate) use {
-    due::{DUE_LIVE, DUE_SCHEDULES},
-    events::{FINISHED_AFTER, LAST_PLACE, OPEN, RUNNING},
-    executions::{
-        DEAD_LETTERS, DEAD_LETTERS_NUMBERED, DEAD_LETTERS_OF_JOB, EXECUTION, HISTORY_OF_JOB,
-        OPEN_OF_JOB_BEFORE, SKIPPED,
-    },
-    jobs::{ACTIVE_JOBS, LATEST_JOBS, MARKED_JOBS, ONE_JOB, STANDING_OF_JOBS, TAGGED_JOBS, TAGS_OF_JOBS},
-    limiters::LINES,
-    listed::{FINISHED_AT, FINISHED_BEFORE, NAMES_OF_JOBS, OPEN_BEFORE},
-    logs::{LAST_LINES, LINES_OF_EXECUTION},
-    notes::{CHECKPOINT, NOTES_OF_JOB},
-    overview::{AHEAD, DEPTHS, HOLDINGS, SESSIONS},
-    views::{JOBS, LAST_FINISHED, OPEN_OF_JOBS, SCHEDULES},
+use super::rows::uuid;
+use super::tables::read_set::columns;
+use super::wire::{Parameter, value};
+use crate::cells::{get, read};
+use crate::codecs::{read_finished, read_live};
+use crate::fault::Fault;
+use crate::layout::LiveColumns;
+use crate::lists::LOOKED_AT_MAX;
+use crate::malformed::rows_passed_over;
+use crate::server::reads::{Fetched, Query, ReadBatches, ReadConnection, attempt_of};
+use async_trait::async_trait;
+use deadpool_postgres::{ClientWrapper, StatementCache, Transaction};
+use futures_util::future::try_join_all;
+use punctual_core::ids::{ExecutionId, OccurrenceId};
+use punctual_core::ports::{ExecutionView, HistorySpan, StoreFigures};
+use statements::{EXECUTION, SIZES, statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
+
+/// Statements omit what does not fit into a page, so that they may look at many rows.
+const BATCHES: ReadBatches = ReadBatches {
+    rows: usize::MAX,
+    dead_letters: LOOKED_AT_MAX,
+    candidates: LOOKED_AT_MAX,
+    // Few payloads are read needlessly when a page is full.
+    views: 32,
+    details: usize::MAX,
+    is_pipelined: true,
+    has_standing: true,
+    has_errors_apart: true,
 };
 
-use crate::cells::get;
-use crate::fault::Fault;
-use crate::stored_numbers::StoredNumber;
-use deadpool_postgres::GenericClient;
-use punctual_core::limits;
-use punctual_core::ports::{NotedClock, StoreError};
-use punctual_core::time::Timestamp;
-use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+/// The column of a statement that omits rows after the one that fills the page: how many it has read.
+const LOOKED_AT: &str = "looked_at";
 
-/// The worker of a row of `history`, by its number.
-macro_rules! worker_of_history {
-    () => {
-        " LEFT JOIN LATERAL (SELECT name FROM workers WHERE workers.id = history.worker LIMIT 1) AS workers ON true "
-    };
-}
-use worker_of_history;
+/// The first column of the finished execution in [`EXECUTION`]: after two flags, the live one and its worker.
+const FINISHED_FROM: usize = 2 + LiveColumns::COUNT + 1;
 
-/// Values of a statement's parameters.
-type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
-
-/// The reading verbs over one connection, or over one transaction if several statements must see the same
-/// state.
-#[derive(Debug)]
-pub(crate) struct Reads<'a, C> {
-    client: &'a C,
-    lanes: &'a Lanes,
+/// A connection, or one transaction if several statements must see the same state.
+pub(crate) struct PostgresReading<'a> {
+    client: &'a Client,
+    statements: &'a StatementCache,
 }
 
-impl<'a, C: GenericClient> Reads<'a, C> {
-    pub fn new(client: &'a C, lanes: &'a Lanes) -> Self {
-        Reads { client, lanes }
+impl<'a> PostgresReading<'a> {
+    pub fn new(client: &'a ClientWrapper) -> Self {
+        PostgresReading { client, statements: &client.statement_cache }
     }
 
-    /// The time by the database's clock.
-    pub async fn clock(&self) -> Result<Timestamp, StoreError> {
-        Ok(self.time_of_database().await?)
+    pub fn at_once(transaction: &'a Transaction<'_>) -> Self {
+        PostgresReading { client: transaction.client(), statements: &transaction.statement_cache }
     }
 
-    /// The same, with the time at which retention last found the clock steady.
-    pub async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
-        let noted = self.stored_number(StoredNumber::SteadyClock).await?;
-        Ok(NotedClock { now: self.time_of_database().await?, noted })
-    }
-
-    /// Log lines written before this time may have been removed.
-    pub async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.stored_number(StoredNumber::LogsRemoved).await?)
-    }
-
-    async fn stored_number(&self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
-        let row = self.one("SELECT at FROM probe WHERE id = $1", &[&mark.id()]).await?;
-        row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
-    }
-
-    async fn time_of_database(&self) -> Result<Timestamp, Fault> {
-        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-        let row = self.one(sql, &[]).await?.ok_or_else(|| Fault::Missing("the time".to_owned()))?;
-        Ok(Timestamp::from_micros(get(&row, 0)?))
-    }
-
-    /// All rows of a statement that has its own limit.
-    async fn all(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
-        let statement = self.client.prepare_cached(sql).await?;
-        Ok(self.client.query(&statement, params).await?)
+    async fn all(&self, sql: &str, parameters: Vec<Parameter<'_>>) -> Result<Vec<Row>, Fault> {
+        let statement = self.statements.prepare(self.client, sql).await?;
+        let parameters: Vec<&(dyn ToSql + Sync)> =
+            parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
+        Ok(self.client.query(&statement, &parameters).await?)
     }
 
     /// The row of a statement that returns at most one.
-    async fn one(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Fault> {
-        let statement = self.client.prepare_cached(sql).await?;
-        Ok(self.client.query_opt(&statement, params).await?)
+    async fn one(&self, sql: &str, parameters: Vec<Parameter<'_>>) -> Result<Option<Row>, Fault> {
+        Ok(self.all(sql, parameters).await?.into_iter().next())
+    }
+
+    async fn rows(&self, query: Query<'_>) -> Result<Fetched, Fault> {
+        if query.is_needless() {
+            return Ok(Fetched::new::<Row>(vec![]));
+        }
+        let mut parameters = query.list.map(columns).unwrap_or_default();
+        parameters.extend(query.values.into_iter().map(value));
+        let rows = self.all(statement(query.read), parameters).await?;
+        let looked_at = rows.first().and_then(|row| Some((row, row.columns().last()?)));
+        match looked_at.filter(|(_, last)| last.name() == LOOKED_AT) {
+            Some((row, _)) => {
+                let looked_at = read(row, row.len() - 1, LOOKED_AT)?;
+                Ok(Fetched::of_looked_at(rows, looked_at))
+            }
+            None => Ok(Fetched::new(rows)),
+        }
     }
 }
 
-/// The bytes that fit into a page, for statements that omit what would not fit.
-const PAGE_BYTES: i64 = limits::PAGE_BYTES_MAX as i64;
+#[async_trait]
+impl ReadConnection for PostgresReading<'_> {
+    fn batches(&self) -> &'static ReadBatches {
+        &BATCHES
+    }
+
+    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<Fetched>, Fault> {
+        try_join_all(queries.into_iter().map(|query| self.rows(query))).await
+    }
+
+    async fn settled_below(&mut self) -> Result<Option<i64>, Fault> {
+        self.first_open().await.map(Some)
+    }
+
+    async fn history_span(&mut self) -> Result<HistorySpan, Fault> {
+        self.span().await
+    }
+
+    async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
+        let OccurrenceId { job, number } = id.occurrence;
+        let key = vec![value(uuid(job)), value(i64::from(number)), value(attempt_of(id))];
+        let Some(row) = self.one(EXECUTION, key).await? else { return Ok(None) };
+        let (is_live, is_finished): (bool, bool) = (get(&row, 0)?, get(&row, 1)?);
+        Ok(if is_live {
+            let worker = get(&row, 2 + LiveColumns::COUNT)?;
+            Some(ExecutionView::Live { live: read_live(&row, 2)?.live, worker })
+        } else if is_finished {
+            Some(ExecutionView::Finished(read_finished(&row, FINISHED_FROM)?))
+        } else {
+            None
+        })
+    }
+
+    async fn figures(&mut self) -> Result<StoreFigures, Fault> {
+        let row = self.one(SIZES, vec![]).await?.ok_or_else(|| Fault::Missing("sizes".to_owned()))?;
+        Ok(StoreFigures {
+            database_bytes: read(&row, 0, "pg_database_size")?,
+            log_bytes: read(&row, 1, "pg_total_relation_size")?,
+            malformed_rows: rows_passed_over(),
+            ..StoreFigures::default()
+        })
+    }
+}

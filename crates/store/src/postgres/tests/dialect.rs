@@ -17,6 +17,8 @@ use tokio_postgres::SimpleQueryMessage;
 pub(super) const DIALECT: Dialect = Dialect::Postgres;
 /// How a NUL in a text is stored.
 pub(super) const STORED_NUL: char = '\u{FFFD}';
+/// The time in microseconds.
+pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// A connection like those of writers.
 pub(super) async fn tables(options: &Options) -> TestTables {

@@ -26,9 +26,11 @@ mod migrations;
 #[path = "../../server/tests/nodes.rs"]
 mod nodes;
 mod notifications;
+mod open_transactions;
 mod partitioning;
 mod plans;
 mod proxy;
+#[path = "../../server/tests/reading.rs"]
 mod reading;
 mod replica;
 mod restarts;

@@ -3,11 +3,12 @@
 use super::Reads;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::sqlite::rows::{bound, job_id, time, up_to};
+use crate::server::rows::{read_due_live, read_due_schedule};
+use crate::sqlite::rows::{bound, up_to};
 use punctual_core::ids::SegmentSet;
-use punctual_core::ports::{Due, DueKind, StoreError};
+use punctual_core::ports::{Due, StoreError};
 use punctual_core::time::Timestamp;
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 pub(crate) const DUE_SCHEDULES: &str = "SELECT due_at, lane, job, version FROM schedules \
      WHERE segment = ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
@@ -32,8 +33,8 @@ impl Reads<'_> {
         let mut found = Vec::new();
         for segment in segments.iter() {
             let bounds = params![segment.index(), until.as_micros(), bound(count)];
-            found.extend(up_to(count, &mut schedules, bounds, read_schedule)?);
-            found.extend(up_to(count, &mut lives, bounds, read_live)?);
+            found.extend(up_to(count, &mut schedules, bounds, |row| read_due_schedule(row))?);
+            found.extend(up_to(count, &mut lives, bounds, |row| read_due_live(row))?);
         }
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let mut due = Vec::with_capacity(found.len());
@@ -43,16 +44,4 @@ impl Reads<'_> {
         }
         Ok(due)
     }
-}
-
-type DueEntry = (Timestamp, i64, DueKind);
-
-fn read_schedule(row: &Row<'_>) -> Result<DueEntry, Fault> {
-    let what = DueKind::Schedule { job: job_id(row, 2)?, version: row.get(3)? };
-    Ok((time(row, 0)?, row.get(1)?, what))
-}
-
-fn read_live(row: &Row<'_>) -> Result<DueEntry, Fault> {
-    let occurrence = job_id(row, 2)?.occurrence(row.get(3)?);
-    Ok((time(row, 0)?, row.get(1)?, DueKind::Live { occurrence, attempt: row.get(4)? }))
 }

@@ -11,10 +11,9 @@ use crate::layout::{
 };
 use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
 use crate::malformed::pass_over;
+use crate::server::rows::read_skipped;
 use crate::sqlite::names::Lanes;
-use crate::sqlite::rows::{
-    bound, count, counter, decode, limit, located, one, read_finished, read_live, time, up_to,
-};
+use crate::sqlite::rows::{bound, counter, limit, located, one, read_finished, read_live, up_to};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;
@@ -180,14 +179,7 @@ impl Reads<'_> {
 
     fn skipped_of(&mut self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let mut select = self.conn.prepare_cached(SKIPPED)?;
-        up_to(wanted, &mut select, params![job.as_bytes(), bound(wanted)], |row| {
-            Ok(SkipRange {
-                first: time(row, 0)?,
-                last: time(row, 1)?,
-                count: count(row, 2, "skipped.count")?,
-                reason: decode(row, 3, "skipped.reason")?,
-            })
-        })
+        up_to(wanted, &mut select, params![job.as_bytes(), bound(wanted)], |row| read_skipped(row))
     }
 
     fn page_of_dead_letters(&mut self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, Fault> {

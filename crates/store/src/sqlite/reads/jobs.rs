@@ -9,9 +9,8 @@ use crate::layout::{
 };
 use crate::lists::{Candidate, JobFilter, Room, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
-use crate::sqlite::rows::{
-    all, bound, decode, job_id, one, one_readable, read_job, read_live, read_schedule, up_to,
-};
+use crate::server::rows::{candidate_columns, read_candidate};
+use crate::sqlite::rows::{all, bound, job_id, one, one_readable, read_job, read_live, read_schedule, up_to};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
 use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
@@ -29,20 +28,21 @@ pub(crate) const OPEN_OF_JOB: &str = concat!(
     " FROM live WHERE live.job = ?1 ORDER BY live.occurrence DESC LIMIT ?2"
 );
 
-macro_rules! candidate_columns {
-    () => {
-        "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, jobs.schedule_type FROM jobs "
+macro_rules! candidates {
+    ($which:literal) => {
+        concat!("SELECT ", candidate_columns!(), " FROM ", $which)
     };
 }
-pub(crate) const LATEST_JOBS: &str = concat!(candidate_columns!(), "WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
+pub(crate) const LATEST_JOBS: &str = candidates!("jobs WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
 pub(crate) const MARKED_JOBS: &str =
-    concat!(candidate_columns!(), "WHERE mark = ?3 AND mark <> 0 AND id < ?1 ORDER BY id DESC LIMIT ?2");
+    candidates!("jobs WHERE mark = ?3 AND mark <> 0 AND id < ?1 ORDER BY id DESC LIMIT ?2");
 /// A cross join, which makes SQLite start with the tag.
-pub(crate) const TAGGED_JOBS: &str = "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, \
-     jobs.schedule_type FROM job_tags CROSS JOIN jobs ON jobs.id = job_tags.job \
-     WHERE job_tags.tag = ?3 AND job_tags.job < ?1 ORDER BY job_tags.job DESC LIMIT ?2";
+pub(crate) const TAGGED_JOBS: &str = candidates!(
+    "job_tags CROSS JOIN jobs ON jobs.id = job_tags.job \
+     WHERE job_tags.tag = ?3 AND job_tags.job < ?1 ORDER BY job_tags.job DESC LIMIT ?2"
+);
 pub(crate) const TAGS_OF_JOB: &str = "SELECT tag FROM job_tags WHERE job = ?1";
-const ONE_JOB: &str = concat!(candidate_columns!(), "WHERE id = ?1");
+const ONE_JOB: &str = candidates!("jobs WHERE id = ?1");
 pub(crate) const ACTIVE_LIVE: &str =
     "SELECT DISTINCT job FROM live WHERE job < ?1 ORDER BY job DESC LIMIT ?2";
 pub(crate) const ACTIVE_SCHEDULES: &str =
@@ -134,19 +134,20 @@ impl Reads<'_> {
         let bounds = params![before, bound(count)];
         let marked = |mark: JobMark| {
             let mut select = self.conn.prepare_cached(MARKED_JOBS)?;
-            up_to(count, &mut select, params![before, bound(count), mark.code()], read_candidate)
+            up_to(count, &mut select, params![before, bound(count), mark.code()], |row| read_candidate(row))
         };
         if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
-            let found = one(&mut *self.conn.prepare_cached(ONE_JOB)?, [id.as_bytes()], read_candidate)?;
+            let found =
+                one(&mut *self.conn.prepare_cached(ONE_JOB)?, [id.as_bytes()], |row| read_candidate(row))?;
             return Ok(found.into_iter().filter(|_| query.before.is_none_or(|before| id < before)).collect());
         }
         if let Some(tag) = query.tags.first() {
             let mut select = self.conn.prepare_cached(TAGGED_JOBS)?;
-            return up_to(count, &mut select, params![before, bound(count), tag], read_candidate);
+            return up_to(count, &mut select, params![before, bound(count), tag], |row| read_candidate(row));
         }
         match query.status {
             None | Some(JobStatus::Completed) => {
-                up_to(count, &mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, read_candidate)
+                up_to(count, &mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, |row| read_candidate(row))
             }
             Some(JobStatus::Paused) => marked(JobMark::Paused),
             Some(JobStatus::Failed) => marked(JobMark::Failed),
@@ -167,23 +168,11 @@ impl Reads<'_> {
         let mut select = self.conn.prepare_cached(ONE_JOB)?;
         let mut candidates = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = one(&mut select, [id.as_bytes()], read_candidate)
+            let found = one(&mut select, [id.as_bytes()], |row| read_candidate(row))
                 .and_then(|found| found.ok_or_else(|| Fault::Missing(format!("job {id}"))));
             // A job that cannot be read still advances the list.
             candidates.push(pass_over(found)?.unwrap_or_else(|| Candidate::unreadable(id)));
         }
         Ok(candidates)
     }
-}
-
-fn read_candidate(row: &Row<'_>) -> Result<Candidate, Fault> {
-    Ok(Candidate {
-        id: job_id(row, 0)?,
-        lane: row.get(1)?,
-        mark: decode(row, 2, "jobs.mark")?,
-        priority: row.get(3)?,
-        owner: row.get(4)?,
-        name: row.get(5)?,
-        schedule_type: row.get(6)?,
-    })
 }

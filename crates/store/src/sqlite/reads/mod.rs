@@ -13,7 +13,7 @@ mod page;
 
 pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
 pub(crate) use jobs::{JOB, OPEN_OF_JOB};
-pub(crate) use overview::{TOKEN, read_token};
+pub(crate) use overview::TOKEN;
 pub(crate) use page::{Item, page};
 
 use super::names::Lanes;

@@ -2,13 +2,14 @@
 
 use super::Reads;
 use crate::fault::Fault;
-use crate::sqlite::rows::{self, bound, time};
+use crate::server::rows::read_noted;
+use crate::sqlite::rows::{self, bound};
 use crate::sqlite::tx::read_checkpoint;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
-use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};
+use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::ports::StoreError;
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, notes.percent, notes.message, \
      notes.noted_at, (SELECT length(CAST(document AS BLOB)) FROM checkpoints \
@@ -27,18 +28,4 @@ impl Reads<'_> {
     pub fn checkpoint(&mut self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
         Ok(read_checkpoint(self.conn, occurrence)?)
     }
-}
-
-fn read_noted(job: JobId, row: &Row<'_>) -> Result<Noted, Fault> {
-    let hundredths: Option<u16> = row.get(2)?;
-    let percent = |hundredths| {
-        Percent::from_hundredths(hundredths).ok_or_else(|| Fault::damaged("notes.percent", hundredths))
-    };
-    Ok(Noted {
-        occurrence: job.occurrence(row.get(0)?),
-        attempt: row.get(1)?,
-        progress: Progress { percent: hundredths.map(percent).transpose()?, message: row.get(3)? },
-        noted_at: time(row, 4)?,
-        checkpoint_bytes: row.get::<_, Option<i64>>(5)?.and_then(|bytes| u64::try_from(bytes).ok()),
-    })
 }

@@ -1,28 +1,26 @@
 //! Small tables that are read completely: sessions, depths of lanes, tokens.
 
 use super::Reads;
-use crate::codes::{held_queues, read_condition, read_names};
+use crate::codes::held_queues;
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::pass_over;
+use crate::server::rows::{read_session, read_token, session_columns};
 use crate::sqlite::counters::{self, LaneCounters};
 use crate::sqlite::names::read_queues;
-use crate::sqlite::rows::{all, count, decode, limit, one, one_readable, text_or_none, time, time_or_none};
+use crate::sqlite::rows::{all, count, limit, one, one_readable, time, time_or_none};
 use crate::stored_numbers::StoredNumber;
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::ports::{
-    Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
-};
-use punctual_core::session::Pulse;
+use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token};
 use punctual_core::time::Timestamp;
-use rusqlite::{Row, params};
-use std::time::Duration;
+use rusqlite::params;
 
-const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
-     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
-     sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document \
-     FROM sessions JOIN workers ON workers.id = sessions.worker \
-     LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
+const SESSIONS: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM sessions JOIN workers ON workers.id = sessions.worker \
+     LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id"
+);
 pub(crate) const OLDEST_OF_HEAD: &str = "SELECT min(available_at) FROM (SELECT available_at FROM live \
      WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2)";
 
@@ -80,7 +78,7 @@ impl Reads<'_> {
     /// All sessions that are neither lost nor closed.
     pub fn sessions(&mut self) -> Result<Vec<SessionRow>, StoreError> {
         let mut select = self.conn.prepare_cached(SESSIONS).map_err(Fault::from)?;
-        Ok(all(&mut select, [], read_session)?)
+        Ok(all(&mut select, [], |row| read_session(row))?)
     }
 
     /// Live executions by lane: one row of counters and the head of the queue for each lane in use.
@@ -120,35 +118,6 @@ impl Reads<'_> {
 
     fn find_token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
         let mut select = self.conn.prepare_cached(TOKEN)?;
-        one(&mut select, [id], read_token)
+        one(&mut select, [id], |row| read_token(row))
     }
-}
-
-pub(crate) fn read_token(row: &Row<'_>) -> Result<Token, Fault> {
-    Ok(Token {
-        id: row.get(0)?,
-        secret_sha256: row.get(1)?,
-        role: decode(row, 2, "tokens.role")?,
-        created_at: time(row, 3)?,
-    })
-}
-
-fn read_session(row: &Row<'_>) -> Result<SessionRow, Fault> {
-    let lease = Duration::from_micros(count(row, 2, "sessions.lease_us")?);
-    Ok(SessionRow {
-        pulse: Pulse { session: SessionId(row.get(0)?), beat: count(row, 1, "sessions.beat")?, lease },
-        worker: row.get(3)?,
-        embedded: row.get(4)?,
-        job_types: read_names(text_or_none(row, 5)?, "sessions.job_types"),
-        slots: row.get(6)?,
-        opened_at: time(row, 7)?,
-        beaten_at: time(row, 8)?,
-        about: WorkerAbout {
-            queues: read_names(text_or_none(row, 9)?, "sessions.queues"),
-            version: row.get(10)?,
-            host: row.get(11)?,
-        },
-        condition: read_condition(row.get_ref(13)?.as_str_or_null().unwrap_or_default()),
-        mode: decode(row, 12, "sessions.mode")?,
-    })
 }

@@ -165,10 +165,6 @@ pub(crate) fn time_or_none(row: &Row<'_>, column: usize) -> Result<Option<Timest
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
 }
 
-pub(crate) fn text_or_none<'row>(row: &'row Row<'_>, column: usize) -> Result<Option<&'row str>, Fault> {
-    Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?)
-}
-
 pub(crate) fn job_id(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
     Ok(JobId::from_bytes(row.get(column)?))
 }

@@ -1,25 +1,20 @@
 //! The use of limiters, and which of their wait lists are not empty.
 
-use super::Reads;
+use super::{Query, Read, Reads};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::counters::shown;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
-use crate::mysql::lists::{documents, numbers};
-use crate::mysql::tables::{LIMITERS, STARTED};
+use crate::malformed::readable;
+use crate::server::asks;
 use crate::server::list::{List, row};
 use crate::server::loaded::read_limiter_row;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::ports::Page;
 use std::collections::{BTreeMap, BTreeSet};
 
-const LINES: &str = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_claim) \
-     WHERE live.queued_lane = limiter_tallies.limiter LIMIT 1) \
-     FROM limiter_tallies WHERE waiting > 0 AND limiter > ? ORDER BY limiter LIMIT ?";
-
-impl Reads {
+impl Reads<'_> {
     /// A page of wait lists that are not empty. The first page includes those of queues whose re-admission
     /// is in progress.
     pub async fn waiting_lines(
@@ -27,33 +22,32 @@ impl Reads {
         after: Option<LimiterId>,
         count: usize,
     ) -> Result<Page<Line, LimiterId>, Fault> {
-        let rows = self.all(LINES, (lines_after(after), limit(count))).await?;
-        let last = rows.last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
-        let mut lines = Vec::with_capacity(rows.len());
-        for row in &rows {
-            if let Some(lane) = get::<Option<i64>>(row, 1)? {
-                let (number, lane) = (get(row, 0)?, self.lane(lane).await);
-                lines.extend(pass_over(lane.and_then(|lane| read_line(number, &lane)))?);
-            }
+        let rows = self.rows(Query::of(Read::WaitingLines, row![lines_after(after), limit(count)])).await?;
+        let last = rows.iter().last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
+        let mut found: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
+        for row in rows.iter() {
+            let number = get(row, 0)?;
+            found.extend(get::<Option<i64>>(row, 1)?.map(|lane| (number, lane)));
         }
+        let lanes = self.lanes(found.iter().map(|(_, lane)| *lane)).await?;
+        let lines = readable(found.into_iter().map(|(number, lane)| read_line(number, lanes.lane(lane)?)))?;
         Ok(lines_to_look_at(after, &self.queues().await?, WaitedIn { lines, last }))
     }
 
     /// The use of these limiters, in the same order.
     pub async fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {
         let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
-        let queues = documents(&List::of(queues.iter().map(|queue| row![*queue])));
+        let queues = List::of(queues.into_iter().map(|queue| row![queue]));
+        let numbers = asks::numbers(lines.iter().map(|line| line.id().number()));
+        let queries = [Query::listed(Read::Started, queues), Query::listed(Read::Limiters, numbers)];
+        let [started_rows, limiter_rows] = self.fetch(queries).await?;
         let mut started: BTreeMap<String, i64> = BTreeMap::new();
-        for list in queues {
-            for row in self.all(STARTED, (list,)).await? {
-                started.insert(get(&row, 0)?, get(&row, 1)?);
-            }
+        for row in started_rows.iter() {
+            started.insert(get(row, 0)?, get(row, 1)?);
         }
         let mut limiters = BTreeMap::new();
-        for list in numbers(lines.iter().map(|line| line.id().number())) {
-            for row in self.all(LIMITERS, (list,)).await? {
-                limiters.extend(read_limiter_row(&row)?.map(|found| (found.id, found)));
-            }
+        for row in limiter_rows.iter() {
+            limiters.extend(read_limiter_row(row)?.map(|found| (found.id, found)));
         }
         let used = |line: &Line| {
             let found = limiters.get(&line.id());

@@ -1,0 +1,161 @@
+//! Single jobs, and lists of jobs. A list reads its candidates, the values to filter by and the views one
+//! after the other, from one snapshot.
+
+use super::page::PageFilling;
+use super::{Query, Read, Reads};
+use crate::cells::get;
+use crate::codecs::{job_id, limit};
+use crate::counters::status;
+use crate::fault::Fault;
+use crate::lists::{Candidate, JobFilter, bytes_of_view, jobs_looked_at};
+use crate::malformed::pass_over;
+use crate::server::asks;
+use crate::server::list::row;
+use crate::server::rows::candidate;
+use punctual_core::ids::JobId;
+use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::ports::{JobQuery, JobView, Page};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// After all jobs.
+pub(super) const AFTER_ALL: JobId = JobId::from_bytes([0xFF; 16]);
+
+impl Reads<'_> {
+    pub async fn job(&mut self, id: JobId) -> Result<Option<JobView>, Fault> {
+        self.connection.begin_snapshot().await?;
+        let view = self.views(&[id]).await?.remove(&id);
+        if view.is_none() {
+            self.check_readable(id).await?;
+        }
+        self.connection.end_snapshot().await?;
+        Ok(view)
+    }
+
+    pub async fn jobs(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {
+        self.connection.begin_snapshot().await?;
+        let page = self.page_of_jobs(query).await?;
+        self.connection.end_snapshot().await?;
+        Ok(page)
+    }
+
+    async fn page_of_jobs(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {
+        let batches = self.connection.batches();
+        let looked_at_max = jobs_looked_at(query);
+        let candidates = self.candidates(query, looked_at_max).await?;
+        let wanted = JobFilter::of(query);
+        // If only their views tell the status, most of them may not match.
+        let is_status_in_view = query.status.is_some() && !batches.has_standing;
+        let mut page = PageFilling::of(query.limit);
+        for some in candidates.chunks(batches.candidates) {
+            let mut meant = self.meant(query, &wanted, some).await?;
+            let mut views = BTreeMap::new();
+            for Candidate { id, .. } in some {
+                if page.room.is_full() {
+                    return Ok(page.cut_off());
+                }
+                if meant.front() == Some(id) {
+                    let most = if is_status_in_view { meant.len() } else { page.room.items() };
+                    let portion = most.min(batches.views).min(meant.len());
+                    views = self.views(&meant.drain(..portion).collect::<Vec<_>>()).await?;
+                }
+                let has_status = |view: &JobView| query.status.is_none_or(|status| view.status() == status);
+                let has_room = match views.remove(id).filter(has_status) {
+                    Some(view) => {
+                        let bytes = bytes_of_view(&view);
+                        page.add(view, bytes, *id)
+                    }
+                    None => page.pass(*id),
+                };
+                if !has_room {
+                    return Ok(page.cut_off());
+                }
+            }
+        }
+        Ok(if candidates.len() == looked_at_max { page.cut_off() } else { page.ended() })
+    }
+
+    /// The candidates that match as far as that is known without their views, in their order.
+    async fn meant(
+        &mut self,
+        query: &JobQuery,
+        wanted: &JobFilter<'_>,
+        candidates: &[Candidate],
+    ) -> Result<VecDeque<JobId>, Fault> {
+        let lanes = self.lanes(candidates.iter().map(|candidate| candidate.lane)).await?;
+        let (mut meant, mut by_tags) = (Vec::new(), Vec::new());
+        for candidate in candidates {
+            if let Some(lane) = pass_over(lanes.lane(candidate.lane))?
+                && candidate.matches(query, lane)
+            {
+                meant.push((candidate, lane));
+                by_tags.extend(candidate.needs_tags(wanted, lane).then_some(candidate.id));
+            }
+        }
+        if !by_tags.is_empty() {
+            let tags = self.tags_of(&by_tags).await?;
+            meant.retain(|(candidate, lane)| {
+                let tags = tags.get(&candidate.id).map_or(&[][..], Vec::as_slice);
+                !candidate.needs_tags(wanted, lane) || candidate.has_tags_and_text(wanted, lane, tags)
+            });
+        }
+        let mut meant: VecDeque<&Candidate> = meant.into_iter().map(|(candidate, _)| candidate).collect();
+        if let Some(wanted) = query.status
+            && self.connection.batches().has_standing
+        {
+            let unfinished = self.unfinished_of(meant.iter().map(|candidate| &candidate.id)).await?;
+            let of = |candidate: &Candidate| status(candidate.mark, unfinished.contains(&candidate.id));
+            meant.retain(|candidate| of(candidate) == Some(wanted));
+        }
+        Ok(meant.into_iter().map(|candidate| candidate.id).collect())
+    }
+
+    async fn tags_of(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, Vec<String>>, Fault> {
+        let mut tags: BTreeMap<JobId, Vec<String>> = BTreeMap::new();
+        for row in self.rows(Query::listed(Read::TagsOfJobs, asks::ids(ids))).await?.iter() {
+            tags.entry(job_id(row, 0)?).or_default().push(get(row, 1)?);
+        }
+        Ok(tags)
+    }
+
+    /// Those of these jobs with open or future occurrences.
+    async fn unfinished_of<'b>(
+        &mut self,
+        ids: impl Iterator<Item = &'b JobId> + Send,
+    ) -> Result<BTreeSet<JobId>, Fault> {
+        let mut unfinished = BTreeSet::new();
+        for row in self.rows(Query::listed(Read::StandingOfJobs, asks::ids(ids))).await?.iter() {
+            if get(row, 1)? {
+                unfinished.insert(job_id(row, 0)?);
+            }
+        }
+        Ok(unfinished)
+    }
+
+    /// The latest jobs before the cursor that may have the requested status, found without scanning jobs
+    /// with another status.
+    async fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
+        let (before, most) = (query.before.unwrap_or(AFTER_ALL), limit(count));
+        let marked = |mark: JobMark| Query::of(Read::MarkedJobs, row![before, most, mark]);
+        let jobs = if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
+            if id >= before {
+                return Ok(vec![]);
+            }
+            Query::of(Read::OneJob, row![id])
+        } else if let Some(tag) = query.tags.first() {
+            Query::of(Read::TaggedJobs, row![before, most, tag.as_str()])
+        } else {
+            match query.status {
+                None | Some(JobStatus::Completed) => Query::of(Read::LatestJobs, row![before, most]),
+                Some(JobStatus::Paused) => marked(JobMark::Paused),
+                Some(JobStatus::Failed) => marked(JobMark::Failed),
+                Some(JobStatus::Cancelled) => marked(JobMark::Cancelled),
+                Some(JobStatus::Active) => Query::of(Read::ActiveJobs, row![before, most]),
+            }
+        };
+        let fetched = self.rows(jobs).await?;
+        let mut candidates = fetched.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
+        candidates.sort_by_key(|candidate| Reverse(candidate.id));
+        Ok(candidates)
+    }
+}

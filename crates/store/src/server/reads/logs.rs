@@ -1,0 +1,56 @@
+//! The log lines of executions.
+
+use super::page::PageItem;
+use super::{AnyRow, PAGE_BYTES, Query, Read, Reads, attempt_of};
+use crate::cells::{get, read};
+use crate::codecs::{counter, limit, time};
+use crate::fault::Fault;
+use crate::server::list::row;
+use punctual_core::ids::{ExecutionId, OccurrenceId};
+use punctual_core::limits;
+use punctual_core::ports::{LogLine, Page};
+
+impl Reads<'_> {
+    /// The lines of one execution, ordered by number.
+    pub async fn logs(
+        &mut self,
+        execution: ExecutionId,
+        after: Option<u64>,
+        wanted: usize,
+    ) -> Result<Page<LogLine, u64>, Fault> {
+        let query = |after: Option<u64>, count| {
+            query(Read::LinesOfExecution, execution, after.map_or(i64::MIN, counter), count)
+        };
+        self.page(wanted, after, query, |row| read_line(row, execution)).await
+    }
+
+    /// The last lines of one execution, in order: as many as fit into a page.
+    pub async fn last_logs(&mut self, execution: ExecutionId, wanted: usize) -> Result<Vec<LogLine>, Fault> {
+        if wanted == 0 {
+            return Ok(vec![]);
+        }
+        let query = |before: Option<u64>, count| {
+            query(Read::LastLines, execution, before.map_or(i64::MAX, counter), count)
+        };
+        let wanted = wanted.min(limits::PAGE_ITEMS_MAX);
+        let mut lines = self.page(wanted, None, query, |row| read_line(row, execution)).await?.items;
+        lines.reverse();
+        Ok(lines)
+    }
+}
+
+fn query<'q>(read: Read, execution: ExecutionId, from: i64, count: usize) -> Query<'q> {
+    let OccurrenceId { job, number } = execution.occurrence;
+    Query::of(read, row![job, number, attempt_of(execution), from, limit(count), PAGE_BYTES])
+}
+
+fn read_line(row: &AnyRow, execution: ExecutionId) -> Result<PageItem<LogLine, u64>, Fault> {
+    let line = LogLine {
+        number: read(row, 0, "lines.number")?,
+        execution,
+        timestamp: time(row, 1)?,
+        stream: read(row, 2, "lines.stream")?,
+        message: get(row, 3)?,
+    };
+    Ok(PageItem { bytes: line.message.len(), cursor: line.number, item: line })
+}

@@ -1,0 +1,73 @@
+//! Small tables that are read completely: sessions, queues, depths of lanes, tokens.
+
+use super::{Query, Read, Reads};
+use crate::cells::{get, read};
+use crate::codecs::limit;
+use crate::codes::held_queues;
+use crate::counters::shown;
+use crate::fault::Fault;
+use crate::lists::OLDEST_LOOKED_AT_MAX;
+use crate::malformed::readable;
+use crate::server::list::row;
+use crate::server::loaded::read_queue;
+use crate::server::rows::{read_job_counts, read_session, read_token};
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::limits;
+use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, Token};
+
+impl Reads<'_> {
+    pub async fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, Fault> {
+        Ok(held_queues(self.queues().await?))
+    }
+
+    /// The queues that are paused or have settings, by name.
+    pub async fn queues(&mut self) -> Result<Vec<QueueRow>, Fault> {
+        readable(self.rows(Query::of(Read::Queues, [])).await?.iter().map(read_queue))
+    }
+
+    /// How many executions of the same lane come before this queued one, counted up to `most`; `None` if it
+    /// is not queued.
+    pub async fn ahead(&mut self, id: OccurrenceId, most: usize) -> Result<Option<usize>, Fault> {
+        let fetched = self.rows(Query::of(Read::Ahead, row![id.job, id.number, limit(most)])).await?;
+        fetched.first().map(|row| read(row, 0, "ahead")).transpose()
+    }
+
+    /// How many executions each session holds; sessions that hold none are left out.
+    pub async fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, Fault> {
+        let fetched = self.rows(Query::of(Read::Holdings, [])).await?;
+        fetched.iter().map(|row| Ok((get(row, 0)?, read(row, 1, "live.session")?))).collect()
+    }
+
+    /// All sessions that are neither lost nor closed.
+    pub async fn sessions(&mut self) -> Result<Vec<SessionRow>, Fault> {
+        readable(self.rows(Query::of(Read::Sessions, [])).await?.iter().map(read_session))
+    }
+
+    /// Live executions by lane: rows of counters and the head of the queue for each lane in use.
+    pub async fn depths(&mut self) -> Result<Vec<Depth>, Fault> {
+        // The heads of the queues must match the counters.
+        self.connection.begin_snapshot().await?;
+        let bounds = row![limit(limits::OLDEST_ROWS_MAX), limit(OLDEST_LOOKED_AT_MAX)];
+        let fetched = self.rows(Query::of(Read::Depths, bounds)).await?;
+        let lanes = self.lanes_in(&fetched, 0).await?;
+        self.connection.end_snapshot().await?;
+        readable(fetched.iter().map(|row| {
+            Ok(Depth {
+                lane: lanes.lane(get(row, 0)?)?.clone(),
+                waiting: shown(get(row, 1)?),
+                queued: shown(get(row, 2)?),
+                running: shown(get(row, 3)?),
+                oldest_queued: get(row, 4)?,
+            })
+        }))
+    }
+
+    /// Jobs by status.
+    pub async fn job_counts(&mut self) -> Result<JobCounts, Fault> {
+        read_job_counts(self.rows(Query::of(Read::JobCounts, [])).await?.only("job_tally")?)
+    }
+
+    pub async fn token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
+        self.rows(Query::of(Read::Token, row![id])).await?.first().map(read_token).transpose()
+    }
+}
