@@ -12,6 +12,26 @@ pub(crate) fn seed() -> u64 {
 
 macro_rules! serve_store {
     ($store:ty) => {
+        impl $store {
+            /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
+            pub async fn cluster(&self) -> Result<String, punctual_core::ports::StoreError> {
+                Ok(self.membership.cluster().await?)
+            }
+
+            /// The version of the tables that this binary works with.
+            pub const fn schema_version() -> usize {
+                super::migrate::VERSION
+            }
+
+            async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
+                self.membership.call(&call).await
+            }
+
+            async fn membership_entries(&self) -> Result<punctual_core::ports::Entries, Fault> {
+                self.membership.entries().await
+            }
+        }
+
         const _: () = {
             use crate::stored_numbers::StoredNumber;
             use async_trait::async_trait;
@@ -183,7 +203,7 @@ macro_rules! serve_store {
                 async fn figures(&self) -> Result<StoreFigures, StoreError> {
                     let sizes: Result<StoreFigures, StoreError> =
                         read!(self.readers, reads => reads.figures());
-                    let (counted, removed) = (self.writers.figures(), self.removed_lines());
+                    let (counted, removed) = (self.writers.figures(), self.logs.removed());
                     Ok(StoreFigures {
                         log_lines_removed: removed.lines,
                         log_bytes_removed: removed.bytes,
@@ -198,7 +218,7 @@ macro_rules! serve_store {
                 }
 
                 async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
-                    Ok(self.append_lines(lines).await?)
+                    Ok(self.logs.append(&lines).await?)
                 }
 
                 async fn logs(
