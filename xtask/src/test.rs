@@ -78,6 +78,9 @@ fn services(extent: Extent) -> Vec<Service> {
 /// the quick extent excludes them by name, and the test runner counts them as skipped.
 const FULL_MODULES: [&str; 5] = ["ensemble", "galera", "mysql_server", "promotion", "replica"];
 
+/// Tells tests that run on every server of a kind that none of them may be missing.
+const FULL: &str = "PUNCTUAL_TEST_FULL";
+
 fn without_full_modules() -> [String; 2] {
     ["-E".to_owned(), format!("not test(/(^|::)({})::/)", FULL_MODULES.join("|"))]
 }
@@ -164,7 +167,11 @@ fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
         println!("tests of clusters and of MySQL ({}) run only with --full", FULL_MODULES.join(", "));
     }
     let all: Vec<&str> = arguments.iter().chain(&behind).map(String::as_str).collect();
-    Ok(running.run(&mut cargo_command(root, &all)?)?.success())
+    let mut command = cargo_command(root, &all)?;
+    if extent == Extent::Full {
+        command.env(FULL, "1");
+    }
+    Ok(running.run(&mut command)?.success())
 }
 
 fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool> {

@@ -319,6 +319,22 @@ impl RowCells for [Cell<'_>] {
 }
 
 impl Cell<'_> {
+    /// A column of this kind.
+    pub fn read(row: &impl RowCells, column: usize, kind: ColumnKind) -> Result<Self, Fault> {
+        let cell = match kind {
+            ColumnKind::Id | ColumnKind::Bytes => {
+                row.bytes(column)?.map(|bytes| Cell::Bytes(bytes.to_vec().into()))
+            }
+            ColumnKind::Text | ColumnKind::Document => {
+                row.text(column)?.map(|text| Cell::Text(text.to_owned().into()))
+            }
+            ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
+                row.number(column)?.map(Cell::Number)
+            }
+        };
+        Ok(cell.unwrap_or(Cell::Null))
+    }
+
     /// Versions, attempts and epochs that no correct caller reaches saturate.
     pub fn stored_as(self, kind: ColumnKind) -> Self {
         match self {

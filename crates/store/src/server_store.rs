@@ -13,6 +13,26 @@ pub(crate) fn seed() -> u64 {
 /// The reads that pass their arguments on, and how each chooses its connection.
 macro_rules! serve_store {
     ($store:ty) => {
+        impl $store {
+            /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
+            pub async fn cluster(&self) -> Result<String, punctual_core::ports::StoreError> {
+                Ok(self.membership.cluster().await?)
+            }
+
+            /// The version of the tables that this binary works with.
+            pub const fn schema_version() -> usize {
+                super::migrate::VERSION
+            }
+
+            async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
+                self.membership.call(&call).await
+            }
+
+            async fn membership_entries(&self) -> Result<punctual_core::ports::Entries, Fault> {
+                self.membership.entries().await
+            }
+        }
+
         crate::server_store::serve_reads! { $store:
             read clock() -> Timestamp;
             read due(segments: SegmentSet, until: Timestamp, limit: usize) -> Vec<Due>;
@@ -105,7 +125,7 @@ macro_rules! serve_reads {
                 async fn figures(&self) -> Result<StoreFigures, StoreError> {
                     let sizes: Result<StoreFigures, StoreError> =
                         read!(self.readers, reads => reads.figures());
-                    let (counted, removed) = (self.writers.figures(), self.removed_lines());
+                    let (counted, removed) = (self.writers.figures(), self.logs.removed());
                     Ok(StoreFigures {
                         log_lines_removed: removed.lines,
                         log_bytes_removed: removed.bytes,
@@ -120,7 +140,7 @@ macro_rules! serve_reads {
                 }
 
                 async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
-                    Ok(self.append_lines(lines).await?)
+                    Ok(self.logs.append(&lines).await?)
                 }
 
                 async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {

@@ -17,13 +17,14 @@ mod side;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use crate::cells::{Cell, Cells, ColumnKind};
+pub(crate) use crate::cells::{Cell, Cells};
 pub(crate) use crate::layout::{Column, Layout, TABLES};
 pub(crate) use side::{MigrationSide, Notes, Portion, fitting};
 
 use crate::fault::Fault;
 use crate::mysql::{self, MySqlOptions};
 use crate::postgres::{self, PostgresOptions};
+use crate::server::migrations::MigrateError;
 use crate::sqlite;
 use punctual_core::limits::MOVING_LEAVE_MAX;
 use punctual_core::ports::{Denial, StoreError};
@@ -155,6 +156,33 @@ pub enum DataMigrationError {
 impl DataMigrationError {
     pub(crate) fn at(end: StoreRole) -> impl Fn(Fault) -> DataMigrationError {
         move |fault| DataMigrationError::Store { end, source: fault.into() }
+    }
+
+    /// The tables cannot be migrated.
+    pub(crate) fn migrate<O: std::error::Error>(
+        end: StoreRole,
+    ) -> impl Fn(MigrateError<O>) -> DataMigrationError {
+        move |error| match error {
+            MigrateError::Store(source) => DataMigrationError::Store { end, source },
+            other => DataMigrationError::Unusable { end, reason: other.to_string() },
+        }
+    }
+
+    /// Rejects tables of another version. Returns whether there are none and they must be created.
+    pub(crate) fn check_version(end: StoreRole, found: usize, needed: usize) -> Result<bool, Self> {
+        match found {
+            _ if found == needed => Ok(false),
+            0 if end == StoreRole::Target => Ok(true),
+            0 => Err(DataMigrationError::NoTables { end }),
+            _ => {
+                let advice = if found < needed {
+                    "run `punctual migrate up`"
+                } else {
+                    "run the newer binary that wrote it"
+                };
+                Err(DataMigrationError::Version { end, found, needed, advice })
+            }
+        }
     }
 
     /// Which store denied access and why, if that is the error.

@@ -8,15 +8,19 @@ use super::errors::{
     DEADLOCK, DUPLICATE_COLUMN, DUPLICATE_INDEX, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE,
     PARTITION_THERE, PARTITION_TO_DROP_GONE, server_code,
 };
+use super::lists::{Statement, documents};
 use super::options::{SEE_ALL_NODES, Target};
-use crate::cells::get;
+use super::tables::statements;
+use crate::cells::{Cell, get};
 use crate::fault::Fault;
+use crate::server::changes::Changed;
+use crate::server::connection::{Argument, Frame, ServerAnswer, ServerCall, ServerConnection};
+use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
 use punctual_core::ports::Denial;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 /// How much longer than the server's own limit to wait for its reply.
@@ -276,53 +280,93 @@ impl Connection {
     }
 }
 
-/// A connection that is opened on demand, and kept for the next caller. One caller at a time.
-#[derive(Debug)]
-pub(crate) struct OwnConnection {
-    target: Target,
-    kept: Mutex<Option<Connection>>,
-}
+#[async_trait]
+impl ServerConnection for Connection {
+    type Target = Target;
+    type Row = Row;
+    const CLOSES_UNNOTICED: bool = true;
 
-/// A connection in use. Unless it is kept, it is closed, because an error occurred on it.
-#[derive(Debug)]
-pub(crate) struct Used<'a> {
-    pub connection: Connection,
-    /// Whether it is a kept one: the server may have closed it since, which only the next statement
-    /// notices.
-    pub was_kept: bool,
-    target: &'a Target,
-    place: MutexGuard<'a, Option<Connection>>,
-}
-
-impl OwnConnection {
-    pub fn new(target: Target) -> Self {
-        OwnConnection { target, kept: Mutex::default() }
+    async fn connect(target: &Target) -> Result<Self, Fault> {
+        Connection::writing(target).await
     }
 
-    pub async fn take(&self) -> Result<Used<'_>, Fault> {
-        let mut place = self.kept.lock().await;
-        let kept = place.take().filter(|connection| !connection.is_broken());
-        let was_kept = kept.is_some();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => Connection::writing(&self.target).await?,
-        };
-        Ok(Used { connection, was_kept, target: &self.target, place })
+    fn is_usable(&self) -> bool {
+        !self.is_broken()
     }
-}
 
-impl Used<'_> {
-    /// Replaces this connection with a new one.
-    pub async fn renew(&mut self) -> Result<(), Fault> {
-        self.connection = Connection::writing(self.target).await?;
-        self.was_kept = false;
+    /// One statement for each document of a list.
+    async fn send(
+        &mut self,
+        frame: Frame,
+        calls: Vec<ServerCall<'_>>,
+    ) -> Result<Vec<ServerAnswer<Row>>, Fault> {
+        if matches!(frame, Frame::Begin | Frame::BeginAndCommit) {
+            self.begin().await?;
+        }
+        let mut answers = Vec::with_capacity(calls.len());
+        for ServerCall { sql, arguments } in calls {
+            let mut answer = ServerAnswer::default();
+            for values in statements_of(arguments) {
+                answer.rows.append(&mut self.all(sql, values).await?);
+                answer.count += self.conn.affected_rows();
+            }
+            answers.push(answer);
+        }
+        if matches!(frame, Frame::Commit | Frame::BeginAndCommit) {
+            self.commit().await?;
+        }
+        Ok(answers)
+    }
+
+    async fn commit_changes(
+        &mut self,
+        calls: Vec<ServerCall<'_>>,
+        changes: Vec<Changed<'_>>,
+    ) -> Result<(), Fault> {
+        self.send(Frame::None, calls).await?;
+        for Statement { sql, values } in statements(changes) {
+            self.run(&sql, values).await?;
+        }
+        self.commit().await
+    }
+
+    async fn query(&mut self, sql: &str, values: Vec<Cell<'_>>) -> Result<ServerAnswer<Row>, Fault> {
+        let rows = self.all(sql, values.into_iter().map(Value::from).collect()).await?;
+        Ok(ServerAnswer { rows, count: self.conn.affected_rows() })
+    }
+
+    async fn settle(&mut self) -> Result<(), Fault> {
+        self.commit().await
+    }
+
+    /// Marked on a Galera node, which may undo a single statement, too, before its commit.
+    async fn send_alone(&mut self, call: ServerCall<'_>) -> Result<ServerAnswer<Row>, Fault> {
+        self.send_one(Frame::BeginAndCommit, call).await
+    }
+
+    async fn roll_back(&mut self) -> Result<(), Fault> {
+        Connection::roll_back(self).await;
         Ok(())
     }
+}
 
-    /// Keeps it for the next caller; nothing may be uncommitted.
-    pub fn keep(mut self) {
-        *self.place = Some(self.connection);
+/// The values of each statement that these arguments need: one for each document of their list.
+fn statements_of(arguments: Vec<Argument<'_>>) -> Vec<Vec<Value>> {
+    let mut statements = vec![vec![]];
+    for argument in arguments {
+        statements = match argument {
+            Argument::Value(cell) => {
+                let value = Value::from(cell);
+                statements.iter_mut().for_each(|values: &mut Vec<Value>| values.push(value.clone()));
+                statements
+            }
+            Argument::Rows(list) => {
+                let with = |document| statements.iter().flatten().cloned().chain([document]).collect();
+                documents(&list).into_iter().map(with).collect()
+            }
+        };
     }
+    statements
 }
 
 fn positional(values: Vec<Value>) -> Params {

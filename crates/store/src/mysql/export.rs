@@ -2,21 +2,21 @@
 
 use super::connection::Connection;
 use super::exclusive_work::ClusterLease;
-use super::migrate::{self, MigrateError};
+use super::migrate;
 use super::options::MySqlOptions;
 use super::partitions;
 use super::sql::{column_name, names};
 use super::tables::queued_lane;
-use crate::cells::{RowCells, get};
+use crate::cells::{CellValue, get};
 use crate::data_migration::{
-    Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
-    StoreRole, TABLES, fitting,
+    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
 };
 use crate::fault::Fault;
+use crate::server::export::{ExportedTables, page, rows_of_page};
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
-use mysql_async::{Row, Value};
-use punctual_core::limits::{DATABASE_PACKET_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
+use mysql_async::Value;
+use punctual_core::limits::DATABASE_PACKET_BYTES_MAX;
 use punctual_core::time::Timestamp;
 
 /// A migration holds this lock, which is global to the server. On nodes of a cluster it takes a lease
@@ -87,44 +87,19 @@ pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySql
     Ok(MySqlSide { connection, lease: None })
 }
 
-/// Creates the tables of an empty target.
+/// Creates the tables of an empty target, and the partitions of any target.
 async fn prepare_tables(options: &MySqlOptions, end: StoreRole) -> Result<(), DataMigrationError> {
-    let failed = |error: MigrateError| match error {
-        MigrateError::Store(source) => DataMigrationError::Store { end, source },
-        other => DataMigrationError::Unusable { end, reason: other.to_string() },
-    };
-    let found = migrate::status(options).await.map_err(failed)?.version;
-    let needed = migrate::VERSION;
-    match (end, found) {
-        (StoreRole::Source | StoreRole::Copy, found) if found == needed => Ok(()),
-        (StoreRole::Target, found) if found == needed || found == 0 => {
-            migrate::up(options).await.map(drop).map_err(failed)
-        }
-        (_, 0) => Err(DataMigrationError::NoTables { end }),
-        (_, found) => {
-            let advice = if found < needed {
-                "run `punctual migrate up`"
-            } else {
-                "run the newer binary that wrote it"
-            };
-            Err(DataMigrationError::Version { end, found, needed, advice })
-        }
+    let failed = DataMigrationError::migrate(end);
+    let found = migrate::status(options).await.map_err(&failed)?.version;
+    if DataMigrationError::check_version(end, found, migrate::VERSION)? || end == StoreRole::Target {
+        migrate::up(options).await.map_err(failed)?;
     }
+    Ok(())
 }
 
 /// Whether the database must not be opened because it is the target of an unfinished data migration.
 pub(crate) async fn is_unfinished(connection: &mut Connection) -> Result<bool, Fault> {
     Ok(connection.one(HAS_NOTES, vec![NOTES_TABLE.into()]).await?.is_some())
-}
-
-/// The source from which a table's rows are read.
-pub(super) fn read_from(table: &Layout) -> &'static str {
-    match table.name {
-        "lane_tallies" => LANE_COUNTERS,
-        "job_tally" => JOB_COUNTERS,
-        "numbers" => NUMBERS,
-        _ => stored_in(table),
-    }
 }
 
 fn stored_in(table: &Layout) -> &'static str {
@@ -134,37 +109,38 @@ fn stored_in(table: &Layout) -> &'static str {
     }
 }
 
-/// A `WHERE` clause for keys after another one, in the order of the key. It is spelled out, because these
-/// servers do not use an index for a row comparison.
-pub(super) fn behind(table: &Layout, after: Option<&[Cell<'_>]>) -> (String, Vec<Value>) {
-    let order = format!("ORDER BY {}", names(table, table.key_columns()));
-    let Some(after) = after else { return (order, vec![]) };
-    let (mut ways, mut values) = (Vec::new(), Vec::new());
-    for place in (0..after.len()).rev() {
-        let equal =
-            table.key_columns()[..place].iter().map(|each| format!("{} = ?", column_name(table, each)));
-        let greater = format!("{} > ?", column_name(table, &table.columns[place]));
-        ways.push(format!("({})", equal.chain([greater]).collect::<Vec<_>>().join(" AND ")));
-        values.extend(after[..=place].iter().cloned().map(Value::from));
-    }
-    (format!("WHERE {} {order}", ways.join(" OR ")), values)
-}
+impl ExportedTables for Connection {
+    const QUOTE: char = '`';
+    const INTEGER: &'static str = "SIGNED";
 
-pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
-    let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
-        Ok(match column.kind {
-            ColumnKind::Id | ColumnKind::Bytes => {
-                row.bytes(place)?.map_or(Cell::Null, |bytes| Cell::Bytes(bytes.to_vec().into()))
-            }
-            ColumnKind::Text | ColumnKind::Document => {
-                row.text(place)?.map_or(Cell::Null, |text| Cell::Text(text.to_owned().into()))
-            }
-            ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
-                row.number(place)?.map_or(Cell::Null, Cell::Number)
-            }
-        })
-    };
-    table.columns.iter().enumerate().map(cell).collect()
+    fn names(table: &Layout, columns: &[Column]) -> String {
+        names(table, columns)
+    }
+
+    fn read_from(table: &Layout) -> &'static str {
+        match table.name {
+            "lane_tallies" => LANE_COUNTERS,
+            "job_tally" => JOB_COUNTERS,
+            "numbers" => NUMBERS,
+            _ => stored_in(table),
+        }
+    }
+
+    /// The condition is spelled out, because these servers do not use an index for a row comparison.
+    fn behind<'a>(table: &Layout, after: Option<&[Cell<'a>]>, limit: usize) -> (String, Vec<Cell<'a>>) {
+        let (mut ways, mut values) = (Vec::new(), Vec::new());
+        let after = after.unwrap_or_default();
+        for place in (0..after.len()).rev() {
+            let equal =
+                table.key_columns()[..place].iter().map(|each| format!("{} = ?", column_name(table, each)));
+            let greater = format!("{} > ?", column_name(table, &table.columns[place]));
+            ways.push(format!("({})", equal.chain([greater]).collect::<Vec<_>>().join(" AND ")));
+            values.extend_from_slice(&after[..=place]);
+        }
+        let condition = if ways.is_empty() { String::new() } else { format!("WHERE {} ", ways.join(" OR ")) };
+        values.push(limit.into_cell());
+        (format!("{condition}ORDER BY {} LIMIT ?", names(table, table.key_columns())), values)
+    }
 }
 
 /// The columns of a table and the rows' values for them, including columns that only this database has.
@@ -218,24 +194,6 @@ impl MySqlSide {
             others += usize::from(id != ours && used.as_deref() == Some(&database));
         }
         Ok(others)
-    }
-
-    /// How many of the next rows make a page. Their sizes are queried first if rows may be large.
-    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell<'_>]>) -> Result<usize, Fault> {
-        let sizes: Vec<String> =
-            table.documents().map(|column| format!("COALESCE(LENGTH(`{}`), 0)", column.name)).collect();
-        if sizes.is_empty() {
-            return Ok(MOVING_PAGE_ROWS_MAX);
-        }
-        let (behind, values) = behind(table, after);
-        let sql = format!(
-            "SELECT {} FROM {} {behind} LIMIT {MOVING_PAGE_ROWS_MAX}",
-            sizes.join(" + "),
-            read_from(table)
-        );
-        let rows = self.connection.all(&sql, values).await?;
-        let sizes = rows.iter().map(|row| get::<u64>(row, 0)).collect::<Result<Vec<_>, _>>()?;
-        Ok(fitting(sizes))
     }
 
     async fn write(&mut self, portion: &Portion<'_>) -> Result<(), Fault> {
@@ -296,7 +254,7 @@ impl MigrationSide for MySqlSide {
     }
 
     async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
-        let sql = format!("SELECT COUNT(*) FROM {}", read_from(table));
+        let sql = format!("SELECT COUNT(*) FROM {}", Connection::read_from(table));
         Ok(self.counted(&sql).await?.unsigned_abs())
     }
 
@@ -306,13 +264,8 @@ impl MigrationSide for MySqlSide {
         after: Option<&[Cell<'_>]>,
     ) -> Result<Vec<Cells>, Fault> {
         self.renew().await?;
-        let limit = self.rows_of_page(table, after).await?;
-        let (behind, mut values) = behind(table, after);
-        values.push(Value::UInt(limit as u64));
-        let sql =
-            format!("SELECT {} FROM {} {behind} LIMIT ?", names(table, table.columns), read_from(table));
-        let rows = self.connection.all(&sql, values).await?;
-        rows.iter().map(|row| read(table, row)).collect()
+        let limit = rows_of_page(&mut self.connection, table, after).await?;
+        page(&mut self.connection, table, after, limit).await
     }
 
     async fn notes(&mut self) -> Result<Notes, Fault> {

@@ -119,11 +119,6 @@ pub(crate) fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Vec<Value> 
     documents(&asks::ids(jobs))
 }
 
-/// Numbers as documents of `list!(0 number int)`.
-pub(crate) fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Value> {
-    documents(&asks::numbers(numbers))
-}
-
 /// A statement that inserts rows by `VALUES`.
 #[derive(Debug, Clone)]
 pub(crate) struct Insertion {
@@ -199,7 +194,7 @@ mod tests {
 
     #[test]
     fn lists_are_split_by_rows_and_by_bytes() {
-        let many = numbers(0..(2 * DATABASE_LIST_ROWS_MAX as i64 + 1));
+        let many = documents(&asks::numbers(0..(2 * DATABASE_LIST_ROWS_MAX as i64 + 1)));
         assert_eq!(many.len(), 3);
         assert_eq!(text(&many[2]), format!("[[{}]]", 2 * DATABASE_LIST_ROWS_MAX));
         let long = "x".repeat(DATABASE_PACKET_BYTES_MAX / 3);

@@ -13,11 +13,10 @@ use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions;
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
-use crate::server::migrations::AppliedSteps;
 pub use crate::server::migrations::MigrationStatus;
 pub(crate) use crate::server::migrations::Step;
+use crate::server::migrations::{self, AppliedSteps};
 use mysql_async::Value;
-use punctual_core::ports::StoreError;
 
 /// The n-th leads from version n − 1 to n. A released step never changes.
 pub(crate) const STEPS: &[Step] = &[
@@ -37,30 +36,13 @@ const NOTE_STEP: &str = "INSERT INTO migrations (version, name, sha256, applied_
 const HAS_MIGRATIONS: &str = "SELECT 1 FROM information_schema.tables \
      WHERE table_schema = DATABASE() AND table_name = 'migrations'";
 const APPLIED: &str = "SELECT version, name, sha256 FROM migrations ORDER BY version";
-/// A database cannot be used or changed as requested.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MigrateError {
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-    #[error(
-        "the database has version {found}, but this binary knows versions up to {known}: \
-         run the newer binary that wrote it"
-    )]
-    Newer { found: usize, known: usize },
-    #[error(
-        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
-    )]
-    Older { found: usize, needed: usize },
-    /// It is the target of an unfinished data migration.
-    #[error("{}", crate::unfinished::UNFINISHED)]
-    Unfinished,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
-impl From<Fault> for MigrateError {
-    fn from(fault: Fault) -> Self {
-        MigrateError::Store(fault.into())
+/// A database cannot be used or changed as requested.
+pub type MigrateError = migrations::MigrateError<OptionsError>;
+
+impl From<OptionsError> for MigrateError {
+    fn from(error: OptionsError) -> Self {
+        MigrateError::Options(error)
     }
 }
 
@@ -110,9 +92,7 @@ pub(crate) async fn prepare(options: &MySqlOptions) -> Result<bool, MigrateError
     match found {
         _ if is_unfinished => return Err(MigrateError::Unfinished),
         0 => apply(&target, STEPS).await.map(drop)?,
-        found if found < VERSION => return Err(MigrateError::Older { found, needed: VERSION }),
-        found if found > VERSION => return Err(MigrateError::Newer { found, known: VERSION }),
-        _ => {}
+        found => MigrateError::check_version(found, VERSION)?,
     }
     partitions::make_ahead(&target, options.partition_width).await?;
     Ok(is_node)

@@ -16,7 +16,6 @@ mod galera;
 mod hosts;
 mod inspect;
 mod lists;
-mod log_quota;
 mod logs;
 mod maintenance;
 pub mod malformed;

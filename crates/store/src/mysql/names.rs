@@ -6,19 +6,22 @@
 //! reused.
 
 use super::connection::Connection;
-use super::lists::{documents, list, numbers};
+use super::lists::list;
 use super::tables::LANES_WITH_WORK;
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::server::asks;
+use crate::server::connection::{Argument, Frame, ServerCall, ServerConnection};
 use crate::server::list::{List, row};
-use crate::unit_of_work::{LANES_ASKED_MAX, LaneCache, LanesToAsk, LanesToRead};
-use mysql_async::{Row, Value};
+pub(crate) use crate::server::names::look_up;
+use crate::server::names::{LaneName, LaneNames, by_name, missing};
+use crate::unit_of_work::LaneCache;
+use async_trait::async_trait;
+use mysql_async::Value;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::Lane;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 pub(crate) const LANES_ABOVE: &str = "SELECT id, queue, job_type FROM lanes WHERE id > ? ORDER BY id LIMIT ?";
 pub(crate) const LANES_BY_NUMBER: &str = concat!(
@@ -51,101 +54,45 @@ const NOTE_USED_WORKERS: &str = concat!(
 const INSERT_WORKERS: &str =
     concat!("INSERT INTO workers (id, name) SELECT id, name FROM ", list!(0 id int, 1 name name));
 
-/// Looks up unknown lanes. Lanes that do not exist are left out.
-pub(crate) async fn look_up(
-    known: &LaneCache,
-    connection: &mut Connection,
-    wanted: Vec<i64>,
-) -> Result<Vec<(i64, Lane)>, Fault> {
-    let mut lanes = Vec::new();
-    for list in numbers(wanted) {
-        lanes.extend(read(&connection.all(LANES_BY_NUMBER, vec![list]).await?)?);
-    }
-    known.learn(&lanes);
-    Ok(lanes)
-}
+#[async_trait]
+impl LaneNames for Connection {
+    const LANES_ABOVE: &'static str = LANES_ABOVE;
+    const LANES_BY_NUMBER: &'static str = LANES_BY_NUMBER;
+    const LANES_BY_NAME: &'static str = LANES_BY_NAME;
 
-/// The numbers of these lanes; new ones are created in a separate transaction.
-pub(crate) async fn intern(
-    known: &LaneCache,
-    connection: &mut Connection,
-    wanted: &BTreeSet<(String, String)>,
-) -> Result<Vec<(i64, Lane)>, Fault> {
-    let mut lanes = by_name(connection, wanted).await?;
-    if lanes.len() < wanted.len() {
+    async fn create_lanes(
+        &mut self,
+        wanted: &BTreeSet<LaneName>,
+        _: Vec<(i64, Lane)>,
+    ) -> Result<Vec<(i64, Lane)>, Fault> {
         // The next statement must not see the old snapshot.
-        connection.commit().await?;
-        let given = last_given(connection, "lane").await?;
+        self.commit().await?;
+        let given = last_given(self, "lane").await?;
         // The previous holder of the lock may have created some of them.
-        lanes = by_name(connection, wanted).await?;
-        let found: BTreeSet<(&str, &str)> =
-            lanes.iter().map(|(_, lane)| (lane.queue(), lane.job_type())).collect();
-        let is_new =
-            |(queue, job_type): &&(String, String)| !found.contains(&(queue.as_str(), job_type.as_str()));
-        let new: Vec<(i64, &(String, String))> = (given + 1..).zip(wanted.iter().filter(is_new)).collect();
-        let lists =
+        let mut lanes = by_name(self, wanted).await?;
+        let new: Vec<(i64, &LaneName)> = (given + 1..).zip(missing(wanted, &lanes)).collect();
+        let rows =
             new.iter().map(|(number, (queue, job_type))| row![*number, queue.as_str(), job_type.as_str()]);
-        let lists = documents(&List::of(lists));
-        for list in lists {
-            connection.run(INSERT_LANES, vec![list]).await?;
+        let insert = ServerCall::new(INSERT_LANES, [Argument::Rows(List::of(rows))]);
+        self.send(Frame::None, vec![insert]).await?;
+        give(self, "lane", given + limit(new.len())).await?;
+        self.commit().await?;
+        let made = |(number, (queue, job_type)): (i64, &LaneName)| {
+            (number, Lane::new(queue.as_str(), job_type.as_str()))
+        };
+        lanes.extend(new.into_iter().map(made));
+        Ok(lanes)
+    }
+
+    async fn lanes_with_work(&mut self, known: &LaneCache) -> Result<Vec<(i64, Lane)>, Fault> {
+        let busy = self.send_one(Frame::None, ServerCall::new(LANES_WITH_WORK, [])).await?;
+        let (named, unknown) = known.known(&busy.column()?.into_iter().collect());
+        let mut lanes: Vec<(i64, Lane)> = named.into_iter().collect();
+        if !unknown.is_empty() {
+            lanes.extend(look_up(known, self, unknown).await?);
         }
-        give(connection, "lane", given + limit(new.len())).await?;
-        connection.commit().await?;
-        let made: Vec<(i64, Lane)> = new
-            .into_iter()
-            .map(|(number, (queue, job_type))| (number, Lane::new(queue.as_str(), job_type.as_str())))
-            .collect();
-        lanes.extend(made);
+        Ok(lanes)
     }
-    known.learn(&lanes);
-    Ok(lanes)
-}
-
-/// The lanes that claims query; `None` if it is too early to read them again.
-pub(crate) async fn to_ask(
-    known: &LaneCache,
-    connection: &mut Connection,
-) -> Result<Option<LanesToAsk>, Fault> {
-    let began = Instant::now();
-    let mut reading = known.to_read(began);
-    if let LanesToRead::Above(number) = reading {
-        let bounds = vec![number.into(), limit(LANES_ASKED_MAX + 1).into()];
-        let lanes = read(&connection.all(LANES_ABOVE, bounds).await?)?;
-        if let Some(to_ask) = known.read_above(number, lanes, began) {
-            return Ok(Some(to_ask));
-        }
-        reading = known.to_read(began);
-    }
-    if reading != LanesToRead::WithWork {
-        return Ok(None);
-    }
-    let began = Instant::now();
-    let rows = connection.all(LANES_WITH_WORK, vec![]).await?;
-    let busy = rows.iter().map(|row| get(row, 0)).collect::<Result<BTreeSet<i64>, _>>()?;
-    let (named, unknown) = known.known(&busy);
-    let mut lanes: Vec<(i64, Lane)> = named.into_iter().collect();
-    if !unknown.is_empty() {
-        lanes.extend(look_up(known, connection, unknown).await?);
-    }
-    Ok(Some(known.read_with_work(lanes, began, Instant::now())))
-}
-
-async fn by_name(
-    connection: &mut Connection,
-    wanted: &BTreeSet<(String, String)>,
-) -> Result<Vec<(i64, Lane)>, Fault> {
-    let mut lanes = Vec::new();
-    let lists = wanted.iter().map(|(queue, job_type)| row![queue.as_str(), job_type.as_str()]);
-    let lists = documents(&List::of(lists));
-    for list in lists {
-        lanes.extend(read(&connection.all(LANES_BY_NAME, vec![list]).await?)?);
-    }
-    Ok(lanes)
-}
-
-fn read(rows: &[Row]) -> Result<Vec<(i64, Lane)>, Fault> {
-    let read = |row: &Row| Ok((get(row, 0)?, Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?)));
-    rows.iter().map(read).collect()
 }
 
 /// The numbers of these workers; new ones are created in a separate transaction.
@@ -154,20 +101,16 @@ pub(crate) async fn intern_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(String, i64)>, Fault> {
     let mut known = find_workers(connection, wanted).await?;
-    let lists = documents(&asks::names(wanted));
-    for list in lists {
-        connection.run(NOTE_USED_WORKERS, vec![list]).await?;
-    }
+    let used = ServerCall::new(NOTE_USED_WORKERS, [Argument::Rows(asks::names(wanted))]);
+    connection.send_one(Frame::None, used).await?;
     if known.len() < wanted.len() {
         connection.commit().await?;
         let given = last_given(connection, "worker").await?;
         known = find_workers(connection, wanted).await?;
         let new: Vec<(i64, String)> =
             (given + 1..).zip(wanted.iter().filter(|name| !known.contains_key(*name)).cloned()).collect();
-        let lists = documents(&List::of(new.iter().map(|(number, name)| row![*number, name.as_str()])));
-        for list in lists {
-            connection.run(INSERT_WORKERS, vec![list]).await?;
-        }
+        let rows = List::of(new.iter().map(|(number, name)| row![*number, name.as_str()]));
+        connection.send_one(Frame::None, ServerCall::new(INSERT_WORKERS, [Argument::Rows(rows)])).await?;
         give(connection, "worker", given + limit(new.len())).await?;
         known.extend(new.into_iter().map(|(number, name)| (name, number)));
     }
@@ -179,14 +122,9 @@ async fn find_workers(
     connection: &mut Connection,
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, i64>, Fault> {
-    let mut found = BTreeMap::new();
-    let lists = documents(&asks::names(wanted));
-    for list in lists {
-        for row in connection.all(FIND_WORKERS, vec![list]).await? {
-            found.insert(get(&row, 0)?, get(&row, 1)?);
-        }
-    }
-    Ok(found)
+    let find = ServerCall::new(FIND_WORKERS, [Argument::Rows(asks::names(wanted))]);
+    let found = connection.send_one(Frame::None, find).await?;
+    found.rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
 }
 
 /// Numbers of new sessions, which are never reused.

@@ -10,28 +10,23 @@
 
 use super::connection::Connection;
 use super::exclusive_work::{DdlLock, LockWait};
+use super::maintenance::Shared;
 use super::options::Target;
 use crate::cells::get;
 use crate::fault::Fault;
+pub(crate) use crate::server::partitions::Parent;
+use crate::server::partitions::PartitionedTables;
+use async_trait::async_trait;
+use mysql_async::Row;
 use punctual_core::limits;
 use punctual_core::time::duration_micros;
 use std::time::Duration;
 
-/// A table that has partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parent {
-    History,
-    Lines,
-}
-
-impl Parent {
-    pub const ALL: [Parent; 2] = [Parent::History, Parent::Lines];
-
-    pub const fn table(self) -> &'static str {
-        match self {
-            Parent::History => "history",
-            Parent::Lines => "log_lines",
-        }
+/// The name of a table that has partitions.
+pub(super) const fn table(parent: Parent) -> &'static str {
+    match parent {
+        Parent::History => "history",
+        Parent::Lines => "log_lines",
     }
 }
 
@@ -94,7 +89,7 @@ async fn make(connection: &mut Connection, wanted: &Ahead) -> Result<(), Fault> 
             .iter()
             .map(|(name, ends)| format!("PARTITION {name} VALUES LESS THAN ({ends}), "))
             .collect();
-        let table = parent.table();
+        let table = table(parent);
         let define = format!(
             "ALTER TABLE {table} REORGANIZE PARTITION {REST} INTO ({}PARTITION {REST} VALUES LESS THAN MAXVALUE)",
             parts.concat()
@@ -145,26 +140,12 @@ pub(crate) fn width_us(width: Duration) -> i64 {
     duration_micros(width.max(Duration::from_secs(1)))
 }
 
-/// The daily partitions that are completely older than this, oldest first.
-pub(crate) async fn older_than(
-    connection: &mut Connection,
-    parent: Parent,
-    before: i64,
-) -> Result<Vec<Partition>, Fault> {
-    let all = all(connection, parent).await?;
-    Ok(all.into_iter().filter(|partition| partition.ends <= before && partition.name != FIRST).collect())
-}
-
 /// Drops a partition. Returns whether it could.
 ///
 /// The server stores the last assigned number with each partition. Before a partition of history is
 /// dropped, the number is set on all others: a position must never be reused, even if the server restarts
 /// when no other rows are left.
-pub(crate) async fn remove(
-    target: &Target,
-    connection: &mut Connection,
-    partition: &Partition,
-) -> Result<bool, Fault> {
+async fn remove(target: &Target, connection: &mut Connection, partition: &Partition) -> Result<bool, Fault> {
     let Some(ddl_lock) = DdlLock::take(target, LockWait::Short).await? else { return Ok(false) };
     let removed = remove_in_turn(connection, partition).await;
     ddl_lock.end().await;
@@ -172,7 +153,7 @@ pub(crate) async fn remove(
 }
 
 async fn remove_in_turn(connection: &mut Connection, partition: &Partition) -> Result<bool, Fault> {
-    let table = partition.parent.table();
+    let table = table(partition.parent);
     if !all(connection, partition.parent).await?.iter().any(|found| found.name == partition.name) {
         return Ok(true);
     }
@@ -193,19 +174,94 @@ async fn bounds(connection: &mut Connection, parent: Parent) -> Result<Vec<i64>,
 
 /// All partitions that have an end, in order.
 pub(crate) async fn all(connection: &mut Connection, parent: Parent) -> Result<Vec<Partition>, Fault> {
-    let rows = connection.all(PARTITIONS, vec![parent.table().into()]).await?;
+    let rows = connection.all(PARTITIONS, vec![table(parent).into()]).await?;
     let mut partitions = Vec::with_capacity(rows.len());
     for row in &rows {
-        let name: String = get(row, 0)?;
-        if name == REST {
-            continue;
+        if get::<&str>(row, 0)? != REST {
+            partitions.push(Partition::read(parent, row)?);
         }
-        let described: String = get(row, 1)?;
-        let ends = described.parse().map_err(|_| Fault::damaged("the end of a partition", &described))?;
-        let rows_guessed = get::<Option<u64>>(row, 2)?.unwrap_or(0);
-        partitions.push(Partition { parent, name, ends, rows_guessed });
     }
     Ok(partitions)
+}
+
+impl Partition {
+    /// Reads its name, end and number of rows.
+    pub fn read(parent: Parent, row: &Row) -> Result<Self, Fault> {
+        let described: &str = get(row, 1)?;
+        let ends = described.parse().map_err(|_| Fault::damaged("the end of a partition", described))?;
+        let rows_guessed = get::<Option<u64>>(row, 2)?.unwrap_or(0);
+        Ok(Partition { parent, name: get(row, 0)?, ends, rows_guessed })
+    }
+}
+
+#[async_trait]
+impl PartitionedTables for Connection {
+    type Shared = Shared;
+    type Partition = Partition;
+    /// A connection for DDL statements, opened on demand.
+    type Dropping = Option<Connection>;
+    const KEEP_RETAINED: &'static str =
+        "UPDATE history_bounds SET retained = GREATEST(retained, ?) WHERE id = 1";
+
+    async fn make_ahead(&mut self, shared: &Shared) -> Result<(), Fault> {
+        make_ahead(&shared.target, shared.partition_width).await
+    }
+
+    async fn older_than(&mut self, parent: Parent, before: i64) -> Result<Vec<Partition>, Fault> {
+        let all = all(self, parent).await?;
+        Ok(all.into_iter().filter(|partition| partition.ends <= before && partition.name != FIRST).collect())
+    }
+
+    async fn begin_dropping(_: &Shared) -> Result<Option<Self::Dropping>, Fault> {
+        Ok(Some(None))
+    }
+
+    /// One node at a time drops a partition, and the others find it gone.
+    async fn must_be_held(_: &Self::Dropping) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn count_rows(&mut self, partition: &Partition) -> Result<u64, Fault> {
+        let (table, name) = (table(partition.parent), &partition.name);
+        let most = limits::PARTITION_ROWS_COUNTED_MAX;
+        let counted = format!(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM {table} PARTITION ({name}) LIMIT {most}) AS counted"
+        );
+        let rows = self.all_of_text(&counted).await?;
+        let rows: i64 = get(rows.first().ok_or_else(|| Fault::Missing("a count".to_owned()))?, 0)?;
+        Ok(if rows < most { rows.unsigned_abs() } else { partition.rows_guessed.max(most.unsigned_abs()) })
+    }
+
+    async fn highest_place(&mut self, partition: &Partition) -> Result<i64, Fault> {
+        let highest = format!("SELECT COALESCE(MAX(place), 0) FROM history PARTITION ({})", partition.name);
+        let rows = self.all_of_text(&highest).await?;
+        get(rows.first().ok_or_else(|| Fault::Missing("a place".to_owned()))?, 0)
+    }
+
+    async fn drop_partition(
+        &mut self,
+        shared: &Shared,
+        dropping: &mut Self::Dropping,
+        partition: &Partition,
+    ) -> Result<bool, Fault> {
+        let defining = match dropping {
+            Some(defining) => defining,
+            None => dropping.insert(Connection::defining(&shared.target).await?),
+        };
+        let is_dropped = remove(&shared.target, defining, partition).await?;
+        if !is_dropped {
+            let table = table(partition.parent);
+            tracing::debug!(table, "a partition could not be dropped now: the table is in use");
+        }
+        Ok(is_dropped)
+    }
+
+    async fn end_dropping(dropping: Self::Dropping) -> Result<(), Fault> {
+        if let Some(defining) = dropping {
+            defining.close().await;
+        }
+        Ok(())
+    }
 }
 
 async fn clock(connection: &mut Connection) -> Result<i64, Fault> {

@@ -1,19 +1,18 @@
 //! The store on MariaDB or MySQL: writers, readers and maintenance behind the `Store` port. It must not
 //! know any rule or table.
 
-use super::maintenance::MySqlMaintenance;
+use super::logs::MySqlLogs;
+use super::maintenance::{MySqlMaintenance, Shared};
 use super::membership::MySqlMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
 use super::readers::{Readers, list, read, read_at_once};
 use super::tables::MySqlConnect;
-use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::server_store::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
-use punctual_core::ports::{Entries, LogLine, StoreError};
 use std::sync::Arc;
 
 /// A store that several processes may share. Dropping it releases its connections; [`Self::close`] also
@@ -22,6 +21,7 @@ pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
     maintenance: MySqlMaintenance,
+    logs: MySqlLogs,
     membership: MySqlMembership,
 }
 
@@ -53,6 +53,7 @@ impl MySqlStore {
         let is_node = migrate::prepare(options).await?;
         let primary = primary.of_nodes(is_node);
         let connect = Arc::new(MySqlConnect::new(options)?);
+        let shared = Shared::new(options)?;
         Ok(MySqlStore {
             writers: Writers::start(options.writers, connect, &tokio_host(seed)),
             readers: Readers::new(
@@ -60,42 +61,19 @@ impl MySqlStore {
                 replica.map(|target| target.reading()),
                 options.readers,
             ),
-            maintenance: MySqlMaintenance::new(options)?,
+            maintenance: MySqlMaintenance::new(shared.clone(), &shared.target),
+            logs: MySqlLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
             membership: MySqlMembership::new(primary),
         })
-    }
-
-    /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
-    pub async fn cluster(&self) -> Result<String, StoreError> {
-        Ok(self.membership.cluster().await?)
     }
 
     /// Waits until everything that was sent is done, and closes all connections.
     pub async fn close(self) {
         self.writers.close().await;
         self.readers.close().await;
-        self.membership.close().await;
-    }
-
-    /// The version of the tables.
-    pub const fn schema_version() -> usize {
-        migrate::VERSION
-    }
-
-    fn removed_lines(&self) -> RemovedLines {
-        self.maintenance.removed_lines()
-    }
-
-    async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
-        self.maintenance.append_logs(lines).await
-    }
-
-    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
-        self.membership.call(&call).await
-    }
-
-    async fn membership_entries(&self) -> Result<Entries, Fault> {
-        self.membership.entries().await
+        if let Some(connection) = self.membership.into_connection() {
+            connection.close().await;
+        }
     }
 }
 

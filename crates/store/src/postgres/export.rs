@@ -1,24 +1,22 @@
 //! PostgreSQL as one side of a data migration.
 
-use super::connection::connect;
 use super::guard::{Duty, Guard};
-use super::migrate::{self, MigrateError};
+use super::migrate;
 use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
 use super::sql::{arrays, names, type_of};
-use crate::cells::{RowCells, get};
+use super::wire::Wire;
+use crate::cells::{CellValue, get};
 use crate::data_migration::{
-    Cell, Cells, Column, ColumnKind, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
-    StoreRole, TABLES, fitting,
+    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
 };
 use crate::fault::Fault;
+use crate::server::export::{ExportedTables, page, rows_of_page};
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
-use punctual_core::limits::MOVING_PAGE_ROWS_MAX;
 use punctual_core::time::Timestamp;
-use std::collections::BTreeMap;
+use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
 
 /// Migrations have no time limit.
 const PATIENCE: &str =
@@ -54,11 +52,10 @@ const NUMBERED: [(&str, &str); 4] =
     [("lanes", "id"), ("workers", "id"), ("dead_letters", "number"), ("skipped", "number")];
 
 pub(crate) struct PostgresSide {
-    client: Client,
+    wire: Wire,
     /// No other migration uses this database.
     guard: Guard,
     partitions: Partitions,
-    prepared: BTreeMap<String, Statement>,
 }
 
 pub(crate) async fn open(
@@ -68,53 +65,29 @@ pub(crate) async fn open(
     let unusable =
         |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let target = options.target().map_err(|error| unusable(&error))?;
-    let client = connect(&target).await.map_err(DataMigrationError::at(end))?;
-    prepare_tables(&client, end).await?;
+    let wire = Wire::connect(&target).await.map_err(DataMigrationError::at(end))?;
+    prepare_tables(wire.client(), end).await?;
     let take = async {
-        client.batch_execute(PATIENCE).await?;
+        wire.client().batch_execute(PATIENCE).await?;
         Guard::take(&target, Duty::Moving).await
     };
     let guard = take.await.map_err(DataMigrationError::at(end))?.ok_or(DataMigrationError::Taken { end })?;
     let partitions = Partitions::new(target, options.partition_width);
-    Ok(PostgresSide { client, guard, partitions, prepared: BTreeMap::new() })
+    Ok(PostgresSide { wire, guard, partitions })
 }
 
 /// Creates the tables of an empty target.
 async fn prepare_tables(client: &Client, end: StoreRole) -> Result<(), DataMigrationError> {
-    let failed = |error: MigrateError| match error {
-        MigrateError::Store(source) => DataMigrationError::Store { end, source },
-        other => DataMigrationError::Unusable { end, reason: other.to_string() },
-    };
     let found = migrate::version(client).await.map_err(DataMigrationError::at(end))?;
-    let needed = migrate::VERSION;
-    match (end, found) {
-        (_, found) if found == needed => Ok(()),
-        (StoreRole::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
-        (_, 0) => Err(DataMigrationError::NoTables { end }),
-        (_, found) => {
-            let advice = if found < needed {
-                "run `punctual migrate up`"
-            } else {
-                "run the newer binary that wrote it"
-            };
-            Err(DataMigrationError::Version { end, found, needed, advice })
-        }
+    if DataMigrationError::check_version(end, found, migrate::VERSION)? {
+        migrate::apply(client, migrate::STEPS).await.map_err(DataMigrationError::migrate(end))?;
     }
+    Ok(())
 }
 
 /// Whether the database must not be opened because it is the target of an unfinished data migration.
 pub(crate) async fn is_unfinished(client: &Client) -> Result<bool, Fault> {
     get(&client.query_one(HAS_NOTES, &[&NOTES_TABLE]).await?, 0)
-}
-
-/// The source from which a table's rows are read.
-pub(super) fn read_from(table: &Layout) -> &'static str {
-    match table.name {
-        "lane_tallies" => LANE_COUNTERS,
-        "job_tally" => JOB_COUNTERS,
-        "numbers" => NUMBERS,
-        name => name,
-    }
 }
 
 /// All tables that are stored, as a list.
@@ -123,37 +96,34 @@ fn stored_tables() -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A `WHERE` clause for keys after another one, in the order of the key.
-pub(super) fn behind(table: &Layout, after: Option<&[Cell<'_>]>) -> String {
-    let key = names(table.key_columns());
-    let condition = after.map(|_| {
-        let types =
-            table.key_columns().iter().zip(1..).map(|(column, n)| format!("${n}::{}", type_of(column.kind)));
-        format!("WHERE ({key}) > ({})", types.collect::<Vec<_>>().join(", "))
-    });
-    format!("{} ORDER BY {key}", condition.unwrap_or_default())
-}
+impl ExportedTables for Wire {
+    const QUOTE: char = '"';
+    const INTEGER: &'static str = "bigint";
 
-pub(super) fn key_values<'a>(after: Option<&'a [Cell<'_>]>) -> Vec<&'a (dyn ToSql + Sync)> {
-    after.unwrap_or_default().iter().map(|cell| cell as _).collect()
-}
+    fn names(_: &Layout, columns: &[Column]) -> String {
+        names(columns)
+    }
 
-pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
-    let cell = |(place, column): (usize, &Column)| -> Result<Cell<'static>, Fault> {
-        let cell = match column.kind {
-            ColumnKind::Id | ColumnKind::Bytes => {
-                row.bytes(place)?.map(|bytes| Cell::Bytes(bytes.to_vec().into()))
-            }
-            ColumnKind::Text | ColumnKind::Document => {
-                row.text(place)?.map(|text| Cell::Text(text.to_owned().into()))
-            }
-            ColumnKind::Big | ColumnKind::Int | ColumnKind::Small | ColumnKind::Flag => {
-                row.number(place)?.map(Cell::Number)
-            }
-        };
-        Ok(cell.unwrap_or(Cell::Null))
-    };
-    table.columns.iter().enumerate().map(cell).collect()
+    fn read_from(table: &Layout) -> &'static str {
+        match table.name {
+            "lane_tallies" => LANE_COUNTERS,
+            "job_tally" => JOB_COUNTERS,
+            "numbers" => NUMBERS,
+            name => name,
+        }
+    }
+
+    fn behind<'a>(table: &Layout, after: Option<&[Cell<'a>]>, limit: usize) -> (String, Vec<Cell<'a>>) {
+        let key = names(table.key_columns());
+        let mut values = after.unwrap_or_default().to_vec();
+        let condition = after.map(|_| {
+            let columns = table.key_columns().iter().zip(1..);
+            let types = columns.map(|(column, n)| format!("${n}::{}", type_of(column.kind)));
+            format!("WHERE ({key}) > ({})", types.collect::<Vec<_>>().join(", "))
+        });
+        values.push(limit.into_cell());
+        (format!("{} ORDER BY {key} LIMIT ${}::bigint", condition.unwrap_or_default(), values.len()), values)
+    }
 }
 
 /// The statement that writes rows of a table, with an array for each column.
@@ -175,40 +145,8 @@ fn insertion(table: &Layout) -> String {
 }
 
 impl PostgresSide {
-    async fn query(&mut self, sql: String, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
-        let statement = match self.prepared.get(&sql) {
-            Some(statement) => statement.clone(),
-            None => {
-                let statement = self.client.prepare(&sql).await?;
-                self.prepared.insert(sql, statement.clone());
-                statement
-            }
-        };
-        Ok(self.client.query(&statement, parameters).await?)
-    }
-
     async fn counted(&mut self, sql: &str) -> Result<i64, Fault> {
-        get(&self.client.query_one(sql, &[]).await?, 0)
-    }
-
-    /// How many of the next rows make a page. Their sizes are queried first if rows may be large.
-    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell<'_>]>) -> Result<usize, Fault> {
-        let sizes: Vec<String> = table
-            .documents()
-            .map(|column| format!("coalesce(octet_length(\"{}\"), 0)", column.name))
-            .collect();
-        if sizes.is_empty() {
-            return Ok(MOVING_PAGE_ROWS_MAX);
-        }
-        let sql = format!(
-            "SELECT ({})::bigint FROM {} {} LIMIT {MOVING_PAGE_ROWS_MAX}",
-            sizes.join(" + "),
-            read_from(table),
-            behind(table, after)
-        );
-        let rows = self.query(sql, &key_values(after)).await?;
-        let sizes = rows.iter().map(|row| get::<i64>(row, 0)).collect::<Result<Vec<_>, _>>()?;
-        Ok(fitting(sizes.into_iter().map(i64::unsigned_abs)))
+        get(&self.wire.client().query_one(sql, &[]).await?, 0)
     }
 
     async fn write(&mut self, portion: &Portion<'_>) -> Result<(), Fault> {
@@ -219,9 +157,9 @@ impl PostgresSide {
             let array = |place: usize| rows.iter().map(|row| &row[place]).collect::<Vec<_>>();
             let arrays: Vec<Vec<&Cell<'_>>> = (0..table.columns.len()).map(array).collect();
             let arrays: Vec<&(dyn ToSql + Sync)> = arrays.iter().map(|array| array as _).collect();
-            self.query(insertion(table), &arrays).await?;
+            self.wire.query_text(&insertion(table), &arrays).await?;
         }
-        self.client.execute(PUT_NOTE, &[name, value]).await?;
+        self.wire.client().execute(PUT_NOTE, &[name, value]).await?;
         Ok(())
     }
 
@@ -236,7 +174,7 @@ impl PostgresSide {
                 "session" => "SELECT setval('session_numbers', greatest($1::bigint, 1), $1::bigint > 0)",
                 other => return Err(Fault::damaged("numbers.name", other)),
             };
-            self.client.execute(sql, &[given]).await?;
+            self.wire.client().execute(sql, &[given]).await?;
         }
         Ok(())
     }
@@ -257,7 +195,8 @@ impl PostgresSide {
 #[async_trait]
 impl MigrationSide for PostgresSide {
     async fn identity(&mut self) -> Result<String, Fault> {
-        let row = self.client.query_one("SELECT cluster::text FROM punctual WHERE id = 1", &[]).await?;
+        let row =
+            self.wire.client().query_one("SELECT cluster::text FROM punctual WHERE id = 1", &[]).await?;
         Ok(format!("postgres:{}", get::<String>(&row, 0)?))
     }
 
@@ -273,7 +212,7 @@ impl MigrationSide for PostgresSide {
     }
 
     async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
-        let sql = format!("SELECT count(*) FROM {}", read_from(table));
+        let sql = format!("SELECT count(*) FROM {}", Wire::read_from(table));
         Ok(self.counted(&sql).await?.unsigned_abs())
     }
 
@@ -282,32 +221,21 @@ impl MigrationSide for PostgresSide {
         table: &'static Layout,
         after: Option<&[Cell<'_>]>,
     ) -> Result<Vec<Cells>, Fault> {
-        let limit = self.rows_of_page(table, after).await?;
-        let mut values = key_values(after);
-        let sql = format!(
-            "SELECT {} FROM {} {} LIMIT ${}::bigint",
-            names(table.columns),
-            read_from(table),
-            behind(table, after),
-            values.len() + 1
-        );
-        let limit = i64::try_from(limit).unwrap_or(1);
-        values.push(&limit);
-        let rows = self.query(sql, &values).await?;
-        rows.iter().map(|row| read(table, row)).collect()
+        let limit = rows_of_page(&mut self.wire, table, after).await?;
+        page(&mut self.wire, table, after, limit).await
     }
 
     async fn notes(&mut self) -> Result<Notes, Fault> {
-        if !is_unfinished(&self.client).await? {
+        if !is_unfinished(self.wire.client()).await? {
             return Ok(Notes::new());
         }
-        let rows = self.client.query("SELECT name, value FROM moving", &[]).await?;
+        let rows = self.wire.client().query("SELECT name, value FROM moving", &[]).await?;
         rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
     }
 
     async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault> {
-        self.client.batch_execute(MAKE_NOTES).await?;
-        self.client.execute(PUT_NOTE, &[&name, &value]).await?;
+        self.wire.client().batch_execute(MAKE_NOTES).await?;
+        self.wire.client().execute(PUT_NOTE, &[&name, &value]).await?;
         Ok(())
     }
 
@@ -317,18 +245,21 @@ impl MigrationSide for PostgresSide {
             "BEGIN; TRUNCATE {tables} RESTART IDENTITY; UPDATE history_bounds SET given = 0, retained = 0; \
              SELECT setval('session_numbers', 1, false); COMMIT"
         );
-        self.client.batch_execute(&sql).await?;
-        self.client.execute("DELETE FROM moving WHERE starts_with(name, $1)", &[&about_tables]).await?;
+        self.wire.client().batch_execute(&sql).await?;
+        self.wire
+            .client()
+            .execute("DELETE FROM moving WHERE starts_with(name, $1)", &[&about_tables])
+            .await?;
         Ok(())
     }
 
     async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
         self.guard.must_be_held().await?;
         self.make_partitions(portion.table, portion.rows).await?;
-        self.client.batch_execute("BEGIN").await?;
+        self.wire.client().batch_execute("BEGIN").await?;
         let written = self.write(&portion).await;
         let ending = if written.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        let ended = self.client.batch_execute(ending).await;
+        let ended = self.wire.client().batch_execute(ending).await;
         written?;
         Ok(ended?)
     }
@@ -339,28 +270,32 @@ impl MigrationSide for PostgresSide {
                 "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), greatest(coalesce(max({column}), 0), 1), \
                  count(*) > 0) FROM {table}"
             );
-            self.client.execute(&sql, &[]).await?;
+            self.wire.client().execute(&sql, &[]).await?;
         }
         // The planner needs the table sizes for the first statements of the new store.
-        Ok(self.client.batch_execute(&format!("ANALYZE {}", stored_tables())).await?)
+        Ok(self.wire.client().batch_execute(&format!("ANALYZE {}", stored_tables())).await?)
     }
 
     async fn release(&mut self) -> Result<(), Fault> {
-        Ok(self.client.batch_execute("DROP TABLE IF EXISTS moving").await?)
+        Ok(self.wire.client().batch_execute("DROP TABLE IF EXISTS moving").await?)
     }
 
     async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
         let at = now.as_micros();
-        self.client.batch_execute("BEGIN").await?;
-        let sessions = self.client.execute("UPDATE sessions SET lost = true WHERE NOT lost", &[]).await?;
-        self.client.batch_execute(FORGET_CLUSTER).await?;
-        self.client.execute(PAUSE_USED, &[&at]).await?;
+        self.wire.client().batch_execute("BEGIN").await?;
+        let sessions =
+            self.wire.client().execute("UPDATE sessions SET lost = true WHERE NOT lost", &[]).await?;
+        self.wire.client().batch_execute(FORGET_CLUSTER).await?;
+        self.wire.client().execute(PAUSE_USED, &[&at]).await?;
         let others = "UPDATE queues SET paused_at = $1 WHERE paused_at IS NULL";
-        self.client.execute(others, &[&at]).await?;
-        self.client.execute("UPDATE punctual SET cluster = gen_random_uuid() WHERE id = 1", &[]).await?;
-        let queues = self.client.query("SELECT queue FROM queues ORDER BY queue", &[]).await?;
+        self.wire.client().execute(others, &[&at]).await?;
+        self.wire
+            .client()
+            .execute("UPDATE punctual SET cluster = gen_random_uuid() WHERE id = 1", &[])
+            .await?;
+        let queues = self.wire.client().query("SELECT queue FROM queues ORDER BY queue", &[]).await?;
         let queues = queues.iter().map(|row| get(row, 0)).collect::<Result<Vec<String>, _>>()?;
-        self.client.batch_execute("COMMIT").await?;
+        self.wire.client().batch_execute("COMMIT").await?;
         Ok(Forked { queues, sessions })
     }
 }

@@ -52,8 +52,8 @@ impl PostgresWakes {
 
     async fn try_tell(&self, lanes: &BTreeSet<Lane>) -> Result<(), Fault> {
         let mut used = self.notifier.take().await?;
-        self.teller.store(used.wire.process, Ordering::Relaxed);
-        used.wire.run_one(Call::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
+        self.teller.store(used.connection.process, Ordering::Relaxed);
+        used.connection.run_one(Call::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
         used.keep();
         Ok(())
     }

@@ -10,10 +10,9 @@ use super::inspect;
 use super::options::{OptionsError, PostgresOptions, Target};
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
-use crate::server::migrations::AppliedSteps;
 pub use crate::server::migrations::MigrationStatus;
 pub(crate) use crate::server::migrations::Step;
-use punctual_core::ports::StoreError;
+use crate::server::migrations::{self, AppliedSteps};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
@@ -31,29 +30,11 @@ const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
 const BOOTSTRAP_TRIES: usize = 10;
 
 /// A database cannot be used or changed as requested.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MigrateError {
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-    #[error(
-        "the database has version {found}, but this binary knows versions up to {known}: \
-         run the newer binary that wrote it"
-    )]
-    Newer { found: usize, known: usize },
-    #[error(
-        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
-    )]
-    Older { found: usize, needed: usize },
-    /// It is the target of an unfinished data migration.
-    #[error("{}", crate::unfinished::UNFINISHED)]
-    Unfinished,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+pub type MigrateError = migrations::MigrateError<OptionsError>;
 
-impl From<Fault> for MigrateError {
-    fn from(fault: Fault) -> Self {
-        MigrateError::Store(fault.into())
+impl From<OptionsError> for MigrateError {
+    fn from(error: OptionsError) -> Self {
+        MigrateError::Options(error)
     }
 }
 
@@ -101,10 +82,8 @@ pub(crate) async fn prepare(target: &Target) -> Result<(), MigrateError> {
         return Err(MigrateError::Unfinished);
     }
     match version(&client).await? {
-        0 => apply(&client, STEPS).await.map(|_| ()),
-        found if found < VERSION => Err(MigrateError::Older { found, needed: VERSION }),
-        found if found > VERSION => Err(MigrateError::Newer { found, known: VERSION }),
-        _ => Ok(()),
+        0 => apply(&client, STEPS).await.map(drop),
+        found => MigrateError::check_version(found, VERSION),
     }
 }
 

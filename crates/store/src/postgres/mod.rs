@@ -13,7 +13,6 @@ mod guard;
 mod hosts;
 mod inspect;
 mod listen;
-mod log_quota;
 mod logs;
 mod maintenance;
 pub mod malformed;

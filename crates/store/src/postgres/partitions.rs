@@ -6,31 +6,28 @@
 //! on it.
 
 use super::connection::connect;
+use super::guard::{Duty, Guard};
+use super::maintenance::clock;
 use super::options::Target;
+use super::tables::Shared;
+use super::wire::Wire;
 use crate::cells::get;
 use crate::fault::Fault;
+pub(crate) use crate::server::partitions::Parent;
+use crate::server::partitions::PartitionedTables;
+use async_trait::async_trait;
 use punctual_core::limits;
 use punctual_core::time::{Timestamp, duration_micros};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
-/// A table that has partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Parent {
-    History,
-    Lines,
-}
-
-impl Parent {
-    pub const ALL: [Parent; 2] = [Parent::History, Parent::Lines];
-
-    pub const fn table(self) -> &'static str {
-        match self {
-            Parent::History => "history",
-            Parent::Lines => "lines",
-        }
+/// The name of a table that has partitions.
+const fn table(parent: Parent) -> &'static str {
+    match parent {
+        Parent::History => "history",
+        Parent::Lines => "lines",
     }
 }
 
@@ -49,6 +46,17 @@ pub(crate) struct Partition {
     pub name: String,
     pub starts: i64,
     pub ends: i64,
+}
+
+impl Partition {
+    /// Reads its name, start and end.
+    pub fn read(parent: Parent, row: &Row) -> Result<Self, Fault> {
+        Ok(Partition { parent, name: get(row, 0)?, starts: get(row, 1)?, ends: get(row, 2)? })
+    }
+
+    async fn is_gone(&self, client: &Client) -> Result<bool, Fault> {
+        Ok(client.query_one("SELECT to_regclass($1) IS NULL", &[&self.name]).await?.try_get(0)?)
+    }
 }
 
 impl Partitions {
@@ -86,27 +94,11 @@ impl Partitions {
         self.known().clear();
     }
 
-    /// The partitions that are completely older than this, oldest first.
-    pub async fn older_than(
-        &self,
-        client: &Client,
-        parent: Parent,
-        before: Timestamp,
-    ) -> Result<Vec<Partition>, Fault> {
-        let sql =
-            "SELECT name, starts, ends FROM partitions WHERE parent = $1 AND ends <= $2 ORDER BY starts";
-        let rows = client.query(sql, &[&parent.table(), &before.as_micros()]).await?;
-        let read = |row: &tokio_postgres::Row| {
-            Ok(Partition { parent, name: get(row, 0)?, starts: get(row, 1)?, ends: get(row, 2)? })
-        };
-        rows.iter().map(read).collect()
-    }
-
     /// Drops one. Completes what another node or an earlier attempt has begun.
     pub async fn remove(&self, client: &Client, partition: &Partition) -> Result<(), Fault> {
         self.known().remove(&(partition.parent, partition.starts));
         client.execute("UPDATE partitions SET leaves = true WHERE name = $1", &[&partition.name]).await?;
-        let (parent, name) = (partition.parent.table(), &partition.name);
+        let (parent, name) = (table(partition.parent), &partition.name);
         let detachment = "SELECT inhdetachpending FROM pg_inherits \
              WHERE inhrelid = to_regclass($1) AND inhparent = to_regclass($2)";
         match client.query_opt(detachment, &[name, &parent]).await? {
@@ -146,7 +138,7 @@ impl Partitions {
     ) -> Result<BTreeMap<i64, i64>, Fault> {
         client.batch_execute("LOCK TABLE partitions IN EXCLUSIVE MODE").await?;
         let rows = client
-            .query("SELECT starts, ends, leaves FROM partitions WHERE parent = $1", &[&parent.table()])
+            .query("SELECT starts, ends, leaves FROM partitions WHERE parent = $1", &[&table(parent)])
             .await?;
         let (mut taken, mut leaving) = (BTreeMap::new(), BTreeMap::new());
         for row in &rows {
@@ -172,6 +164,73 @@ impl Partitions {
     }
 }
 
+#[async_trait]
+impl PartitionedTables for Wire {
+    type Shared = Shared;
+    type Partition = Partition;
+    type Dropping = Guard;
+    const KEEP_RETAINED: &'static str =
+        "UPDATE history_bounds SET retained = greatest(retained, $1) WHERE id = 1 AND retained < $1";
+
+    async fn make_ahead(&mut self, shared: &Shared) -> Result<(), Fault> {
+        let now = clock(self).await?;
+        shared.partitions.make_ahead(self.client(), now).await
+    }
+
+    async fn older_than(&mut self, parent: Parent, before: i64) -> Result<Vec<Partition>, Fault> {
+        let sql =
+            "SELECT name, starts, ends FROM partitions WHERE parent = $1 AND ends <= $2 ORDER BY starts";
+        let rows = self.client().query(sql, &[&table(parent), &before]).await?;
+        rows.iter().map(|row| Partition::read(parent, row)).collect()
+    }
+
+    async fn begin_dropping(shared: &Shared) -> Result<Option<Guard>, Fault> {
+        Guard::take(&shared.target, Duty::Retention).await
+    }
+
+    async fn must_be_held(guard: &Guard) -> Result<(), Fault> {
+        guard.must_be_held().await
+    }
+
+    async fn count_rows(&mut self, partition: &Partition) -> Result<u64, Fault> {
+        let (client, name) = (self.client(), &partition.name);
+        if partition.is_gone(client).await? {
+            return Ok(0);
+        }
+        let most = limits::PARTITION_ROWS_COUNTED_MAX;
+        let counted = format!("SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {most}) AS counted");
+        let rows: i64 = client.query_one(&counted, &[]).await?.try_get(0)?;
+        if rows < most {
+            return Ok(rows.unsigned_abs());
+        }
+        let guessed = "SELECT greatest(reltuples, $2)::bigint FROM pg_class WHERE oid = to_regclass($1)";
+        let rows: i64 = client.query_one(guessed, &[name, &(most as f32)]).await?.try_get(0)?;
+        Ok(rows.unsigned_abs())
+    }
+
+    async fn highest_place(&mut self, partition: &Partition) -> Result<i64, Fault> {
+        if partition.is_gone(self.client()).await? {
+            return Ok(0);
+        }
+        let highest = format!("SELECT coalesce(max(place), 0) FROM {}", partition.name);
+        Ok(self.client().query_one(&highest, &[]).await?.try_get(0)?)
+    }
+
+    async fn drop_partition(
+        &mut self,
+        shared: &Shared,
+        _: &mut Guard,
+        partition: &Partition,
+    ) -> Result<bool, Fault> {
+        shared.partitions.remove(self.client(), partition).await?;
+        Ok(true)
+    }
+
+    async fn end_dropping(guard: Guard) -> Result<(), Fault> {
+        guard.release().await
+    }
+}
+
 fn covering(ranges: &BTreeMap<i64, i64>, time: i64) -> Option<(i64, i64)> {
     let (starts, ends) = ranges.range(..=time).next_back()?;
     (time < *ends).then_some((*starts, *ends))
@@ -192,7 +251,7 @@ fn gap_around(time: i64, width: i64, taken: impl Iterator<Item = (i64, i64)>) ->
 /// Creates a table like its parent and attaches it: unlike `PARTITION OF`, this does not block users of the
 /// parent.
 async fn attach(client: &Client, parent: Parent, starts: i64, ends: i64) -> Result<(), Fault> {
-    let table = parent.table();
+    let table = table(parent);
     let named =
         "SELECT $1 || to_char(timestamp 'epoch' + $2 * interval '1 microsecond', '_YYYYMMDD_HH24MISSUS')";
     let name: String = get(&client.query_one(named, &[&table, &(starts as f64)]).await?, 0)?;

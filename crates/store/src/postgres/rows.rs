@@ -1,7 +1,6 @@
 //! Values of rows and parameters as PostgreSQL's driver has them.
 
 use crate::cells::{Cell, CellValue, RowCells};
-use crate::codes::Code;
 use crate::fault::Fault;
 use punctual_core::ids::JobId;
 use std::borrow::Cow;
@@ -121,17 +120,7 @@ pub(crate) fn uuid(job: JobId) -> Uuid {
     Uuid::from_bytes(*job.as_bytes())
 }
 
-/// A version, an attempt or an epoch as an `integer`.
-pub(crate) fn integer(value: u32) -> i32 {
-    i32::try_from(value).unwrap_or(i32::MAX)
-}
-
 /// A text that PostgreSQL accepts: it cannot store NUL, which handlers may write.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{FFFD}")) } else { Cow::Borrowed(text) }
-}
-
-/// An enum as a `smallint`.
-pub(crate) fn code(value: impl Code) -> i16 {
-    i16::try_from(value.code()).unwrap_or(i16::MAX)
 }

@@ -2,20 +2,19 @@
 //! must not know any rule or table.
 
 use super::listen::PostgresWakes;
-use super::logs::Logs;
+use super::logs::PostgresLogs;
 use super::maintenance::PostgresMaintenance;
 use super::membership::PostgresMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::readers::{Readers, list, read, read_at_once};
 use super::tables::Shared;
-use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::server_store::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
-use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
+use punctual_core::ports::{StoreError, Wakes};
 use std::sync::Arc;
 
 /// A store that several nodes share. Dropping it completes what was sent.
@@ -23,7 +22,7 @@ pub struct PostgresStore {
     writers: Writers,
     readers: Readers,
     maintenance: PostgresMaintenance,
-    logs: Logs,
+    logs: PostgresLogs,
     wakes: Arc<PostgresWakes>,
     membership: PostgresMembership,
 }
@@ -60,13 +59,13 @@ impl PostgresStore {
         shared: Shared,
         replica: Option<&Target>,
     ) -> Result<Self, Fault> {
-        let maintenance = PostgresMaintenance::new(shared.clone());
+        let maintenance = PostgresMaintenance::new(shared.clone(), &shared.target);
         maintenance.open().await?;
         Ok(PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
             writers: Writers::start(options.writers, Arc::new(shared.clone()), &tokio_host(seed())),
             maintenance,
-            logs: Logs::new(shared.clone(), options.log_bytes_max),
+            logs: PostgresLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
             membership: PostgresMembership::new(shared.target.clone()),
         })
@@ -77,35 +76,9 @@ impl PostgresStore {
         self.wakes.clone()
     }
 
-    /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
-    pub async fn cluster(&self) -> Result<String, StoreError> {
-        Ok(self.membership.cluster().await?)
-    }
-
     /// Waits until everything that was sent is written.
     pub async fn close(self) {
         self.writers.close().await;
-    }
-
-    /// The version of the tables that this binary works with.
-    pub const fn schema_version() -> usize {
-        migrate::VERSION
-    }
-
-    fn removed_lines(&self) -> RemovedLines {
-        self.logs.removed()
-    }
-
-    async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), Fault> {
-        self.logs.append(&lines).await
-    }
-
-    async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, Fault> {
-        self.membership.call(&call).await
-    }
-
-    async fn membership_entries(&self) -> Result<Entries, Fault> {
-        self.membership.entries().await
     }
 }
 

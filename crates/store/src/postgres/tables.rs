@@ -4,7 +4,6 @@ pub(crate) mod read_set;
 pub(crate) mod write_set;
 
 use super::claim_cursors::{ClaimCursors, ClaimScan};
-use super::names::{intern, look_up, to_ask};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{Parent, Partitions};
 use super::wire::{Call, Frame, Wire, column, value};
@@ -12,6 +11,7 @@ use crate::cells::get;
 use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::server::loaded::{Gathering, lanes_of, read_queue};
+use crate::server::names::{intern, look_up, to_ask};
 use crate::server::queue_check::QueueCheck;
 use crate::unit_of_work::{Connect, LaneCache, LoadedRows, NamedLanes, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;

@@ -4,7 +4,15 @@
 use super::connection::connect;
 use super::errors::is_aftermath;
 use super::options::Target;
+use super::tables::read_set::columns;
+use super::tables::write_set;
+use crate::cells::Cell;
 use crate::fault::Fault;
+use crate::server::changes::Changed;
+pub(crate) use crate::server::connection::Frame;
+use crate::server::connection::{Argument, OwnConnection, ServerAnswer, ServerCall, ServerConnection};
+use async_trait::async_trait;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -37,22 +45,10 @@ pub(crate) fn column<'a, T: ToSql + Sync + Send + 'a>(values: impl IntoIterator<
     Box::new(values.into_iter().collect::<Vec<T>>())
 }
 
-/// What is sent around the statements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// Nothing: each statement is its own transaction, or one is open.
-    None,
-    /// A transaction begins before them.
-    Begin,
-    /// It is committed after them.
-    Commit,
-    BeginAndCommit,
-}
-
 /// A connection, for one caller at a time.
 pub(crate) struct Wire {
     client: Client,
-    prepared: BTreeMap<&'static str, Statement>,
+    prepared: BTreeMap<Cow<'static, str>, Statement>,
     /// The number of the server process.
     pub process: i32,
     /// The shard of each counter to which this connection adds.
@@ -118,10 +114,23 @@ impl Wire {
         Ok(rows.map(Result::unwrap_or_default).collect())
     }
 
+    /// Runs a statement whose text is built at run time.
+    pub async fn query_text(
+        &mut self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Fault> {
+        if !self.prepared.contains_key(sql) {
+            let statement = self.client.prepare(sql).await?;
+            self.prepared.insert(Cow::Owned(sql.to_owned()), statement);
+        }
+        Ok(self.client.query(&self.prepared[sql], parameters).await?)
+    }
+
     /// Prepares statements on first use.
     async fn prepare(&mut self, calls: &[Call<'_>]) -> Result<(), Fault> {
         let mut missing: Vec<&'static str> =
-            calls.iter().map(|call| call.sql).filter(|sql| !self.prepared.contains_key(sql)).collect();
+            calls.iter().map(|call| call.sql).filter(|sql| !self.prepared.contains_key(*sql)).collect();
         missing.sort_unstable();
         missing.dedup();
         if missing.is_empty() {
@@ -129,7 +138,7 @@ impl Wire {
         }
         let answers = missing.iter().map(|sql| Box::pin(self.client.prepare(sql))).collect();
         for (sql, statement) in missing.iter().zip(all_in_order(answers).await) {
-            self.prepared.insert(sql, statement?);
+            self.prepared.insert(Cow::Borrowed(*sql), statement?);
         }
         Ok(())
     }
@@ -174,39 +183,69 @@ async fn all_in_order<F: Future + ?Sized>(futures: Vec<Pin<Box<F>>>) -> Vec<F::O
     .await
 }
 
-/// A connection reserved for one kind of work, opened on demand and again after it broke.
-pub(crate) struct OwnWire {
-    target: Target,
-    wire: tokio::sync::Mutex<Option<Wire>>,
-}
+/// A connection reserved for one kind of work.
+pub(crate) type OwnWire = OwnConnection<Wire>;
 
-/// The connection while it is in use. Unless it is kept, it is closed, and an open transaction is rolled
-/// back.
-pub(crate) struct Used<'a> {
-    place: tokio::sync::MutexGuard<'a, Option<Wire>>,
-    pub wire: Wire,
-}
+#[async_trait]
+impl ServerConnection for Wire {
+    type Target = Target;
+    type Row = Row;
+    const CLOSES_UNNOTICED: bool = false;
 
-impl OwnWire {
-    pub fn new(target: Target) -> Self {
-        OwnWire { target, wire: tokio::sync::Mutex::new(None) }
+    async fn connect(target: &Target) -> Result<Self, Fault> {
+        Wire::connect(target).await
     }
 
-    /// Waits until it is free.
-    pub async fn take(&self) -> Result<Used<'_>, Fault> {
-        let mut place = self.wire.lock().await;
-        let wire = match place.take() {
-            Some(wire) if !wire.is_closed() => wire,
-            _ => Wire::connect(&self.target).await?,
+    fn is_usable(&self) -> bool {
+        !self.is_closed()
+    }
+
+    async fn send(
+        &mut self,
+        frame: Frame,
+        calls: Vec<ServerCall<'_>>,
+    ) -> Result<Vec<ServerAnswer<Row>>, Fault> {
+        let are_sent: Vec<bool> = calls.iter().map(|call| !call.is_empty()).collect();
+        let calls = calls.into_iter().filter(|call| !call.is_empty()).map(Call::from).collect();
+        let mut answers = self.run(frame, calls).await?.into_iter();
+        let answer = |is_sent| {
+            let rows = if is_sent { answers.next().unwrap_or_default() } else { vec![] };
+            ServerAnswer { count: rows.len() as u64, rows }
         };
-        Ok(Used { place, wire })
+        Ok(are_sent.into_iter().map(answer).collect())
+    }
+
+    async fn commit_changes(
+        &mut self,
+        calls: Vec<ServerCall<'_>>,
+        changes: Vec<Changed<'_>>,
+    ) -> Result<(), Fault> {
+        let first = calls.into_iter().filter(|call| !call.is_empty()).map(Call::from);
+        self.run(Frame::Commit, first.chain(write_set::calls(changes)).collect()).await.map(drop)
+    }
+
+    async fn query(&mut self, sql: &str, values: Vec<Cell<'_>>) -> Result<ServerAnswer<Row>, Fault> {
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|cell| cell as _).collect();
+        let rows = self.query_text(sql, &values).await?;
+        Ok(ServerAnswer { count: rows.len() as u64, rows })
+    }
+
+    /// Each statement was its own transaction.
+    async fn settle(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn roll_back(&mut self) -> Result<(), Fault> {
+        Wire::roll_back(self).await
     }
 }
 
-impl Used<'_> {
-    /// Keeps the connection for the next user, after everything has succeeded.
-    pub fn keep(self) {
-        let Used { mut place, wire } = self;
-        *place = Some(wire);
+impl<'a> From<ServerCall<'a>> for Call<'a> {
+    fn from(call: ServerCall<'a>) -> Self {
+        let parameters = call.arguments.into_iter().flat_map(|argument| match argument {
+            Argument::Value(cell) => vec![value(cell)],
+            Argument::Rows(list) => columns(list),
+        });
+        Call { sql: call.sql, parameters: parameters.collect() }
     }
 }

@@ -1,7 +1,7 @@
 //! Rows of values that are sent with one statement: as arrays, as a JSON document or as `VALUES`, whichever
 //! the database reads fastest.
 
-use crate::cells::Cell;
+use crate::cells::{Cell, ColumnKind, RowCells};
 use crate::fault::Fault;
 
 /// Rows of equal length.
@@ -32,6 +32,17 @@ impl<'a> List<'a> {
             cells.extend(row?);
         }
         Ok(List { cells, width: N })
+    }
+
+    /// The first columns of rows that were read.
+    pub fn read(rows: &[impl RowCells], columns: &[ColumnKind]) -> Result<Self, Fault> {
+        let mut cells = Vec::with_capacity(rows.len() * columns.len());
+        for row in rows {
+            for (place, kind) in columns.iter().enumerate() {
+                cells.push(Cell::read(row, place, *kind)?);
+            }
+        }
+        Ok(List { cells, width: columns.len() })
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,18 +1,125 @@
-//! What a process remembers of the logs that it writes.
+//! Writes log lines. They have their own connection. A process remembers the logs that it writes.
 //!
 //! A line's number is its time, so that partitions and cursors use the same number. Lines with the same
 //! time, or out of order, get the number after the previous line. The lines of an execution come from one
 //! worker, one call after the other, so that numbers only grow for readers.
 
 use super::asks;
+use super::connection::{Argument, Frame, OwnConnection, ServerCall};
 use super::list::{List, row};
+use super::log_quota::Remover;
+use super::partitions::PartitionedTables;
 use crate::cells::{RowCells, get};
 use crate::codecs::execution_id;
-use crate::execution_log_quota::ExecutionLogSize;
+use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
+use crate::log_quota::LogQuota;
+use async_trait::async_trait;
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::Mutex;
+
+/// How often lines are renumbered because another node has written lines of the same execution.
+const TRIES: usize = 3;
+
+/// The tables of log lines, and the statements about them.
+#[async_trait]
+pub(crate) trait LogTables: PartitionedTables {
+    /// The execution, the number of its lines, their bytes, and the number of the last line.
+    const COUNT_LINES: &'static str;
+    /// Remove the lines of executions; the first returns them in the columns of `COUNT_LINES`.
+    const REMOVE_LINES: &'static [&'static str];
+    /// Executions that ended after a position of history, up to a limit: the position, the execution, the
+    /// time of its end, and whether it has lines.
+    const ENDED: &'static str;
+    const NUMBER: &'static str;
+    /// For numbers that never decrease.
+    const RAISE_NUMBER: &'static str;
+
+    /// Inserts lines and commits.
+    async fn insert_lines(&mut self, shared: &Self::Shared, lines: &[(i64, LogLine)]) -> Result<(), Fault>;
+
+    /// What to discard after a conflict.
+    fn forget_partitions(shared: &Self::Shared);
+
+    /// The size of all lines, and the partitions that can be dropped with their ends and sizes, oldest
+    /// first.
+    async fn sizes(&mut self) -> Result<(u64, Vec<SizedPartition<Self::Partition>>), Fault>;
+}
+
+/// A partition of log lines.
+pub(crate) struct SizedPartition<P> {
+    pub partition: P,
+    /// In microseconds, exclusive.
+    pub ends: i64,
+    pub bytes: u64,
+}
+
+/// Appends log lines.
+pub(crate) struct Logs<C: LogTables> {
+    own: OwnConnection<C>,
+    known: Mutex<KnownLogs>,
+    remover: Remover<C>,
+}
+
+impl<C: LogTables> Logs<C> {
+    pub fn new(shared: C::Shared, target: &C::Target, bytes_max: Option<u64>) -> Self {
+        let [own, removing] = [(); 2].map(|()| OwnConnection::new(target.clone()));
+        let remover = Remover { shared, own: removing, quota: LogQuota::new(bytes_max) };
+        Logs { own, known: Mutex::default(), remover }
+    }
+
+    /// Lines that were removed to keep within the limit.
+    pub fn removed(&self) -> RemovedLines {
+        self.remover.quota.removed()
+    }
+
+    /// Appends lines in one transaction and numbers them.
+    pub async fn append(&self, lines: &[LogLine]) -> Result<(), Fault> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let mut known = self.known.lock().await;
+        let mut tries = 1;
+        loop {
+            // The counts of a transaction that did not commit are wrong, so they are discarded unless it
+            // succeeds.
+            let before = std::mem::take(&mut *known);
+            match self.try_append(lines, before).await {
+                Ok(after) => {
+                    *known = after;
+                    self.keep_within_limit(lines, &known).await;
+                    return Ok(());
+                }
+                Err(fault) if fault.is_conflict() && tries < TRIES => {
+                    C::forget_partitions(&self.remover.shared);
+                    tries += 1;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Appending waits for it, so lines are not written faster than old ones are removed. The lines are
+    /// stored; if old ones cannot be removed now, the next append tries again.
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &KnownLogs) {
+        let Some(look) = self.remover.quota.appended(lines) else { return };
+        if let Err(fault) = self.remover.keep_within(look, known.newest(lines)).await {
+            tracing::warn!(%fault, "old log lines could not be removed; the next append tries again");
+        }
+    }
+
+    async fn try_append(&self, lines: &[LogLine], mut known: KnownLogs) -> Result<KnownLogs, Fault> {
+        let mut used = self.own.take().await?;
+        let count = ServerCall::new(C::COUNT_LINES, [Argument::Rows(known.unknown(lines))]);
+        known.learn(&used.connection.send_one(Frame::None, count).await?.rows)?;
+        let admitted = known.admit(lines);
+        used.connection.insert_lines(&self.remover.shared, &admitted).await?;
+        used.keep();
+        Ok(known)
+    }
+}
 
 /// Executions whose log size is remembered. Beyond this, all are discarded and counted again on their next
 /// write.
@@ -20,7 +127,7 @@ const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
 
 /// The logs of executions as this process knows them.
 #[derive(Debug, Default)]
-pub(crate) struct KnownLogs(BTreeMap<ExecutionId, ExecutionLogState>);
+struct KnownLogs(BTreeMap<ExecutionId, ExecutionLogState>);
 
 /// The log size of an execution, and the number of its last line.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,8 +3,49 @@
 
 use crate::cells::{RowCells, get, read};
 use crate::fault::Fault;
+use punctual_core::ports::StoreError;
 use sha2::{Digest, Sha256};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::error::Error;
+
+/// A database cannot be used or changed as requested.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MigrateError<O: Error + 'static> {
+    #[error(transparent)]
+    Options(O),
+    #[error(
+        "the database has version {found}, but this binary knows versions up to {known}: \
+         run the newer binary that wrote it"
+    )]
+    Newer { found: usize, known: usize },
+    #[error(
+        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
+    )]
+    Older { found: usize, needed: usize },
+    /// It is the target of an unfinished data migration.
+    #[error("{}", crate::unfinished::UNFINISHED)]
+    Unfinished,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<O: Error> From<Fault> for MigrateError<O> {
+    fn from(fault: Fault) -> Self {
+        MigrateError::Store(fault.into())
+    }
+}
+
+impl<O: Error> MigrateError<O> {
+    /// Rejects a database of another version than this one.
+    pub(crate) fn check_version(found: usize, known: usize) -> Result<(), Self> {
+        match found.cmp(&known) {
+            Ordering::Less => Err(MigrateError::Older { found, needed: known }),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(MigrateError::Newer { found, known }),
+        }
+    }
+}
 
 /// A numbered step; its number is its index in the list, from 1.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,11 @@ pub(crate) use write_set::{queued_lane, sharing, statement, statements};
 
 use super::connection::Connection;
 use super::galera::Relied;
-use super::names::{intern, intern_workers, look_up, session_numbers, to_ask};
+use super::names::{intern_workers, session_numbers};
 use super::options::{MySqlOptions, OptionsError, Target};
 use crate::fault::Fault;
 use crate::server::loaded::read_queue;
+use crate::server::names::{intern, look_up, to_ask};
 use crate::server::queue_check::QueueCheck;
 use crate::unit_of_work::{Connect, LaneCache, LoadedRows, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;

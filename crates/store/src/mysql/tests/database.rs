@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Name the servers: URLs of users who may create databases.
 const MARIADB: &str = "PUNCTUAL_TEST_MARIADB";
 const MYSQL: &str = "PUNCTUAL_TEST_MYSQL";
+/// Set by `cargo xtask test --full`, which promises that every test also runs on MySQL.
+const FULL: &str = "PUNCTUAL_TEST_FULL";
 /// Databases on each server: the maximum of tests that run at the same time.
 const DATABASES: usize = 8;
 /// How long a test waits for one, in seconds.
@@ -40,9 +42,10 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// All servers that the tests were given. MariaDB must be among them.
+    /// All servers that the tests were given. MariaDB must be among them, and so must MySQL in the full
+    /// extent. Tests that need MySQL are in modules named `mysql_server` and fail without it.
     pub fn given() -> Vec<Server> {
-        let has_mysql = std::env::var_os(MYSQL).is_some();
+        let has_mysql = [MYSQL, FULL].iter().any(|variable| std::env::var_os(variable).is_some());
         [Server::MariaDb].into_iter().chain(has_mysql.then_some(Server::MySql)).collect()
     }
 

@@ -5,16 +5,25 @@ use super::integrity;
 use crate::cells::Cells;
 use crate::conformance::malformed_rows::Dialect;
 use crate::layout::Layout;
+use crate::malformed_check::PAGE_ROWS;
+use crate::mysql::connection::Connection;
+use crate::mysql::logs::MySqlLogs;
+use crate::mysql::maintenance::{MySqlMaintenance, Shared};
 pub(super) use crate::mysql::malformed::find as find_malformed;
 use crate::mysql::migrate::prepare;
 use crate::mysql::tables::MySqlConnect;
 pub(super) use crate::mysql::tables::MySqlTables as TestTables;
-pub(super) use crate::mysql::{MySqlOptions as Options, MySqlStore as ServerStore, counter_mismatch};
+pub(super) use crate::mysql::{
+    MySqlBaseline as Baseline, MySqlOptions as Options, MySqlStore as ServerStore, counter_mismatch,
+};
+use crate::server::export::page;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Row, Value};
 use std::sync::Arc;
 
 pub(super) const DIALECT: Dialect = Dialect::MySql;
+/// The table of log lines.
+pub(super) const LINES: &str = "log_lines";
 /// How a NUL in a text is stored.
 pub(super) const STORED_NUL: char = '\0';
 /// The time in microseconds.
@@ -25,6 +34,16 @@ pub(super) const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS 
 pub(super) async fn tables(options: &Options) -> TestTables {
     prepare(options).await.unwrap();
     MySqlConnect::new(options).unwrap().tables(0).await.unwrap()
+}
+
+pub(crate) fn maintenance(options: &Options) -> MySqlMaintenance {
+    let shared = Shared::new(options).unwrap();
+    MySqlMaintenance::new(shared.clone(), &shared.target)
+}
+
+pub(super) fn logs(options: &Options) -> MySqlLogs {
+    let shared = Shared::new(options).unwrap();
+    MySqlLogs::new(shared.clone(), &shared.target, options.log_bytes_max)
 }
 
 /// All rows of a query, as text.
@@ -59,7 +78,10 @@ pub(super) async fn problems(options: &Options) -> Vec<String> {
 
 /// The first rows of a table as cells.
 pub(super) async fn rows_of(options: &Options, table: &'static Layout) -> Vec<Cells> {
-    crate::mysql::malformed::rows_of(options, table).await.unwrap()
+    let mut connection = Connection::defining(&options.target().unwrap()).await.unwrap();
+    let rows = page(&mut connection, table, None, PAGE_ROWS).await.unwrap();
+    connection.close().await;
+    rows
 }
 
 /// Waits until the database is no longer in use, so that the next test finds it idle.

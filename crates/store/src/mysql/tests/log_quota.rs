@@ -3,10 +3,9 @@
 
 use super::database::TestDatabase;
 use super::database::{query, run};
-use super::dialect::tables;
+use super::dialect::{logs, tables};
 use super::fixture::{finished, id, write};
 use crate::mysql::MySqlOptions;
-use crate::mysql::maintenance::MySqlMaintenance;
 use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, LogStream};
@@ -53,22 +52,22 @@ async fn the_oldest_days_go_as_a_whole() {
         let options = limited(&options);
         // Creates the partitions of the next days.
         drop(tables(&options).await);
-        let maintenance = MySqlMaintenance::new(&options).unwrap();
+        let logs = logs(&options);
         let now = now(&options).await;
         let day = |number: u32| now.plus(limits::PARTITION_WIDTH * (number / 50));
         for number in 0..150 {
-            maintenance.append_logs(lines(number, day(number))).await.unwrap();
+            logs.append(&lines(number, day(number))).await.unwrap();
             if number % 10 == 9 {
                 // The server's own statistics would be updated only later.
                 run(&options, "ANALYZE TABLE log_lines").await;
             }
         }
-        maintenance.append_logs(lines(150, day(149))).await.unwrap();
+        logs.append(&lines(150, day(149))).await.unwrap();
         for number in 0..100 {
             assert_eq!(kept(&options, number).await, 0, "{number} is of an earlier day");
         }
         assert_eq!((kept(&options, 149).await, kept(&options, 150).await), (LINES as i64, LINES as i64));
-        assert_eq!(maintenance.removed_lines().lines, 100 * LINES as u64, "all that went is counted");
+        assert_eq!(logs.removed().lines, 100 * LINES as u64, "all that went is counted");
         let until = Timestamp::from_micros(removed_until(&options).await[0]);
         assert!(day(50) < until && until <= day(100), "the end of the second day: {until}");
     })
@@ -80,13 +79,13 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
     TestDatabase::with(async |options| {
         let options = limited(&options);
         let mut tables = tables(&options).await;
-        let maintenance = MySqlMaintenance::new(&options).unwrap();
+        let logs = logs(&options);
         let now = now(&options).await;
         let ended_at = |number: u32| now.plus(Duration::from_micros(number.into()));
         // The log of a running execution is kept, no matter how old its lines are.
-        maintenance.append_logs(lines(500, now)).await.unwrap();
+        logs.append(&lines(500, now)).await.unwrap();
         for number in 1..=120 {
-            maintenance.append_logs(lines(number, now)).await.unwrap();
+            logs.append(&lines(number, now)).await.unwrap();
             let row = EndedRow { finished: finished(number, ended_at(number)), worker: None };
             write(&mut tables, &WriteSet { history: vec![row], ..WriteSet::default() }).await;
             if number % 5 == 0 {
@@ -106,7 +105,7 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
             query(&options, "SELECT CAST(SUM(LENGTH(message)) AS SIGNED) FROM log_lines").await[0];
         assert!((LIMIT / 4..=LIMIT * 5 / 4).contains(&bytes.unsigned_abs()), "{bytes} of {LIMIT}: {all:?}");
         assert_eq!(kept(&options, 500).await, LINES as i64);
-        assert_eq!(maintenance.removed_lines().lines, (gone * LINES) as u64, "all that went is counted");
+        assert_eq!(logs.removed().lines, (gone * LINES) as u64, "all that went is counted");
         assert_eq!(
             removed_until(&options).await,
             [ended_at(gone as u32).as_micros()],

@@ -3,6 +3,8 @@
 
 #[path = "../../server/tests/alike.rs"]
 mod alike;
+#[path = "../../server/tests/baseline.rs"]
+mod baseline;
 mod conflicts;
 #[path = "../../server/tests/conformance.rs"]
 mod conformance;
@@ -15,6 +17,8 @@ mod fixture;
 mod following;
 mod galera;
 pub(crate) mod integrity;
+#[path = "../../server/tests/log_lines.rs"]
+mod log_lines;
 mod log_quota;
 #[path = "../../server/tests/malformed_rows.rs"]
 mod malformed_rows;

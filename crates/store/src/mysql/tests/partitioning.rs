@@ -2,11 +2,10 @@
 
 use super::database::TestDatabase;
 use super::database::{query, run};
-use super::dialect::tables;
+use super::dialect::{logs, maintenance, tables};
 use super::fixture::{at, finished, id, write};
 use crate::mysql::MySqlOptions;
 use crate::mysql::connection::Connection;
-use crate::mysql::maintenance::MySqlMaintenance;
 use crate::mysql::migrate::prepare;
 use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
@@ -97,11 +96,11 @@ async fn old_partitions_are_dropped_and_places_are_never_given_twice() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         let mut tables = tables(&options).await;
-        let maintenance = MySqlMaintenance::new(&options).unwrap();
+        let (maintenance, logs) = (maintenance(&options), logs(&options));
         let now = now(&options).await;
         for number in 1..=3 {
             write(&mut tables, &ended(number, now)).await;
-            maintenance.append_logs(vec![line(number, now)]).await.unwrap();
+            logs.append(&[line(number, now)]).await.unwrap();
         }
         let last = query::<i64>(&options, "SELECT MAX(place) FROM history").await[0];
         let days = names(&options, "history").await.len();
@@ -128,7 +127,7 @@ async fn a_table_that_is_in_use_keeps_its_partitions_for_now() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         let mut tables = tables(&options).await;
-        let maintenance = MySqlMaintenance::new(&options).unwrap();
+        let maintenance = maintenance(&options);
         let now = now(&options).await;
         write(&mut tables, &ended(1, now)).await;
         let mut reader = super::database::client(&options).await;
@@ -142,23 +141,6 @@ async fn a_table_that_is_in_use_keeps_its_partitions_for_now() {
         assert_eq!(kept.history, 0);
         reader.query_drop("COMMIT").await.unwrap();
         assert_eq!(maintenance.retain(horizon(later), 10).await.unwrap().history, 1);
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_are_numbered_by_their_time_and_never_twice() {
-    TestDatabase::with(async |options| {
-        prepare(&options).await.unwrap();
-        let (one, other) =
-            (MySqlMaintenance::new(&options).unwrap(), MySqlMaintenance::new(&options).unwrap());
-        one.append_logs(vec![line(1, at(5)), line(1, at(5)), line(1, at(4))]).await.unwrap();
-        // Another node takes over in the same microsecond, and then the first one continues.
-        other.append_logs(vec![line(1, at(5))]).await.unwrap();
-        one.append_logs(vec![line(1, at(5))]).await.unwrap();
-        let numbers: Vec<i64> = query(&options, "SELECT number FROM log_lines ORDER BY number").await;
-        let first = at(5).as_micros();
-        assert_eq!(numbers.iter().map(|number| number - first).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     })
     .await;
 }

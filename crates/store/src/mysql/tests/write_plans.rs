@@ -4,18 +4,17 @@
 use super::database::query;
 use super::database::{TestDatabase, client};
 use crate::mysql::MySqlOptions;
+use crate::mysql::connection::Connection;
 use crate::mysql::galera::{TOUCH_LIVE, TOUCH_QUEUES, TOUCH_SESSIONS};
-use crate::mysql::logs::COUNT_LINES;
-use crate::mysql::maintenance::{
-    DELETE_PACES, HISTORY_OF_JOBS, JOBS_AFTER, LINES_OF_JOBS, LOCK_JOBS, OLD_HISTORY, OLD_PACES, OLD_SKIPPED,
-    OVER, PURGEABLE, RETAIN_REQUESTS, SKIPPED_OF_JOBS,
-};
+use crate::mysql::maintenance::OLD_HISTORY;
 use crate::mysql::migrate::prepare;
 use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER};
 use crate::mysql::tables::statements::*;
 use crate::mysql::tables::{LANES_WITH_WORK, statement};
-use crate::mysql::unused::LANES_LOOKED_AT;
 use crate::server::changes::Change;
+use crate::server::logs::LogTables;
+use crate::server::maintenance::MaintenanceStatements;
+use crate::server::unused::UnusedStatements;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::placing::Place;
@@ -51,6 +50,7 @@ fn searches() -> Vec<Search> {
     let names = || Value::from(format!("[[\"ann\",0,\"key 7\",\"{}\"]]", key(7)));
     let heads = [1, 2, 3].map(|lane| head_of_lane(lane, 100)).join(" UNION ALL ");
     let locks = [1, 2, 3].map(|lane| lock_in_lane(lane, 100)).join(" UNION ALL ");
+    let [history, lines, skipped] = Connection::PURGE;
     let before = Place { rank: 5_000, ..Place::LAST };
     let ends = [1, 2, 3].map(|lane| end_of_lane(lane, before, 100)).join(" UNION ALL ");
     vec![
@@ -89,7 +89,7 @@ fn searches() -> Vec<Search> {
         search(LANES_BY_NUMBER, vec![Value::from("[[7],[9000]]")], "lanes", "PRIMARY"),
         search(LANES_BY_NAME, vec![Value::from("[[\"queue 7\",\"type\"]]")], "lanes", "lanes_name"),
         search(HELD_LANES, vec![Value::from("[[7],[9000]]")], "lanes", "PRIMARY"),
-        search(LANES_LOOKED_AT, vec![number(100), number(10)], "jobs", "jobs_lane"),
+        search(Connection::LANES_LOOKED_AT, vec![number(100), number(10)], "jobs", "jobs_lane"),
         search(FIND_WORKERS, vec![Value::from("[[\"worker 1\"]]")], "workers", "workers_name"),
         search(statement(Change::UpdateSessions), vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
@@ -116,17 +116,27 @@ fn searches() -> Vec<Search> {
         search(statement(Change::ForgetNotes), vec![list(0)], "notes", "PRIMARY"),
         search(statement(Change::ForgetCheckpoints), vec![list(0)], "checkpoints", "PRIMARY"),
         search(OLD_HISTORY, vec![number(10)], "history", "PRIMARY"),
-        search(OLD_SKIPPED, vec![number(50), number(10)], "skipped", "skipped_last"),
-        search(RETAIN_REQUESTS, vec![number(50), number(10)], "requests", "requests_begun"),
-        search(OLD_PACES, [-50, 10, -50, 10, 50].map(number).into(), "limiter_paces", "PRIMARY"),
-        search(DELETE_PACES, vec![numbers()], "limiter_paces", "PRIMARY"),
-        search(JOBS_AFTER, vec![id(), number(10)], "jobs", "PRIMARY"),
-        search(LOCK_JOBS, vec![list(1)], "jobs", "PRIMARY"),
-        search(OVER, vec![list(1)], "history", "history_job"),
-        search(PURGEABLE, vec![number(50), number(50), number(10)], "jobs", "jobs_marked"),
-        search(HISTORY_OF_JOBS, vec![list(0), number(10)], "history", "history_job"),
-        search(SKIPPED_OF_JOBS, vec![list(0), number(10)], "skipped", "skipped_job"),
-        search(LINES_OF_JOBS, vec![list(0), number(10)], "log_lines", "PRIMARY"),
+        search(Connection::RETAIN_SKIPPED.find, vec![number(50), number(10)], "skipped", "skipped_last"),
+        search(Connection::RETAIN_REQUESTS, vec![number(50), number(10)], "requests", "requests_begun"),
+        search(
+            Connection::RETAIN_PACES.find,
+            [-50, 10, -50, 10, 50].map(number).into(),
+            "limiter_paces",
+            "PRIMARY",
+        ),
+        search(
+            Connection::RETAIN_PACES.delete.unwrap().0,
+            vec![numbers(), number(50)],
+            "limiter_paces",
+            "PRIMARY",
+        ),
+        search(Connection::JOBS_AFTER, vec![id(), number(10)], "jobs", "PRIMARY"),
+        search(Connection::LOCK_JOBS, vec![list(0), number(50)], "jobs", "PRIMARY"),
+        search(Connection::OVER, vec![list(0), number(50)], "history", "history_job"),
+        search(Connection::PURGEABLE, vec![number(50), number(50), number(10)], "jobs", "jobs_marked"),
+        search(history.find, vec![list(0), number(10)], "history", "history_job"),
+        search(skipped.find, vec![list(0), number(10)], "skipped", "skipped_job"),
+        search(lines.find, vec![list(0), number(10)], "log_lines", "PRIMARY"),
     ]
 }
 
@@ -140,7 +150,7 @@ async fn what_locks_and_writes_searches_an_index() {
         // They compute sums, which takes a temporary table of a few rows, but no more than are named.
         for (sql, values, table) in [
             (UNSTARTED, "[[1],[2]]".to_owned(), "lane_tallies"),
-            (COUNT_LINES, format!("[[\"{}\",1,1]]", key(1)), "log_lines"),
+            (Connection::COUNT_LINES, format!("[[\"{}\",1,1]]", key(1)), "log_lines"),
         ] {
             let plan = explain(&mut conn, sql, vec![Value::from(values)]).await;
             assert!(

@@ -1,10 +1,9 @@
 //! Conflicting transactions and broken connections: each is reported as what it is.
 
 use super::database::{TestDatabase, client};
-use super::dialect::tables;
+use super::dialect::{maintenance, tables};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, write};
 use crate::postgres::PostgresOptions;
-use crate::postgres::maintenance::PostgresMaintenance;
 use crate::postgres::tables::{PostgresTables, Shared};
 use crate::rows::{JobKey, KeyKind};
 use crate::unit_of_work::{EndedRow, ReadSet, RequestedClaims, Tables, WriteSet};
@@ -123,8 +122,7 @@ async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
         write(&mut tables, &ended(1)).await;
         // Another node, which sends no notification.
         let horizon = Horizon { history: at(60), requests: at(0) };
-        let retained =
-            PostgresMaintenance::new(Shared::new(&options).unwrap()).retain(horizon, 100).await.unwrap();
+        let retained = maintenance(&options).retain(horizon, 100).await.unwrap();
         assert_eq!(retained.history, 1);
         tables.begin().await.unwrap();
         let fault = tables.commit(&ended(2)).await.unwrap_err();

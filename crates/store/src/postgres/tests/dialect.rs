@@ -5,16 +5,22 @@ use super::integrity;
 use crate::cells::Cells;
 use crate::conformance::malformed_rows::Dialect;
 use crate::layout::Layout;
+use crate::malformed_check::PAGE_ROWS;
+use crate::postgres::logs::PostgresLogs;
+use crate::postgres::maintenance::PostgresMaintenance;
 pub(super) use crate::postgres::malformed::find as find_malformed;
 pub(super) use crate::postgres::tables::PostgresTables as TestTables;
 pub(super) use crate::postgres::{
-    PostgresOptions as Options, PostgresStore as ServerStore, counter_mismatch,
+    PostgresBaseline as Baseline, PostgresOptions as Options, PostgresStore as ServerStore, counter_mismatch,
 };
-use crate::postgres::{malformed, tables::Shared};
+use crate::postgres::{tables::Shared, wire::Wire};
+use crate::server::export::page;
 use std::sync::Arc;
 use tokio_postgres::SimpleQueryMessage;
 
 pub(super) const DIALECT: Dialect = Dialect::Postgres;
+/// The table of log lines.
+pub(super) const LINES: &str = "lines";
 /// How a NUL in a text is stored.
 pub(super) const STORED_NUL: char = '\u{FFFD}';
 /// The time in microseconds.
@@ -23,6 +29,16 @@ pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 
 /// A connection like those of writers.
 pub(super) async fn tables(options: &Options) -> TestTables {
     TestTables::connect(Shared::new(options).unwrap()).await.unwrap()
+}
+
+pub(crate) fn maintenance(options: &Options) -> PostgresMaintenance {
+    let shared = Shared::new(options).unwrap();
+    PostgresMaintenance::new(shared.clone(), &shared.target)
+}
+
+pub(super) fn logs(options: &Options) -> PostgresLogs {
+    let shared = Shared::new(options).unwrap();
+    PostgresLogs::new(shared.clone(), &shared.target, options.log_bytes_max)
 }
 
 /// All rows of a query, as text.
@@ -52,7 +68,8 @@ pub(super) async fn problems(options: &Options) -> Vec<String> {
 
 /// The first rows of a table as cells.
 pub(super) async fn rows_of(options: &Options, table: &'static Layout) -> Vec<Cells> {
-    malformed::page(&client(options).await, table, None).await.unwrap()
+    let mut wire = Wire::connect(&options.target().unwrap()).await.unwrap();
+    page(&mut wire, table, None, PAGE_ROWS).await.unwrap()
 }
 
 pub(super) async fn close(store: Arc<ServerStore>) {

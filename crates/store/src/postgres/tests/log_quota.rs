@@ -2,10 +2,8 @@
 //! that ended first.
 
 use super::database::{TestDatabase, client};
-use super::dialect::tables;
+use super::dialect::{logs, tables};
 use super::fixture::{at, finished, id, write};
-use crate::postgres::logs::Logs;
-use crate::postgres::tables::Shared;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
@@ -71,7 +69,7 @@ async fn the_oldest_days_go_as_a_whole() {
 async fn within_a_day_the_logs_of_those_go_that_ended_first() {
     TestDatabase::with(async |options| {
         let options = limited(&options, limits::PARTITION_WIDTH);
-        let logs = Logs::new(Shared::new(&options).unwrap(), options.log_bytes_max);
+        let logs = logs(&options);
         let mut tables = tables(&options).await;
         let client = client(&options).await;
         // The log of a running execution is kept, no matter how old its lines are.

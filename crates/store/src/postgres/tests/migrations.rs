@@ -2,9 +2,7 @@
 
 use super::database::{TestDatabase, client};
 use crate::inventory::NO_TABLES;
-use crate::postgres::maintenance::PostgresMaintenance;
 use crate::postgres::migrate::{self, MigrateError, VERSION, prepare, status, up, verify};
-use crate::postgres::tables::Shared;
 use crate::postgres::{PostgresOptions, create_database, drop_database};
 use futures_util::future::join_all;
 
@@ -112,7 +110,7 @@ async fn a_step_that_fails_leaves_nothing_behind() {
 async fn places_go_on_in_a_database_from_another_server() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
-        let maintenance = PostgresMaintenance::new(Shared::new(&options).unwrap());
+        let maintenance = super::dialect::maintenance(&options);
         let base = "SELECT place_base FROM punctual";
         maintenance.open().await.unwrap();
         assert_eq!(client.query_one(base, &[]).await.unwrap().get::<_, i64>(0), 0);

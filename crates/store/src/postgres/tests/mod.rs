@@ -3,6 +3,8 @@
 
 #[path = "../../server/tests/alike.rs"]
 mod alike;
+#[path = "../../server/tests/baseline.rs"]
+mod baseline;
 mod claim_cursors;
 mod conflicts;
 #[path = "../../server/tests/conformance.rs"]
@@ -17,6 +19,8 @@ mod faults;
 mod fixture;
 mod hosts;
 pub(crate) mod integrity;
+#[path = "../../server/tests/log_lines.rs"]
+mod log_lines;
 mod log_quota;
 #[path = "../../server/tests/malformed_rows.rs"]
 mod malformed_rows;

@@ -1,13 +1,10 @@
 //! Partitions are created before they are needed, and dropped as a whole.
 
 use super::database::{TestDatabase, client};
-use super::dialect::tables;
+use super::dialect::{logs, maintenance, tables};
 use super::fixture::{at, finished, id, write};
 use crate::postgres::PostgresStore;
 use crate::postgres::guard::{Duty, Guard};
-use crate::postgres::logs::Logs;
-use crate::postgres::maintenance::PostgresMaintenance;
-use crate::postgres::tables::Shared;
 use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Store};
@@ -26,7 +23,7 @@ async fn names(client: &Client, parent: &str) -> Vec<String> {
 async fn partitions_are_made_ahead_and_once() {
     TestDatabase::with(async |mut options| {
         options.partition_width = DAY;
-        let maintenance = PostgresMaintenance::new(Shared::new(&options).unwrap());
+        let maintenance = maintenance(&options);
         let client = client(&options).await;
         maintenance.open().await.unwrap();
         for parent in ["history", "lines"] {
@@ -34,7 +31,7 @@ async fn partitions_are_made_ahead_and_once() {
             assert_eq!(made.len() as i64, limits::PARTITIONS_AHEAD + 1, "{made:?}");
         }
         // A day may have passed between the two.
-        PostgresMaintenance::new(Shared::new(&options).unwrap()).open().await.unwrap();
+        super::dialect::maintenance(&options).open().await.unwrap();
         let made = names(&client, "history").await.len() as i64;
         assert!(made - limits::PARTITIONS_AHEAD <= 2, "{made}");
     })
@@ -67,8 +64,7 @@ async fn narrower_partitions_fill_the_gaps_between_wider_ones() {
 async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
-        let shared = Shared::new(&options).unwrap();
-        let (maintenance, logs) = (PostgresMaintenance::new(shared.clone()), Logs::new(shared, None));
+        let (maintenance, logs) = (maintenance(&options), logs(&options));
         let mut tables = tables(&options).await;
         for number in 1..=3 {
             let row = EndedRow { finished: finished(number, at(number.into())), worker: None };
@@ -102,7 +98,7 @@ async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
         client.batch_execute("UPDATE partitions SET leaves = true").await.unwrap();
         client.batch_execute(&format!("ALTER TABLE history DETACH PARTITION {name}")).await.unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
-        PostgresMaintenance::new(Shared::new(&options).unwrap()).retain(horizon, 10).await.unwrap();
+        maintenance(&options).retain(horizon, 10).await.unwrap();
         let gone = client.query_one("SELECT to_regclass($1) IS NULL", &[&name]).await.unwrap();
         assert!(gone.get::<_, bool>(0), "{name} is still there");
         let noted = client.query_opt("SELECT 1 FROM partitions WHERE name = $1", &[&name]).await.unwrap();
@@ -114,12 +110,11 @@ async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
 #[tokio::test]
 async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() {
     TestDatabase::with(async |options| {
-        let shared = Shared::new(&options).unwrap();
-        let maintenance = PostgresMaintenance::new(shared.clone());
+        let maintenance = maintenance(&options);
         let mut tables = tables(&options).await;
         let row = |number| EndedRow { finished: finished(number, at(number.into())), worker: None };
         write(&mut tables, &WriteSet { history: vec![row(1)], ..WriteSet::default() }).await;
-        let guard = Guard::take(&shared.target, Duty::Retention).await.unwrap().unwrap();
+        let guard = Guard::take(&options.target().unwrap(), Duty::Retention).await.unwrap().unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = maintenance.retain(horizon, 10).await.unwrap();
         assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
@@ -140,7 +135,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
 #[tokio::test]
 async fn a_guard_that_lost_its_connection_is_no_longer_exclusive() {
     TestDatabase::with(async |options| {
-        let target = Shared::new(&options).unwrap().target;
+        let target = options.target().unwrap();
         let guard = Guard::take(&target, Duty::Retention).await.unwrap().unwrap();
         assert!(Guard::take(&target, Duty::Retention).await.unwrap().is_none());
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
@@ -149,26 +144,6 @@ async fn a_guard_that_lost_its_connection_is_no_longer_exclusive() {
         guard.must_be_held().await.unwrap_err();
         let next = Guard::take(&target, Duty::Retention).await.unwrap();
         next.expect("the lock went with the connection").release().await.unwrap();
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn lines_are_numbered_by_their_time_and_never_twice() {
-    TestDatabase::with(async |options| {
-        let shared = || Shared::new(&options).unwrap();
-        let (one, other) = (Logs::new(shared(), None), Logs::new(shared(), None));
-        one.append(&[line(1, 5, "a\0b"), line(1, 5, "second"), line(1, 4, "back")]).await.unwrap();
-        // Another node takes over in the same microsecond, and then the first one continues.
-        other.append(&[line(1, 5, "other")]).await.unwrap();
-        one.append(&[line(1, 5, "again")]).await.unwrap();
-        let sql = "SELECT number, message FROM lines ORDER BY number";
-        let rows = client(&options).await.query(sql, &[]).await.unwrap();
-        let first = at(5).as_micros();
-        let numbers: Vec<i64> = rows.iter().map(|row| row.get::<_, i64>(0) - first).collect();
-        let said: Vec<&str> = rows.iter().map(|row| row.get(1)).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4]);
-        assert_eq!(said, ["a\u{FFFD}b", "second", "back", "other", "again"]);
     })
     .await;
 }

@@ -2,14 +2,15 @@
 //! requested, with a custom plan and with the generic one, before and after statistics are collected.
 
 use super::database::{TestDatabase, own_client};
-use crate::postgres::maintenance::RETAIN_PACES;
 use crate::postgres::names::{LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER, LANES_WITH_WORK};
 use crate::postgres::tables::read_set::{
     CLAIM, ENDED, FACTS, HELD_LANES, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,
 };
 use crate::postgres::tables::write_set::statement;
-use crate::postgres::unused::LANES_LOOKED_AT;
+use crate::postgres::wire::Wire;
 use crate::server::changes::Change;
+use crate::server::maintenance::MaintenanceStatements;
+use crate::server::unused::UnusedStatements;
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -24,7 +25,7 @@ fn statements() -> Vec<(&'static str, Vec<&'static str>, u64)> {
         (CLAIM, vec!["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
         (LINES, vec!["ARRAY[-1, -2]::bigint[]", "ARRAY[10, 10]::bigint[]"], 20),
         (LAST_QUEUED, vec!["'queue 1'", "50000", "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "1", "100"], 400),
-        (RETAIN_PACES, vec!["500", "10", "-50000"], 20),
+        (Wire::RETAIN_PACES.find, vec!["-50000", "10", "-50000", "10", "500"], 20),
         (LIVE, vec![KEYS, NUMBERS], 2),
         (
             LIVE_OF,
@@ -36,7 +37,7 @@ fn statements() -> Vec<(&'static str, Vec<&'static str>, u64)> {
         (LANES_BY_NUMBER, vec!["ARRAY[7, 9000]::bigint[]"], 2),
         (LANES_BY_NAME, vec!["ARRAY['queue 7', 'queue 9']", "ARRAY['type10', 'type12']"], 2),
         (HELD_LANES, vec!["ARRAY[7, 9000]::bigint[]"], 2),
-        (LANES_LOOKED_AT, vec!["5000", "10"], 10),
+        (Wire::LANES_LOOKED_AT, vec!["5000", "10"], 10),
         (&JOBS, vec![KEYS, "ARRAY[true, false]"], 2),
         (SCHEDULES, vec![KEYS], 2),
         (FACTS, vec![KEYS], 2),

@@ -6,6 +6,7 @@ use crate::mysql::maintenance::MySqlMaintenance;
 use crate::mysql::migrate::{VERSION, up, verify};
 use crate::mysql::tests::database::client;
 use crate::mysql::tests::database::{query, run};
+use crate::mysql::tests::dialect::maintenance;
 use crate::mysql::{MySqlOptions, MySqlStore};
 use futures_util::future::join_all;
 use punctual_core::job::{Job, JobMark, JobSpec};
@@ -58,8 +59,7 @@ async fn partitions_are_made_and_dropped_by_all_nodes_at_once() {
         };
         let nodes: Vec<MySqlOptions> = cluster.nodes().iter().map(narrow).collect();
         up(&nodes[0]).await.unwrap();
-        let nodes_maintenance: Vec<MySqlMaintenance> =
-            nodes.iter().map(|node| MySqlMaintenance::new(node).unwrap()).collect();
+        let nodes_maintenance: Vec<MySqlMaintenance> = nodes.iter().map(maintenance).collect();
         let horizon =
             Horizon { history: Timestamp::from_micros(i64::MAX / 2), requests: Timestamp::from_micros(0) };
         for _ in 0..3 {
