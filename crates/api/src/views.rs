@@ -293,7 +293,7 @@ pub fn raw_json(text: String) -> Option<Box<RawValue>> {
 mod tests {
     use super::*;
     use punctual_core::ids::JobId;
-    use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+    use punctual_core::job::{Job, JobSpec, Priority, StoredStatus};
     use punctual_core::occurrence::Origin;
     use std::time::Duration;
 
@@ -304,7 +304,7 @@ mod tests {
     fn view(state: LiveState) -> JobView {
         let id = JobId::new(at(0), 1);
         let spec = JobSpec::named("report");
-        let (mark, numbered) = (JobMark::Active, None);
+        let (mark, numbered) = (StoredStatus::Active, None);
         let job =
             Job { id, version: 3, mark, numbered, fired: 0, created_at: at(0), updated_at: at(0), spec };
         let live = Live::fired(

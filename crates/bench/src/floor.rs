@@ -4,7 +4,7 @@
 
 use crate::durable::{self, DurableWrite};
 use crate::stage::Ground;
-use crate::words::{grouped, percent};
+use crate::units::{grouped, percent};
 use crate::{PlaceArgs, progress};
 use anyhow::Context;
 use punctual_store::baseline::{self, BaselineOptions};

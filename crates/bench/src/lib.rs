@@ -35,9 +35,9 @@ mod steady;
 mod submit;
 mod sync;
 mod throughput;
+mod units;
 mod unused;
 mod usage;
-mod words;
 
 use crate::signals::Signals;
 use clap::Subcommand;

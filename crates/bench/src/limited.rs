@@ -3,7 +3,7 @@
 
 use crate::noops::NoOps;
 use crate::stage::StageOptions;
-use crate::words::{grouped, percent};
+use crate::units::{grouped, percent};
 use punctual_client::{SetQueue, StartRate};
 use punctual_core::limiter::Rate;
 use punctual_core::limits::CONCURRENCY_MAX;

@@ -3,7 +3,7 @@
 use crate::pipe::Moment;
 use crate::plot::Look;
 use crate::stage::Stage;
-use crate::words::{grouped, per_second, percent};
+use crate::units::{grouped, per_second, percent};
 use anyhow::bail;
 use indicatif::ProgressBar;
 use serde::Serialize;

@@ -14,7 +14,7 @@ use crate::node::Part;
 use crate::noops::QUEUE;
 use crate::recorder::JOB_TYPE;
 use crate::stage::{Ground, Stage, StageOptions};
-use crate::words::{grouped, percent};
+use crate::units::{grouped, percent};
 use crate::{DUE_TIMES_MAX, PlaceArgs, bad_option, durable, progress};
 use anyhow::{Context, bail};
 use punctual_client::{Span, SubmitJob, host};
@@ -22,7 +22,7 @@ use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{OutputArgs, details, span};
 use punctual_core::limits::OWN_LOOK_AHEAD;
 use punctual_core::time::Timestamp;
-use punctual_link::{Link, Weather};
+use punctual_link::{Link, NetworkFault};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
 /// A way on which an answer comes later by this much: half of it there, half of it back.
 async fn longer_way(address: &str, round_trip: Duration) -> anyhow::Result<Link> {
     let way = Link::open(address).await.context("cannot listen on 127.0.0.1")?;
-    way.set(Weather::Slow(round_trip / 2));
+    way.set(NetworkFault::Slow(round_trip / 2));
     Ok(way)
 }
 

@@ -1,6 +1,6 @@
 //! Whether something stays flat: a straight line through its samples, in words.
 
-use crate::words::{grouped, megabytes, percent};
+use crate::units::{grouped, megabytes, percent};
 use serde::Serialize;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Room on the disks that a benchmark writes to: whether there is enough before it begins, and whether it ran out.
 
-use crate::words::megabytes;
+use crate::units::megabytes;
 use punctual_config::exit::CliError;
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,7 @@ use crate::pace::{self, STALL_MAX};
 use crate::percentiles::Percentiles;
 use crate::pipe::Moment;
 use crate::stage::{Ground, Stage, StageOptions};
-use crate::words::{grouped, megabytes, per_second};
+use crate::units::{grouped, megabytes, per_second};
 use crate::{JOBS_MAX, PlaceArgs, progress};
 use anyhow::bail;
 use indicatif::ProgressBar;

@@ -1,7 +1,7 @@
 //! What a process has used of the machine, and what a job cost of it on either side of the connection.
 
 use crate::stage::Stage;
-use crate::words::megabytes;
+use crate::units::megabytes;
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;

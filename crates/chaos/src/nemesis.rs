@@ -7,7 +7,7 @@ use crate::plan::{FaultKind, Plan, PlannedFault};
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use punctual_core::time::Timestamp;
-use punctual_link::Weather;
+use punctual_link::NetworkFault;
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -75,26 +75,26 @@ async fn on_process(member: &Member, fault: &PlannedFault) -> Result<()> {
         }
         FaultKind::ClientsCutOff | FaultKind::ClientsBlackHole => {
             let front = member.front.as_ref().context("only API nodes have clients")?;
-            front.set(weather(kind, amount));
+            front.set(network_fault(kind, amount));
             tokio::time::sleep(lasts).await;
-            front.set(Weather::Fair);
+            front.set(NetworkFault::Fair);
         }
         _ => {
-            member.link.set(weather(kind, amount));
+            member.link.set(network_fault(kind, amount));
             tokio::time::sleep(lasts).await;
-            member.link.set(Weather::Fair);
+            member.link.set(NetworkFault::Fair);
         }
     }
     Ok(())
 }
 
-fn weather(kind: FaultKind, amount: i64) -> Weather {
+fn network_fault(kind: FaultKind, amount: i64) -> NetworkFault {
     match kind {
-        FaultKind::CutOff | FaultKind::ClientsCutOff => Weather::Cut,
-        FaultKind::BlackHole | FaultKind::ClientsBlackHole => Weather::Held,
-        FaultKind::RequestsLost => Weather::RequestsHeld,
-        FaultKind::AnswersLost => Weather::AnswersHeld,
-        FaultKind::Slow => Weather::Slow(Duration::from_millis(amount.unsigned_abs())),
-        _ => Weather::Fair,
+        FaultKind::CutOff | FaultKind::ClientsCutOff => NetworkFault::Cut,
+        FaultKind::BlackHole | FaultKind::ClientsBlackHole => NetworkFault::Held,
+        FaultKind::RequestsLost => NetworkFault::RequestsHeld,
+        FaultKind::AnswersLost => NetworkFault::AnswersHeld,
+        FaultKind::Slow => NetworkFault::Slow(Duration::from_millis(amount.unsigned_abs())),
+        _ => NetworkFault::Fair,
     }
 }

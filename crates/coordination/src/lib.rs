@@ -9,7 +9,7 @@
 pub mod conformance;
 mod entered;
 mod etcd;
-mod odd;
+mod malformed;
 mod open;
 mod options;
 mod redis;

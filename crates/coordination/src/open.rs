@@ -3,13 +3,13 @@
 
 use crate::options::CoordinationOptions;
 use crate::store::StoreCoordination;
-use punctual_core::ports::{Clock, Coordination, Register};
+use punctual_core::ports::{Clock, Coordination, MembershipTable};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The dependencies of coordination through the store. The other adapters do not use them.
 pub struct StoreSide {
-    pub register: Arc<dyn Register>,
+    pub membership_table: Arc<dyn MembershipTable>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -24,7 +24,9 @@ pub enum OpenError {
 /// The adapter for these options.
 pub fn open(options: &CoordinationOptions, store: StoreSide) -> Result<Arc<dyn Coordination>, OpenError> {
     match options {
-        CoordinationOptions::Store => Ok(Arc::new(StoreCoordination::new(store.register, store.clock))),
+        CoordinationOptions::Store => {
+            Ok(Arc::new(StoreCoordination::new(store.membership_table, store.clock)))
+        }
         CoordinationOptions::Etcd(options) => Ok(Arc::new(crate::EtcdCoordination::new(options)?)),
         CoordinationOptions::Redis(options) => Ok(Arc::new(crate::RedisCoordination::new(options)?)),
         CoordinationOptions::ZooKeeper(options) => Ok(Arc::new(crate::ZooKeeperCoordination::new(options))),

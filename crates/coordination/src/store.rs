@@ -4,12 +4,12 @@
 //! count: no clock of a database or of another node matters.
 
 use crate::entered::{Entered, check_card};
-use crate::odd::{Odd, PassedOver};
+use crate::malformed::{Odd, PassedOver};
 use async_trait::async_trait;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{
-    Clock, Coordination, CoordinationError, Entries, HeldLease, Joining, LeaseName, Member, MemberId,
-    MemberPulse, OddRow, Register, RegisterTable, Roster, Standing, StoreError, Take,
+    Clock, Coordination, CoordinationError, Entries, HeldLease, Joining, LeaseName, MalformedRow, Member,
+    MemberId, MemberPulse, MembershipTable, MembershipTableName, Roster, Standing, StoreError, Take,
 };
 use punctual_core::silence::{Reading, Watch};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub struct StoreCoordination {
-    register: Arc<dyn Register>,
+    membership_table: Arc<dyn MembershipTable>,
     clock: Arc<dyn Clock>,
     watch: Mutex<Watch<MemberId>>,
     entered: Entered,
@@ -25,9 +25,9 @@ pub struct StoreCoordination {
 }
 
 impl StoreCoordination {
-    pub fn new(register: Arc<dyn Register>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(membership_table: Arc<dyn MembershipTable>, clock: Arc<dyn Clock>) -> Self {
         StoreCoordination {
-            register,
+            membership_table,
             clock,
             watch: Mutex::default(),
             entered: Entered::default(),
@@ -65,28 +65,29 @@ impl Coordination for StoreCoordination {
             return self.beat(&joining.member, joining.card).await;
         }
         let member = joining.member.clone();
-        self.register.enter_member(self.clock.wall(), joining).await.map_err(failed)?;
+        self.membership_table.enter_member(self.clock.wall(), joining).await.map_err(failed)?;
         self.entered.note(&member);
         Ok(Standing::Alive)
     }
 
     async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError> {
         check_card(&card)?;
-        self.register.beat_member(self.clock.wall(), member, card).await.map_err(failed)
+        self.membership_table.beat_member(self.clock.wall(), member, card).await.map_err(failed)
     }
 
     async fn look(&self) -> Result<Roster, CoordinationError> {
-        let mut entries = self.register.entries().await.map_err(failed)?;
-        self.passed_over.found(odd(&entries));
-        let in_the_way: Vec<OddRow> = entries.odd.iter().filter(|row| row.is_in_the_way()).cloned().collect();
+        let mut entries = self.membership_table.entries().await.map_err(failed)?;
+        self.passed_over.found(malformed(&entries));
+        let in_the_way: Vec<MalformedRow> =
+            entries.malformed.iter().filter(|row| row.is_in_the_way()).cloned().collect();
         if !in_the_way.is_empty() {
-            self.register.clear_rows(in_the_way).await.map_err(failed)?;
-            entries = self.register.entries().await.map_err(failed)?;
+            self.membership_table.clear_rows(in_the_way).await.map_err(failed)?;
+            entries = self.membership_table.entries().await.map_err(failed)?;
         }
         let silent = self.silent(&entries);
         if !silent.is_empty() {
             let members: Vec<MemberId> = silent.iter().map(|pulse| pulse.member.clone()).collect();
-            let given_up = self.register.give_up_members(silent).await.map_err(failed)?;
+            let given_up = self.membership_table.give_up_members(silent).await.map_err(failed)?;
             for (member, is_given_up) in members.iter().zip(given_up) {
                 if is_given_up {
                     let host = host(&entries, member);
@@ -95,29 +96,29 @@ impl Coordination for StoreCoordination {
             }
             // A member that has sent a heartbeat at the last moment is alive, and one that another node has
             // evicted is not.
-            entries = self.register.entries().await.map_err(failed)?;
+            entries = self.membership_table.entries().await.map_err(failed)?;
         }
         let ghosts = ghosts(&entries);
         if !ghosts.is_empty() {
             for member in &ghosts {
                 tracing::warn!(%member, "a process that is not a member of the cluster holds segments; they are freed");
-                self.register.remove_member(member).await.map_err(failed)?;
+                self.membership_table.remove_member(member).await.map_err(failed)?;
             }
-            entries = self.register.entries().await.map_err(failed)?;
+            entries = self.membership_table.entries().await.map_err(failed)?;
         }
         Ok(roster(entries))
     }
 
     async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
-        self.register.take_leases(member, names).await.map_err(failed)
+        self.membership_table.take_leases(member, names).await.map_err(failed)
     }
 
     async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
-        self.register.release_leases(member, held).await.map_err(failed)
+        self.membership_table.release_leases(member, held).await.map_err(failed)
     }
 
     async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
-        self.register.remove_member(member).await.map_err(failed)
+        self.membership_table.remove_member(member).await.map_err(failed)
     }
 }
 
@@ -134,16 +135,16 @@ fn ghosts(entries: &Entries) -> BTreeSet<MemberId> {
     entries.held.iter().map(|(_, holder)| holder).filter(is_ghost).cloned().collect()
 }
 
-fn odd(entries: &Entries) -> Odd {
-    let told = |row: &OddRow| {
+fn malformed(entries: &Entries) -> Odd {
+    let told = |row: &MalformedRow| {
         let (table, cleared) = match row.table {
-            RegisterTable::Members => ("cluster_members", "it is removed"),
-            RegisterTable::Leases => ("cluster_leases", "it is freed"),
+            MembershipTableName::Members => ("cluster_members", "it is removed"),
+            MembershipTableName::Leases => ("cluster_leases", "it is freed"),
         };
         let becomes = if row.is_in_the_way() { cleared } else { "it is left unchanged; remove the row" };
         (format!("{table}: {}", row.key), format!("{}; {becomes}", row.why))
     };
-    entries.odd.iter().map(told).collect()
+    entries.malformed.iter().map(told).collect()
 }
 
 fn roster(entries: Entries) -> Roster {

@@ -6,8 +6,8 @@
 
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
-use crate::job::{Job, JobMark, JobSpec, JobStatus};
-use crate::occurrence::{Cancelled, Live, LiveState, Origin, Settled, Terms, Ties};
+use crate::job::{Job, JobSpec, JobStatus, StoredStatus};
+use crate::occurrence::{Cancelled, Live, LiveState, OccurrenceFlags, Origin, Settled, Terms};
 use crate::ports::DeadLetter;
 use crate::rank::rank;
 use crate::schedule::{OverlapPolicy, Schedule, ScheduleState, SkipRange, scheduled};
@@ -120,8 +120,8 @@ impl Standing {
                 self.redriven(dead.ok_or(Refusal::NothingDead)?, now)
             }
             Verb::Cancel => self.cancelled(now),
-            Verb::Delete if self.job.mark == JobMark::Deleted => Ok(Change::default()),
-            Verb::Delete => Ok(self.ended(JobMark::Deleted, now)),
+            Verb::Delete if self.job.mark == StoredStatus::Deleted => Ok(Change::default()),
+            Verb::Delete => Ok(self.ended(StoredStatus::Deleted, now)),
         }
     }
 
@@ -133,7 +133,7 @@ impl Standing {
         }
         let held = |live: &Live| live.gate_closed(Gate::Paused).ok().map(LiveChange::Put);
         Ok(Change {
-            job: Some(Job { mark: JobMark::Paused, ..self.job.clone() }),
+            job: Some(Job { mark: StoredStatus::Paused, ..self.job.clone() }),
             schedule: self.schedule.as_ref().map(ScheduleState::held).into(),
             live: self.open.iter().filter_map(held).collect(),
             skipped: None,
@@ -146,7 +146,7 @@ impl Standing {
             JobStatus::Active => return Ok(Change::default()),
             finished => return Err(Refusal::Finished(finished)),
         }
-        let mut job = Job { mark: JobMark::Active, ..self.job.clone() };
+        let mut job = Job { mark: StoredStatus::Active, ..self.job.clone() };
         let (schedule, skipped) = match &self.schedule {
             None => (ScheduleChange::Keep, None),
             Some(held) => match held.released(now) {
@@ -162,7 +162,7 @@ impl Standing {
         let released = |live: &Live| {
             let released = live.gate_opened(Gate::Paused, now).unwrap_or_else(|_| live.clone());
             // The next pause also holds occurrences that were exempt from this one.
-            let released = Live { ties: Ties { exempt: false, ..released.ties }, ..released };
+            let released = Live { flags: OccurrenceFlags { exempt: false, ..released.flags }, ..released };
             (released != *live).then_some(LiveChange::Put(released))
         };
         Ok(Change {
@@ -175,13 +175,13 @@ impl Standing {
 
     fn cancelled(&self, now: Timestamp) -> Result<Change, Refusal> {
         match self.status() {
-            JobStatus::Active | JobStatus::Paused => Ok(self.ended(JobMark::Cancelled, now)),
+            JobStatus::Active | JobStatus::Paused => Ok(self.ended(StoredStatus::Cancelled, now)),
             JobStatus::Cancelled => Ok(Change::default()),
             finished => Err(Refusal::Finished(finished)),
         }
     }
 
-    fn ended(&self, mark: JobMark, now: Timestamp) -> Change {
+    fn ended(&self, mark: StoredStatus, now: Timestamp) -> Change {
         let job = Job { mark, updated_at: self.changed_at(now), ..self.job.clone() };
         let job = match &self.schedule {
             Some(schedule) => spent(job, schedule),
@@ -228,7 +228,7 @@ impl Standing {
         let live = self.occurrence(number, now, Origin::Trigger, now);
         let expires_at = settings.expires_at(now).filter(|at| *at > now);
         let exempt = self.status() == JobStatus::Paused;
-        let live = Live { expires_at, ties: Ties { exempt, ..live.ties }, ..live };
+        let live = Live { expires_at, flags: OccurrenceFlags { exempt, ..live.flags }, ..live };
         self.add(&mut change, if is_gated { gated(live) } else { live });
         self.number(&mut change, number);
         Ok(change)
@@ -244,8 +244,8 @@ impl Standing {
         }
         let number = dead.occurrence.number;
         let live = self.occurrence(number, dead.scheduled_time, dead.origin, now);
-        let ties = Ties { noted: dead.noted, ..live.ties };
-        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, ties, ..live };
+        let flags = OccurrenceFlags { noted: dead.noted, ..live.flags };
+        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, flags, ..live };
         if !self.open.is_empty() && overlap.policy != OverlapPolicy::Allow {
             live = gated(live);
         }
@@ -263,31 +263,34 @@ impl Standing {
         let Job { id, version, ref spec, .. } = self.job;
         let id = id.occurrence(number);
         let live = Live::fired(id, scheduled_time, origin, version, spec.priority, now, Duration::ZERO);
-        let ties = spec.settings.overlap().ties();
+        let flags = spec.settings.overlap().flags();
         // A one-time run is never skipped, so it may have to wait for this one. So may a replay.
         let may_wait = |schedule: &ScheduleState| schedule.is_one_shot() || schedule.replay.is_some();
-        let followed = ties.followed || self.schedule.as_ref().is_some_and(may_wait);
-        Live { ties: Ties { followed, awaited: self.is_awaited(), ..ties }, ..live }
+        let followed = flags.followed || self.schedule.as_ref().is_some_and(may_wait);
+        Live { flags: OccurrenceFlags { followed, awaited: self.is_awaited(), ..flags }, ..live }
     }
 
     /// Whether other jobs may depend on the outcome of the job.
     fn is_awaited(&self) -> bool {
         self.schedule.as_ref().is_some_and(|schedule| schedule.awaited)
-            || self.open.iter().any(|live| live.ties.awaited)
+            || self.open.iter().any(|live| live.flags.awaited)
     }
 
     /// Adds an occurrence. Flags the occurrences that it waits for as followed, and makes a finished job
     /// active again.
     fn add(&self, change: &mut Change, live: Live) {
-        if live.is_closed_by(Gate::Overlap) && !live.ties.followed {
-            let open = self.open.iter().filter(|open| !open.ties.followed);
+        if live.is_closed_by(Gate::Overlap) && !live.flags.followed {
+            let open = self.open.iter().filter(|open| !open.flags.followed);
             change.live.extend(open.map(|open| {
-                LiveChange::Put(Live { ties: Ties { followed: true, ..open.ties }, ..open.clone() })
+                LiveChange::Put(Live {
+                    flags: OccurrenceFlags { followed: true, ..open.flags },
+                    ..open.clone()
+                })
             }));
         }
         let mut others = self.open.iter().chain([&live]);
-        let followed = live.ties.followed || others.any(|live| live.is_closed_by(Gate::Overlap));
-        change.live.push(LiveChange::Add(Live { ties: Ties { followed, ..live.ties }, ..live }));
+        let followed = live.flags.followed || others.any(|live| live.is_closed_by(Gate::Overlap));
+        change.live.push(LiveChange::Add(Live { flags: OccurrenceFlags { followed, ..live.flags }, ..live }));
         if self.job.mark != self.mark_again() {
             change.job = Some(Job { mark: self.mark_again(), ..self.job.clone() });
         }
@@ -295,9 +298,9 @@ impl Standing {
 
     /// The stored status once the job has something to do again: a failure or a pause ends when all
     /// occurrences it applied to have ended.
-    fn mark_again(&self) -> JobMark {
+    fn mark_again(&self) -> StoredStatus {
         match self.status() {
-            JobStatus::Failed | JobStatus::Completed => JobMark::Active,
+            JobStatus::Failed | JobStatus::Completed => StoredStatus::Active,
             _ => self.job.mark,
         }
     }
@@ -354,7 +357,7 @@ impl Standing {
             schedule = self.rescheduled(&active, now);
             if let Some(schedule) = &schedule {
                 job = active;
-                live.iter_mut().for_each(|live| live.ties.followed |= schedule.is_one_shot());
+                live.iter_mut().for_each(|live| live.flags.followed |= schedule.is_one_shot());
             }
         }
         job = match (&schedule, &self.schedule) {
@@ -396,7 +399,7 @@ impl Standing {
             Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| fired >= max),
             _ => false,
         };
-        let due_at = state.due_at.filter(|_| job.mark != JobMark::Paused);
+        let due_at = state.due_at.filter(|_| job.mark != StoredStatus::Paused);
         let (numbered, awaited) = (self.numbered(), self.is_awaited());
         (!is_spent).then_some(ScheduleState { version, fired, numbered, awaited, due_at, ..state })
     }
@@ -441,15 +444,15 @@ impl Live {
     /// it has started; everything else applies from the next claim on.
     fn under(&self, job: &Job) -> Live {
         let spec = &job.spec;
-        let followed = self.ties.followed || spec.settings.overlap().ties().followed;
+        let followed = self.flags.followed || spec.settings.overlap().flags().followed;
         // A running execution has a rank, too: it may return to the queue.
         let rank = if self.priority == spec.priority {
             self.rank
         } else {
             rank(self.available_at, spec.priority, Duration::ZERO)
         };
-        let ties = Ties { followed, ..self.ties };
-        let live = Live { priority: spec.priority, rank, ties, ..self.clone() };
+        let flags = OccurrenceFlags { followed, ..self.flags };
+        let live = Live { priority: spec.priority, rank, flags, ..self.clone() };
         if self.is_running() {
             return live;
         }

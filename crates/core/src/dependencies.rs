@@ -2,14 +2,14 @@
 //! of the parent.
 
 use crate::ids::JobId;
-use crate::job::JobMark;
+use crate::job::StoredStatus;
 use crate::ports::ParentProblem;
 
 /// A job that a new job depends on, as loaded from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
     pub id: JobId,
-    pub mark: JobMark,
+    pub mark: StoredStatus,
     pub is_one_shot: bool,
     /// Whether it has an open occurrence or one still to fire.
     pub is_unfinished: bool,
@@ -34,11 +34,11 @@ pub fn parents(
     for parent in found {
         let parent = parent.map_err(|id| (id, ParentProblem::NotThere))?;
         match parent.mark {
-            JobMark::Deleted => return Err((parent.id, ParentProblem::NotThere)),
+            StoredStatus::Deleted => return Err((parent.id, ParentProblem::NotThere)),
             _ if !parent.is_one_shot => return Err((parent.id, ParentProblem::Recurring)),
             _ if parent.is_unfinished => unfinished.push(parent.id),
-            JobMark::Active | JobMark::Paused => {}
-            JobMark::Failed | JobMark::Cancelled => failed = failed.or(Some(parent.id)),
+            StoredStatus::Active | StoredStatus::Paused => {}
+            StoredStatus::Failed | StoredStatus::Cancelled => failed = failed.or(Some(parent.id)),
         }
     }
     Ok(match failed {
@@ -59,14 +59,15 @@ mod tests {
     use super::*;
     use crate::time::Timestamp;
 
-    fn parent(number: u64, mark: JobMark, is_unfinished: bool) -> Result<Parent, JobId> {
+    fn parent(number: u64, mark: StoredStatus, is_unfinished: bool) -> Result<Parent, JobId> {
         Ok(Parent { id: JobId::new(Timestamp::EPOCH, number), mark, is_one_shot: true, is_unfinished })
     }
 
     #[test]
     fn one_failed_parent_outweighs_those_that_are_unfinished() {
-        let (done, open) = (parent(1, JobMark::Active, false), parent(2, JobMark::Active, true));
-        let (failed, ending) = (parent(3, JobMark::Failed, false), parent(4, JobMark::Cancelled, true));
+        let (done, open) = (parent(1, StoredStatus::Active, false), parent(2, StoredStatus::Active, true));
+        let (failed, ending) =
+            (parent(3, StoredStatus::Failed, false), parent(4, StoredStatus::Cancelled, true));
         let id = |parent: Result<Parent, JobId>| parent.unwrap().id;
         assert_eq!(parents([]), Ok(Parents::Done));
         assert_eq!(parents([done]), Ok(Parents::Done));
@@ -78,9 +79,9 @@ mod tests {
     fn what_is_gone_or_recurring_cannot_be_depended_on() {
         let gone = JobId::new(Timestamp::EPOCH, 9);
         assert_eq!(parents([Err(gone)]), Err((gone, ParentProblem::NotThere)));
-        let deleted = parent(1, JobMark::Deleted, true);
+        let deleted = parent(1, StoredStatus::Deleted, true);
         assert_eq!(parents([deleted]), Err((deleted.unwrap().id, ParentProblem::NotThere)));
-        let recurring = Parent { is_one_shot: false, ..parent(2, JobMark::Active, true).unwrap() };
+        let recurring = Parent { is_one_shot: false, ..parent(2, StoredStatus::Active, true).unwrap() };
         assert_eq!(parents([Ok(recurring)]), Err((recurring.id, ParentProblem::Recurring)));
     }
 }

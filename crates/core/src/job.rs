@@ -54,13 +54,13 @@ pub const DEFAULT_QUEUE: &str = "default";
 /// The owner of a job that does not name one.
 pub const DEFAULT_OWNER: &str = "default";
 
-/// A stored job. Its status is derived (see [`JobMark::status`]), except for the stored status `mark`.
+/// A stored job. Its status is derived (see [`StoredStatus::status`]), except for the stored status `mark`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     pub id: JobId,
     /// Incremented by every update.
     pub version: u32,
-    pub mark: JobMark,
+    pub mark: StoredStatus,
     /// The last assigned occurrence number, stored here when no schedule is left to count them. `None` as
     /// long as only the first occurrence can exist.
     pub numbered: Option<u32>,
@@ -401,7 +401,7 @@ impl Settings {
 /// The stored part of a job's status. The common transition from active to completed writes nothing: a job is
 /// completed when nothing is left to fire and no occurrence is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum JobMark {
+pub enum StoredStatus {
     Active,
     Paused,
     Failed,
@@ -421,15 +421,15 @@ pub enum JobStatus {
     Cancelled,
 }
 
-impl JobMark {
+impl StoredStatus {
     pub const fn status(self, has_schedule: bool, has_open_occurrence: bool) -> JobStatus {
         match self {
-            JobMark::Active if has_schedule || has_open_occurrence => JobStatus::Active,
-            JobMark::Active => JobStatus::Completed,
-            JobMark::Paused if has_schedule || has_open_occurrence => JobStatus::Paused,
-            JobMark::Paused => JobStatus::Completed,
-            JobMark::Failed => JobStatus::Failed,
-            JobMark::Cancelled | JobMark::Deleted => JobStatus::Cancelled,
+            StoredStatus::Active if has_schedule || has_open_occurrence => JobStatus::Active,
+            StoredStatus::Active => JobStatus::Completed,
+            StoredStatus::Paused if has_schedule || has_open_occurrence => JobStatus::Paused,
+            StoredStatus::Paused => JobStatus::Completed,
+            StoredStatus::Failed => JobStatus::Failed,
+            StoredStatus::Cancelled | StoredStatus::Deleted => JobStatus::Cancelled,
         }
     }
 }

@@ -17,16 +17,18 @@ pub mod histogram;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;
+#[cfg(feature = "planted-defects")]
+pub mod lifecycle_coverage;
 pub mod limiter;
 pub mod limits;
 pub mod mix;
 pub mod names;
 pub mod notes;
 pub mod occurrence;
-pub mod placing;
 pub mod ports;
 pub mod queue;
 pub mod rank;
+pub mod readmission;
 pub mod recurrence;
 pub mod retention;
 pub mod retry;
@@ -36,5 +38,3 @@ pub mod session;
 pub mod silence;
 pub mod slots;
 pub mod time;
-#[cfg(feature = "planted-defects")]
-pub mod witness;

@@ -87,7 +87,7 @@ pub fn step(state: State, event: Event) -> Result<State, Refused> {
     let next = follow(state, event);
     #[cfg(feature = "planted-defects")]
     if next.is_ok() {
-        crate::witness::moved(state, event);
+        crate::lifecycle_coverage::moved(state, event);
     }
     next
 }

@@ -7,7 +7,7 @@ use crate::defects::{Defect, planted};
 use crate::documents::result_problem;
 use crate::gates::{Gate, Gates};
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
-use crate::job::{JobMark, Priority, Settings};
+use crate::job::{Priority, Settings, StoredStatus};
 use crate::lifecycle::{Ending, Event, Refused, State, Status, step};
 use crate::limiter::LimiterId;
 use crate::rank::rank;
@@ -45,7 +45,7 @@ pub struct Live {
     pub job_version: u32,
     /// When it expires if it has not started.
     pub expires_at: Option<Timestamp>,
-    pub ties: Ties,
+    pub flags: OccurrenceFlags,
     /// The limiter of its key, if its queue had limits for keys when it became ready.
     pub limiter: Option<LimiterId>,
     /// The limiter on whose wait list it is, behind the concurrency gate.
@@ -55,7 +55,7 @@ pub struct Live {
 /// Flags for the relations of this occurrence. They are stored in its row, so that the end of an occurrence
 /// without dependents or followers needs no lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Ties {
+pub struct OccurrenceFlags {
     /// Occurrences of the same job may wait for it, or a replay of the job may wait for its end.
     pub followed: bool,
     /// Other jobs may depend on its outcome.
@@ -69,7 +69,7 @@ pub struct Ties {
     pub replayed: bool,
 }
 
-impl Ties {
+impl OccurrenceFlags {
     pub const fn bits(self) -> u8 {
         self.followed as u8
             | (self.awaited as u8) << 1
@@ -83,7 +83,7 @@ impl Ties {
         if bits > 0b1_1111 {
             return None;
         }
-        Some(Ties {
+        Some(OccurrenceFlags {
             followed: bits & 1 != 0,
             awaited: bits & 2 != 0,
             exempt: bits & 4 != 0,
@@ -97,7 +97,7 @@ impl Ties {
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
     pub settings: &'a Settings,
-    pub mark: JobMark,
+    pub mark: StoredStatus,
 }
 
 /// The live states, each with its data.
@@ -140,7 +140,7 @@ impl Live {
             origin,
             job_version,
             expires_at: None,
-            ties: Ties::default(),
+            flags: OccurrenceFlags::default(),
             limiter: None,
             line: None,
         }
@@ -202,7 +202,10 @@ impl Live {
         Ok(match step(self.state(), Event::GiveBack)? {
             State::Finished(status) => {
                 let finished = self.finished(status, None, now);
-                GivenBack::Closed(Settled { finished, next: Next::closed_with(JobMark::Cancelled, terms) })
+                GivenBack::Closed(Settled {
+                    finished,
+                    next: Next::closed_with(StoredStatus::Cancelled, terms),
+                })
             }
             _ => GivenBack::Queued(Live { state: self.ready_under(terms), ..self.clone() }),
         })
@@ -218,7 +221,7 @@ impl Live {
 
     /// These gates, plus the pause gate if the job is paused.
     fn gates_under(&self, terms: Option<Terms<'_>>, gates: Gates) -> Gates {
-        let is_held = terms.is_some_and(|terms| terms.mark == JobMark::Paused) && !self.ties.exempt;
+        let is_held = terms.is_some_and(|terms| terms.mark == StoredStatus::Paused) && !self.flags.exempt;
         if is_held && !planted(Defect::ForgetPause) { gates.with(Gate::Paused) } else { gates }
     }
 
@@ -263,7 +266,7 @@ impl Live {
         let State::Finished(status) = step(self.state(), event)? else {
             unreachable!("{event:?} ends what has not started");
         };
-        let Next::Closed { job_mark, .. } = Next::closed_with(JobMark::Failed, terms) else {
+        let Next::Closed { job_mark, .. } = Next::closed_with(StoredStatus::Failed, terms) else {
             unreachable!("closed");
         };
         // An execution that never ran has nothing to redrive; one that failed before it expired has.
@@ -320,7 +323,10 @@ impl Live {
         Ok(match (step(self.state(), Event::Cancel)?, self.state) {
             (State::Finished(status), _) => {
                 let finished = self.finished(status, None, now);
-                Cancelled::Closed(Settled { finished, next: Next::closed_with(JobMark::Cancelled, terms) })
+                Cancelled::Closed(Settled {
+                    finished,
+                    next: Next::closed_with(StoredStatus::Cancelled, terms),
+                })
             }
             (_, LiveState::Running(lease)) => Cancelled::Requested(Live {
                 state: LiveState::Running(Lease { cancel_requested: true, ..lease }),
@@ -343,9 +349,9 @@ impl Live {
         finished.result = end.result;
         let next = match status {
             Status::Succeeded => Next::Closed { dead_letter: false, job_mark: None },
-            Status::Cancelled => Next::closed_with(JobMark::Cancelled, terms),
+            Status::Cancelled => Next::closed_with(StoredStatus::Cancelled, terms),
             _ if end.retryable => self.retried(&finished, terms, now),
-            _ => Next::closed_with(JobMark::Failed, terms),
+            _ => Next::closed_with(StoredStatus::Failed, terms),
         };
         let is_dead = matches!(next, Next::Closed { dead_letter: true, .. });
         if is_dead && self.charged > 0 && finished.error.as_deref() == Some(WORKER_SILENT) {
@@ -370,7 +376,7 @@ impl Live {
             charged <= terms.settings.max_retries && !terms.settings.fails_for_good(status, error)
         };
         let Some(terms) = terms.filter(may_retry) else {
-            return Next::closed_with(JobMark::Failed, terms);
+            return Next::closed_with(StoredStatus::Failed, terms);
         };
         if planted(Defect::LoseRetry) {
             return Next::Closed { dead_letter: false, job_mark: None };
@@ -386,7 +392,7 @@ impl Live {
             },
         };
         if next.expires_at.is_some_and(|at| at <= next.available_at) {
-            return Next::closed_with(JobMark::Failed, Some(terms));
+            return Next::closed_with(StoredStatus::Failed, Some(terms));
         }
         Next::Retry(next)
     }
@@ -500,18 +506,18 @@ pub enum Next {
     Retry(Live),
     /// It ends: the live row is removed. A dead letter is stored if it failed finally, and a one-shot job
     /// with nothing left gets a stored status.
-    Closed { dead_letter: bool, job_mark: Option<JobMark> },
+    Closed { dead_letter: bool, job_mark: Option<StoredStatus> },
 }
 
 impl Next {
     /// Ended without success. Sets the stored status of a one-shot job, unless a cancel or delete has set it
     /// before.
-    fn closed_with(mark: JobMark, terms: Option<Terms<'_>>) -> Self {
+    fn closed_with(mark: StoredStatus, terms: Option<Terms<'_>>) -> Self {
         let is_marked = terms.is_some_and(|terms| {
             terms.settings.schedule.is_one_shot()
-                && !matches!(terms.mark, JobMark::Cancelled | JobMark::Deleted)
+                && !matches!(terms.mark, StoredStatus::Cancelled | StoredStatus::Deleted)
         });
-        Next::Closed { dead_letter: mark == JobMark::Failed, job_mark: is_marked.then_some(mark) }
+        Next::Closed { dead_letter: mark == StoredStatus::Failed, job_mark: is_marked.then_some(mark) }
     }
 }
 

@@ -2,7 +2,7 @@
 //! commit.
 
 use crate::Engine;
-use crate::desk::Reservation;
+use crate::poll_registry::ReservedSlots;
 use crate::submit::{expired, never_runs};
 use punctual_core::control::{Refusal, Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
@@ -78,15 +78,15 @@ impl Engine {
         let mut outcomes = self.context.store.cancel(self.now(), vec![execution]).await?;
         let outcome = outcomes.pop().unwrap_or(CancelOutcome::NotThere);
         self.context.events.touched([execution.occurrence]);
-        if let CancelOutcome::Cancelled(begun) = &outcome {
-            self.context.follow_up([begun.clone()], Reservation::default());
+        if let CancelOutcome::Cancelled(effects) = &outcome {
+            self.context.follow_up([effects.clone()], ReservedSlots::default());
         }
         Ok(outcome)
     }
 
     pub async fn pause_queue(&self, queue: String, pausing: Pausing) -> Result<(), StoreError> {
-        let begun = self.context.store.pause_queue(self.now(), queue, pausing).await?;
-        self.context.follow_up([begun], Reservation::default());
+        let effects = self.context.store.pause_queue(self.now(), queue, pausing).await?;
+        self.context.follow_up([effects], ReservedSlots::default());
         if pausing == Pausing::Resume {
             // Executions on its wait lists may proceed.
             self.context.lines.look();
@@ -103,7 +103,7 @@ impl Engine {
         let mode = self.context.store.order_session(session, order).await?;
         if order == SessionOrder::Resume {
             // Its poll may be waiting, and there may be work.
-            self.context.desk.wake_all();
+            self.context.poll_registry.wake_all();
         }
         Ok(mode)
     }
@@ -125,7 +125,7 @@ impl Engine {
                 self.context.counters.skipped.add(controlled.skipped);
                 let moved = controlled.added.iter().chain(&controlled.asked);
                 self.context.events.touched(moved.map(|execution| execution.occurrence));
-                self.context.follow_up([controlled.begun.clone()], Reservation::default());
+                self.context.follow_up([controlled.effects.clone()], ReservedSlots::default());
                 Ok(controlled)
             }
             ControlOutcome::Refused(refusal) => Err(ControlError::Refused(refusal)),

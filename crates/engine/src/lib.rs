@@ -15,7 +15,6 @@ mod cluster;
 mod control;
 mod counters;
 mod demand;
-mod desk;
 mod drive;
 mod events;
 mod lateness;
@@ -25,8 +24,9 @@ mod loops;
 #[doc(hidden)]
 pub mod measured;
 mod measures;
-mod others;
 mod pause;
+mod peers;
+mod poll_registry;
 mod retention;
 mod submit;
 mod timekeeper;
@@ -47,20 +47,21 @@ use agenda::Agenda;
 use batcher::Batcher;
 use cluster::Cluster;
 use counters::Counters;
-use desk::Desk;
 use events::Events;
 use futures_util::future::{join3, join4, join5};
 use lateness::Lateness;
 use lines::Lines;
 use measures::Measures;
-use others::Others;
+use peers::Peers;
+use poll_registry::PollRegistry;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError, Wakes,
+    Beat, BeatOutcome, CommitEffects, Host, Lane, LeaseRef, Report, ReportAnswer, SlotReservation, Store,
+    StoreError, Wakes,
 };
 use punctual_core::time::Timestamp;
 use retention::Retention;
@@ -177,14 +178,14 @@ struct Context {
     host: Host,
     store: Arc<dyn Store>,
     time: Timekeeper,
-    desk: Desk,
+    poll_registry: PollRegistry,
     agenda: Agenda,
     /// Held while a batch is fired and counted.
     firing: tokio::sync::Mutex<()>,
     counters: Arc<Counters>,
     measures: Measures,
     events: Events,
-    others: Others,
+    peers: Peers,
     lines: Lines,
     cluster: Cluster,
     lateness: Lateness,
@@ -219,13 +220,13 @@ impl Engine {
     ) -> Arc<Engine> {
         let context = Arc::new(Context {
             time: Timekeeper::new(host.calendar.clone()),
-            desk: Desk::default(),
+            poll_registry: PollRegistry::default(),
             agenda: Agenda::new(config.look_ahead),
             firing: tokio::sync::Mutex::default(),
             counters: Arc::default(),
             measures: Measures::default(),
             events: Events::default(),
-            others: Others::reached_by(wakes),
+            peers: Peers::reached_by(wakes),
             lines: Lines::default(),
             cluster: Cluster::new(seat, config.member_ttl),
             lateness: Lateness::default(),
@@ -264,9 +265,9 @@ impl Engine {
             loops::recover(context),
             loops::resolve(context),
         );
-        let others = join3(loops::hear(context), loops::tell(context), loops::watch(context));
+        let peers = join3(loops::hear(context), loops::tell(context), loops::watch(context));
         let cluster = join3(loops::cluster(context), loops::retain(context), loops::alert(context));
-        join4(punctual, cluster, others, loops::admit(context)).await;
+        join4(punctual, cluster, peers, loops::admit(context)).await;
     }
 
     /// The store, for reading.
@@ -316,10 +317,14 @@ impl Engine {
 impl Context {
     /// Processes commit effects: answers waiting polls, announces queued work, and adds due times to the
     /// agenda.
-    fn follow_up(&self, begun: impl IntoIterator<Item = Begun>, reservation: desk::Reservation) {
+    fn follow_up(
+        &self,
+        effects: impl IntoIterator<Item = CommitEffects>,
+        reserved: poll_registry::ReservedSlots,
+    ) {
         let mut assigned = Vec::new();
         let mut lanes: Vec<Lane> = Vec::new();
-        for one in begun {
+        for one in effects {
             self.lines.follow(&one);
             assigned.extend(one.assigned);
             lanes.extend(one.queued);
@@ -335,7 +340,7 @@ impl Context {
             self.measures.leased(self.time.now(), assigned.iter().map(|(_, assignment)| assignment));
         }
         self.events.touched(assigned.iter().map(|(_, assignment)| assignment.execution.occurrence));
-        let undelivered = self.desk.settle(reservation, assigned);
+        let undelivered = self.poll_registry.settle(reserved, assigned);
         self.return_undelivered(undelivered);
         self.wake(lanes);
     }
@@ -352,25 +357,25 @@ impl Context {
     fn wake(&self, lanes: impl IntoIterator<Item = Lane>) {
         let lanes: std::collections::BTreeSet<Lane> = lanes.into_iter().collect();
         if !lanes.is_empty() {
-            self.desk.wake(&lanes);
-            self.others.queued(&lanes);
+            self.poll_registry.wake(&lanes);
+            self.peers.queued(&lanes);
         }
     }
 
     /// Gives back leases of a poll whose caller no longer waits. Its worker would find out by a resync; this
     /// saves the executions the delay.
-    fn return_undelivered(&self, undelivered: Vec<(Offer, Vec<LeaseRef>)>) {
-        for (offer, leases) in undelivered {
+    fn return_undelivered(&self, undelivered: Vec<(SlotReservation, Vec<LeaseRef>)>) {
+        for (reservation, leases) in undelivered {
             let (store, counters, now) = (self.store.clone(), self.counters.clone(), self.time.now());
             self.host.spawn.spawn(Box::pin(async move {
-                match store.give_back(now, offer.session, leases).await {
+                match store.give_back(now, reservation.session, leases).await {
                     Ok(outcomes) => {
-                        for (_, status) in outcomes.into_iter().flatten().flat_map(|begun| begun.ended) {
+                        for (_, status) in outcomes.into_iter().flatten().flat_map(|effects| effects.ended) {
                             counters.ended(status);
                         }
                     }
                     Err(error) => {
-                        tracing::debug!(%error, session = %offer.session, "undelivered work not given back; a resync will");
+                        tracing::debug!(%error, session = %reservation.session, "undelivered work not given back; a resync will");
                     }
                 }
             }));

@@ -4,7 +4,7 @@
 use punctual_core::defects::{Defect, planted};
 use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::limits;
-use punctual_core::ports::{Admitted, Begun, Page};
+use punctual_core::ports::{Admitted, CommitEffects, Page};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,17 +30,17 @@ struct Known {
 impl Lines {
     /// Applies the effects of a commit on wait lists. Room on a list without known entries needs no action;
     /// an execution that joins a list does, because room may have appeared meanwhile.
-    pub fn follow(&self, begun: &Begun) {
-        if begun.joined.is_empty() && begun.freed.is_empty() {
+    pub fn follow(&self, effects: &CommitEffects) {
+        if effects.joined.is_empty() && effects.freed.is_empty() {
             return;
         }
         let mut known = self.lock();
-        for line in &begun.joined {
+        for line in &effects.joined {
             known.waited_in.entry(line.clone()).or_default();
         }
         let is_waited_in = |line: &&Line| known.waited_in.contains_key(line) && !planted(Defect::ForgetLine);
-        let freed = begun.freed.iter().filter(is_waited_in);
-        let ready: Vec<Line> = begun.joined.iter().chain(freed).cloned().collect();
+        let freed = effects.freed.iter().filter(is_waited_in);
+        let ready: Vec<Line> = effects.joined.iter().chain(freed).cloned().collect();
         known.ready.extend(ready);
         let is_any_ready = !known.ready.is_empty();
         drop(known);
@@ -135,16 +135,16 @@ mod tests {
     #[test]
     fn room_matters_only_where_somebody_waits() {
         let lines = Lines::default();
-        lines.follow(&Begun { freed: vec![line("a")], ..Begun::default() });
+        lines.follow(&CommitEffects { freed: vec![line("a")], ..CommitEffects::default() });
         assert_eq!(lines.take(at(1)), []);
-        lines.follow(&Begun { joined: vec![line("a")], ..Begun::default() });
+        lines.follow(&CommitEffects { joined: vec![line("a")], ..CommitEffects::default() });
         assert_eq!(lines.take(at(1)), [line("a")]);
         lines.moved(&[line("a")], &Admitted { waiting: vec![(line("a"), None)], ..Admitted::default() });
         assert_eq!(lines.take(at(1)), []);
-        lines.follow(&Begun { freed: vec![line("a"), line("b")], ..Begun::default() });
+        lines.follow(&CommitEffects { freed: vec![line("a"), line("b")], ..CommitEffects::default() });
         assert_eq!(lines.take(at(1)), [line("a")]);
         lines.moved(&[line("a")], &Admitted::default());
-        lines.follow(&Begun { freed: vec![line("a")], ..Begun::default() });
+        lines.follow(&CommitEffects { freed: vec![line("a")], ..CommitEffects::default() });
         assert_eq!(lines.take(at(1)), [], "nobody waits any more");
     }
 
@@ -165,7 +165,7 @@ mod tests {
         all.sort_by_key(Line::id);
         let lines = Lines::default();
         let known = |lines: &Lines| lines.lock().waited_in.keys().cloned().collect::<BTreeSet<_>>();
-        lines.follow(&Begun { joined: all.to_vec(), ..Begun::default() });
+        lines.follow(&CommitEffects { joined: all.to_vec(), ..CommitEffects::default() });
         lines.found(None, Page { items: vec![all[0].clone()], next: Some(all[1].id()) });
         assert_eq!(known(&lines), BTreeSet::from([0, 2, 3].map(|index| all[index].clone())));
         lines.found(Some(all[1].id()), Page { items: vec![all[3].clone()], next: None });

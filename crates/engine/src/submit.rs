@@ -1,13 +1,15 @@
 //! Submitting jobs.
 
 use crate::batcher::Batcher;
-use crate::desk::Reservation;
+use crate::poll_registry::ReservedSlots;
 use crate::{Context, Engine};
 use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::job::{Expiry, InvalidField, Job, JobMark, JobSpec, JobStatus, Settings};
+use punctual_core::job::{Expiry, InvalidField, Job, JobSpec, JobStatus, Settings, StoredStatus};
 use punctual_core::limits;
 use punctual_core::mix::mix;
-use punctual_core::ports::{Begun, NewJob, Offer, ParentProblem, StoreError, SubmitOutcome};
+use punctual_core::ports::{
+    CommitEffects, NewJob, ParentProblem, SlotReservation, StoreError, SubmitOutcome,
+};
 use punctual_core::queue::QueueFull;
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
@@ -134,7 +136,7 @@ fn admit(id: JobId, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
     if let Some(problem) = expired(&spec.settings, now) {
         return Err(SubmitError::Invalid(vec![problem]));
     }
-    let mark = JobMark::Active;
+    let mark = StoredStatus::Active;
     let job = Job { id, version: 1, mark, numbered: None, fired: 0, created_at: now, updated_at: now, spec };
     match first_run(&job) {
         Some(_) => Ok(job),
@@ -187,10 +189,13 @@ impl Context {
 
     async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Kept>, StoreError> {
         let now = self.time.now();
-        let mut reservation = Reservation::default();
-        let offers = self.offers(&mut reservation, &jobs, now);
-        let jobs: Vec<NewJob> =
-            jobs.into_iter().zip(offers).map(|(job, offer)| NewJob { job, offer }).collect();
+        let mut reservation = ReservedSlots::default();
+        let reservations = self.reservations(&mut reservation, &jobs, now);
+        let jobs: Vec<NewJob> = jobs
+            .into_iter()
+            .zip(reservations)
+            .map(|(job, reservation)| NewJob { job, reservation })
+            .collect();
         let begins: Vec<OccurrenceId> = if self.events.has_listeners() {
             let due = jobs.iter().filter(|new| is_due_at_once(&new.job.spec.settings.schedule, now));
             due.map(|new| new.job.id.occurrence(1)).collect()
@@ -201,15 +206,15 @@ impl Context {
         match self.store.submit(now, jobs).await {
             Ok(outcomes) => {
                 self.events.touched(begins);
-                let (kept, begun): (Vec<Kept>, Vec<Begun>) = outcomes.into_iter().map(kept).unzip();
+                let (kept, effects): (Vec<Kept>, Vec<CommitEffects>) = outcomes.into_iter().map(kept).unzip();
                 let new = kept.iter().filter(|kept| **kept == Kept::New).count();
                 self.counters.submitted.add(new as u64);
-                self.follow_up(begun, reservation);
+                self.follow_up(effects, reservation);
                 Ok(kept)
             }
             Err(error) => {
                 self.counters.store_errors.add(1);
-                self.desk.settle_failed(reservation, &error.to_string());
+                self.poll_registry.settle_failed(reservation, &error.to_string());
                 Err(error)
             }
         }
@@ -219,25 +224,30 @@ impl Context {
 impl Context {
     /// Reserves slots for those of the jobs that are due at once: the highest priority first, regardless of
     /// their order.
-    fn offers(&self, reservation: &mut Reservation, jobs: &[Job], now: Timestamp) -> Vec<Option<Offer>> {
+    fn reservations(
+        &self,
+        reservation: &mut ReservedSlots,
+        jobs: &[Job],
+        now: Timestamp,
+    ) -> Vec<Option<SlotReservation>> {
         let is_due = |job: &Job| {
             let settings = &job.spec.settings;
             is_due_at_once(&settings.schedule, now) && settings.depends_on.is_empty()
         };
         let mut due: Vec<usize> = (0..jobs.len()).filter(|place| is_due(&jobs[*place])).collect();
         due.sort_by_key(|place| Reverse(jobs[*place].spec.priority));
-        let mut offers = vec![None; jobs.len()];
+        let mut reservations = vec![None; jobs.len()];
         for place in due {
             let spec = &jobs[place].spec;
-            offers[place] = self.desk.reserve(reservation, &spec.queue, &spec.job_type);
+            reservations[place] = self.poll_registry.reserve(reservation, &spec.queue, &spec.job_type);
         }
-        offers
+        reservations
     }
 }
 
-fn kept(outcome: SubmitOutcome) -> (Kept, Begun) {
+fn kept(outcome: SubmitOutcome) -> (Kept, CommitEffects) {
     let kept = match outcome {
-        SubmitOutcome::Created(begun) => return (Kept::New, begun),
+        SubmitOutcome::Created(effects) => return (Kept::New, effects),
         SubmitOutcome::AlreadyThere => Kept::New,
         SubmitOutcome::Existing(job) => Kept::Existing(job),
         SubmitOutcome::KeyTaken(job) => Kept::KeyTaken(job),
@@ -245,5 +255,5 @@ fn kept(outcome: SubmitOutcome) -> (Kept, Begun) {
         SubmitOutcome::QueueFull { queue, full } => Kept::QueueFull { queue, full },
         SubmitOutcome::Unreadable(reason) => Kept::Unreadable(reason),
     };
-    (kept, Begun::default())
+    (kept, CommitEffects::default())
 }

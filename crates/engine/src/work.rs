@@ -1,8 +1,8 @@
 //! The worker port, for workers in this process and for remote ones behind the API.
 
 use crate::batcher::Batcher;
-use crate::desk::Reservation;
 use crate::measures::Run;
+use crate::poll_registry::ReservedSlots;
 use crate::{Context, Engine};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
@@ -11,9 +11,9 @@ use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, Beat, BeatAnswer, BeatOutcome, Begun, Heartbeat, LeaseRef, LogLine, Offer, Poll, Report,
-    ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served, SessionGrant, SessionOpening, StoreError,
-    WorkerPort, WorkerPortError,
+    Assignment, Beat, BeatAnswer, BeatOutcome, CommitEffects, Heartbeat, LeaseRef, LogLine, Poll, Report,
+    ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served, SessionGrant, SessionOpening,
+    SlotReservation, StoreError, WorkerPort, WorkerPortError,
 };
 use punctual_core::slots::Demand;
 use std::pin::pin;
@@ -33,13 +33,13 @@ impl WorkerPort for Engine {
         if capacity == 0 {
             return Ok(Vec::new());
         }
-        let offer = Offer { session: poll.session, turn: poll.turn };
+        let reservation = SlotReservation { session: poll.session, turn: poll.turn };
         let wait = self.context.host.clock.sleep(poll.wait);
-        let answer = pin!(self.context.desk.park(Poll { capacity, ..poll }));
+        let answer = pin!(self.context.poll_registry.park(Poll { capacity, ..poll }));
         let gone = || WorkerPortError::Unavailable("the node is shutting down".to_owned());
         match select(answer, wait).await {
             Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone())),
-            Either::Right(((), _)) if self.context.desk.leave(offer) => Ok(Vec::new()),
+            Either::Right(((), _)) if self.context.poll_registry.leave(reservation) => Ok(Vec::new()),
             // The outcome of a check or a lease is pending: leaving now would lose it.
             Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone())),
         }
@@ -127,8 +127,8 @@ fn unavailable(error: StoreError) -> WorkerPortError {
 impl Context {
     fn given_back(&self, outcome: ResyncOutcome) -> Result<(), WorkerPortError> {
         match outcome {
-            ResyncOutcome::GivenBack(begun) => {
-                self.returned(begun);
+            ResyncOutcome::GivenBack(effects) => {
+                self.returned(effects);
                 Ok(())
             }
             ResyncOutcome::StaleTurn => Err(WorkerPortError::StaleTurn),
@@ -136,9 +136,9 @@ impl Context {
         }
     }
 
-    fn returned(&self, begun: Vec<Begun>) {
-        self.counters.given_back.add(begun.len() as u64);
-        self.follow_up(begun, Reservation::default());
+    fn returned(&self, effects: Vec<CommitEffects>) {
+        self.counters.given_back.add(effects.len() as u64);
+        self.follow_up(effects, ReservedSlots::default());
     }
 
     pub(crate) fn report_batcher(self: Arc<Self>) -> Batcher<Report, ReportAnswer> {
@@ -168,7 +168,7 @@ impl Context {
         }
         self.events.touched(ended);
         let answers = outcomes.iter().map(|outcome| outcome.answer).collect();
-        self.follow_up(outcomes.into_iter().map(|outcome| outcome.begun), Reservation::default());
+        self.follow_up(outcomes.into_iter().map(|outcome| outcome.effects), ReservedSlots::default());
         Ok(answers)
     }
 

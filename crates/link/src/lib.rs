@@ -20,7 +20,7 @@ const PIECES_MAX: usize = 256;
 
 /// The network faults of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
+pub enum NetworkFault {
     Fair,
     /// Connections are closed, and new ones end at once.
     Cut,
@@ -39,19 +39,19 @@ enum Direction {
     Answers,
 }
 
-impl Weather {
+impl NetworkFault {
     fn lets_through(self, direction: Direction) -> bool {
         match self {
-            Weather::Fair | Weather::Slow(_) => true,
-            Weather::Cut | Weather::Held => false,
-            Weather::RequestsHeld => direction == Direction::Answers,
-            Weather::AnswersHeld => direction == Direction::Requests,
+            NetworkFault::Fair | NetworkFault::Slow(_) => true,
+            NetworkFault::Cut | NetworkFault::Held => false,
+            NetworkFault::RequestsHeld => direction == Direction::Answers,
+            NetworkFault::AnswersHeld => direction == Direction::Requests,
         }
     }
 
     fn delay(self) -> Duration {
         match self {
-            Weather::Slow(delay) => delay,
+            NetworkFault::Slow(delay) => delay,
             _ => Duration::ZERO,
         }
     }
@@ -63,7 +63,7 @@ pub struct Link {
     /// The address to connect to.
     pub address: String,
     target: watch::Sender<String>,
-    weather: watch::Sender<Weather>,
+    network_fault: watch::Sender<NetworkFault>,
     passing: AbortHandle,
 }
 
@@ -72,9 +72,10 @@ impl Link {
     pub async fn open(target: &str) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
-        let (target, weather) = (watch::Sender::new(target.to_owned()), watch::Sender::new(Weather::Fair));
-        let passing = tokio::spawn(pass_all(listener, target.subscribe(), weather.subscribe()));
-        Ok(Link { address, target, weather, passing: passing.abort_handle() })
+        let (target, network_fault) =
+            (watch::Sender::new(target.to_owned()), watch::Sender::new(NetworkFault::Fair));
+        let passing = tokio::spawn(pass_all(listener, target.subscribe(), network_fault.subscribe()));
+        Ok(Link { address, target, network_fault, passing: passing.abort_handle() })
     }
 
     /// Sets the target of new connections.
@@ -82,8 +83,8 @@ impl Link {
         self.target.send_replace(target.to_owned());
     }
 
-    pub fn set(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+    pub fn set(&self, network_fault: NetworkFault) {
+        self.network_fault.send_replace(network_fault);
     }
 }
 
@@ -93,23 +94,27 @@ impl Drop for Link {
     }
 }
 
-async fn pass_all(listener: TcpListener, target: watch::Receiver<String>, weather: watch::Receiver<Weather>) {
+async fn pass_all(
+    listener: TcpListener,
+    target: watch::Receiver<String>,
+    network_fault: watch::Receiver<NetworkFault>,
+) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let target = target.borrow().clone();
-        connections.spawn(pass(client, target, weather.clone()));
+        connections.spawn(pass(client, target, network_fault.clone()));
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// Forwards both directions, each until its end, which is delayed like the data.
-async fn pass(client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
-    if *weather.borrow() == Weather::Cut || target.is_empty() {
+async fn pass(client: TcpStream, target: String, mut network_fault: watch::Receiver<NetworkFault>) {
+    if *network_fault.borrow() == NetworkFault::Cut || target.is_empty() {
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let (there, back) = (weather.clone(), weather.clone());
+    let (there, back) = (network_fault.clone(), network_fault.clone());
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let both = async {
         tokio::join!(
@@ -119,18 +124,21 @@ async fn pass(client: TcpStream, target: String, mut weather: watch::Receiver<We
     };
     tokio::select! {
         _ = both => {}
-        _ = weather.wait_for(|weather| *weather == Weather::Cut) => {}
+        _ = network_fault.wait_for(|network_fault| *network_fault == NetworkFault::Cut) => {}
     }
 }
 
 async fn pass_on(
     source: impl AsyncRead + Unpin,
     sink: impl AsyncWrite + Unpin,
-    weather: watch::Receiver<Weather>,
+    network_fault: watch::Receiver<NetworkFault>,
     direction: Direction,
 ) {
     let (sender, receiver) = channel(PIECES_MAX);
-    tokio::join!(take(source, sender, weather.clone()), deliver(sink, receiver, weather, direction));
+    tokio::join!(
+        take(source, sender, network_fault.clone()),
+        deliver(sink, receiver, network_fault, direction)
+    );
 }
 
 /// A chunk, and when it is to arrive.
@@ -139,11 +147,11 @@ type Piece = (Instant, Vec<u8>);
 async fn take(
     mut source: impl AsyncRead + Unpin,
     under_way: Sender<Piece>,
-    weather: watch::Receiver<Weather>,
+    network_fault: watch::Receiver<NetworkFault>,
 ) {
     let mut bytes = vec![0; PIECE_BYTES];
     while let Ok(read @ 1..) = source.read(&mut bytes).await {
-        let arrives_at = Instant::now() + weather.borrow().delay();
+        let arrives_at = Instant::now() + network_fault.borrow().delay();
         if under_way.send((arrives_at, bytes[..read].to_vec())).await.is_err() {
             return;
         }
@@ -153,12 +161,12 @@ async fn take(
 async fn deliver(
     mut sink: impl AsyncWrite + Unpin,
     mut under_way: Receiver<Piece>,
-    mut weather: watch::Receiver<Weather>,
+    mut network_fault: watch::Receiver<NetworkFault>,
     direction: Direction,
 ) {
     while let Some((arrives_at, bytes)) = under_way.recv().await {
         sleep_until(arrives_at).await;
-        if weather.wait_for(|weather| weather.lets_through(direction)).await.is_err() {
+        if network_fault.wait_for(|network_fault| network_fault.lets_through(direction)).await.is_err() {
             return;
         }
         if sink.write_all(&bytes).await.is_err() {
@@ -166,7 +174,7 @@ async fn deliver(
         }
     }
     // While connections are held, their end does not pass either.
-    if weather.wait_for(|weather| weather.lets_through(direction)).await.is_ok() {
+    if network_fault.wait_for(|network_fault| network_fault.lets_through(direction)).await.is_ok() {
         let _ = sink.shutdown().await;
     }
 }
@@ -202,13 +210,13 @@ mod tests {
     #[tokio::test]
     async fn what_is_held_arrives_when_the_way_is_free_again() {
         let (link, mut stream) = connected().await;
-        for weather in [Weather::Held, Weather::RequestsHeld, Weather::AnswersHeld] {
-            link.set(weather);
+        for network_fault in [NetworkFault::Held, NetworkFault::RequestsHeld, NetworkFault::AnswersHeld] {
+            link.set(network_fault);
             stream.write_u8(2).await.unwrap();
             // A timeout is the only way to see that nothing arrives.
             let early = tokio::time::timeout(Duration::from_millis(50), stream.read_u8()).await;
-            assert!(early.is_err(), "{weather:?} let it through");
-            link.set(Weather::Slow(Duration::from_millis(1)));
+            assert!(early.is_err(), "{network_fault:?} let it through");
+            link.set(NetworkFault::Slow(Duration::from_millis(1)));
             assert_eq!(stream.read_u8().await.unwrap(), 2);
         }
     }
@@ -216,11 +224,11 @@ mod tests {
     #[tokio::test]
     async fn a_cut_way_breaks_connections_and_takes_no_new_ones() {
         let (link, mut stream) = connected().await;
-        link.set(Weather::Cut);
+        link.set(NetworkFault::Cut);
         assert!(stream.read_u8().await.is_err());
         let mut second = TcpStream::connect(&link.address).await.unwrap();
         assert!(second.read_u8().await.is_err());
-        link.set(Weather::Fair);
+        link.set(NetworkFault::Fair);
         let mut third = TcpStream::connect(&link.address).await.unwrap();
         third.write_u8(3).await.unwrap();
         assert_eq!(third.read_u8().await.unwrap(), 3);
@@ -241,7 +249,7 @@ mod tests {
     async fn on_a_longer_way_everything_arrives_in_order_and_not_before_its_time() {
         let delay = Duration::from_millis(20);
         let link = Link::open(&echo().await).await.unwrap();
-        link.set(Weather::Slow(delay));
+        link.set(NetworkFault::Slow(delay));
         let (mut from, mut to) = TcpStream::connect(&link.address).await.unwrap().into_split();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0] ^ 7).collect();
         let begun = Instant::now();

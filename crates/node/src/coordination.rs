@@ -17,7 +17,7 @@ pub fn seat(
     host: &Host,
     info: &NodeInfo,
 ) -> Result<Option<Seat>, CliError> {
-    let Some(SharedSide { register, cluster }) = open.shared.clone() else {
+    let Some(SharedSide { membership_table, cluster }) = open.shared.clone() else {
         return match settings.url.options() {
             CoordinationOptions::Store => Ok(None),
             _ => Err(misunderstood(
@@ -28,7 +28,7 @@ pub fn seat(
     };
     // No caller waits longer than a third of the TTL for a call; a silent host is reported before that.
     let options = with_password(settings)?.answering_within(settings.ttl.get() / 4);
-    let store = StoreSide { register, clock: host.clock.clone() };
+    let store = StoreSide { membership_table, clock: host.clock.clone() };
     // Prefixed with the id of the database, so that clusters on different databases never take each other's
     // segments.
     let coordination = punctual_coordination::open(&options.clone().below(&cluster), store)

@@ -8,7 +8,7 @@ use crate::host::{Skew, host};
 use crate::lock;
 use crate::network::{Link, Network};
 use crate::random::Rng;
-use crate::store::NodeStore;
+use crate::store_connection::NodeStore;
 use crate::topology::{Topology, WorkerPlan};
 use crate::watched::Watched;
 use crate::world::World;

@@ -132,20 +132,20 @@ impl Service {
     }
 
     fn draw(&self) -> Fate {
-        let weather = self.world.weather();
+        let network_faults = self.world.network_faults();
         let is_away = self.is_away();
         let mut rng = lock(&self.rng);
-        let mut latency = || match rng.per_mille(weather.coordination_stalls) {
-            true => rng.millis(0, weather.stall_ms_max),
-            false => rng.millis(0, weather.store_latency_ms_max),
+        let mut latency = || match rng.per_mille(network_faults.coordination_stalls) {
+            true => rng.millis(0, network_faults.stall_ms_max),
+            false => rng.millis(0, network_faults.store_latency_ms_max),
         };
         let (travels, returns) = (latency(), latency());
         let travels = if is_away { rng.millis(0, AWAY_NOTICED_MS_MAX) } else { travels };
         Fate {
             travels,
             returns,
-            refused: rng.per_mille(weather.coordination_refuses),
-            reply_lost: rng.per_mille(weather.coordination_reply_lost),
+            refused: rng.per_mille(network_faults.coordination_refuses),
+            reply_lost: rng.per_mille(network_faults.coordination_reply_lost),
         }
     }
 }

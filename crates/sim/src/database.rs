@@ -187,14 +187,14 @@ impl Database {
     }
 
     fn draw(&self) -> Fate {
-        let weather = self.world.weather();
+        let network_faults = self.world.network_faults();
         let mut rng = lock(&self.rng);
         let mut latency = || {
-            if rng.per_mille(weather.store_stalls) {
+            if rng.per_mille(network_faults.store_stalls) {
                 self.world.count("store calls stalled");
-                rng.millis(0, weather.stall_ms_max)
+                rng.millis(0, network_faults.stall_ms_max)
             } else {
-                rng.millis(0, weather.store_latency_ms_max)
+                rng.millis(0, network_faults.store_latency_ms_max)
             }
         };
         let (travels, returns) = (latency(), latency());
@@ -202,9 +202,9 @@ impl Database {
         Fate {
             travels,
             returns,
-            refused: rng.per_mille(weather.store_refuses),
-            gathers: rng.per_mille(weather.store_gathers),
-            reply_lost: rng.per_mille(weather.store_reply_lost),
+            refused: rng.per_mille(network_faults.store_refuses),
+            gathers: rng.per_mille(network_faults.store_gathers),
+            reply_lost: rng.per_mille(network_faults.store_reply_lost),
         }
     }
 
@@ -485,8 +485,8 @@ fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> Verdict 
             auditor.keys_are_held_once()
         }
         (W::Discard { dead }, R::Discarded(outcomes)) => auditor.discarded(dead, outcomes),
-        (W::PauseQueue { now, queue, pausing }, R::QueuePaused(begun)) => {
-            auditor.queue_paused(*now, queue, *pausing, begun)
+        (W::PauseQueue { now, queue, pausing }, R::QueuePaused(effects)) => {
+            auditor.queue_paused(*now, queue, *pausing, effects)
         }
         (W::OrderSession { session, order }, R::SessionOrdered(outcome)) => {
             auditor.session_ordered(*session, *order, outcome)

@@ -17,20 +17,20 @@ mod handlers;
 mod host;
 mod nemesis;
 mod network;
+mod network_faults;
 mod random;
 mod reads;
 mod run;
-mod store;
+mod store_connection;
 mod topology;
 mod trace;
 mod watched;
-mod weather;
 mod workload;
 mod world;
 
 pub use auditor::{Coverage, Violation};
 pub use database::StoreKind;
-pub use punctual_core::witness::Moves;
+pub use punctual_core::lifecycle_coverage::Moves;
 pub use run::{Options, Outcome, simulate};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -5,8 +5,8 @@ use crate::auditor::RESUME_GRACE;
 use crate::cluster::Cluster;
 use crate::executor::Blow;
 use crate::lock;
+use crate::network_faults::NetworkFaults;
 use crate::random::Rng;
-use crate::weather::Weather;
 use futures_util::future::select;
 use punctual_core::time::duration_micros;
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ pub struct Nemesis {
     cluster: Arc<Cluster>,
     rng: Mutex<Rng>,
     appetite: Appetite,
-    weather: Weather,
+    network_faults: NetworkFaults,
     state: Mutex<State>,
 }
 
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl Nemesis {
-    pub fn new(cluster: Arc<Cluster>, mut rng: Rng, weather: Weather) -> Arc<Self> {
+    pub fn new(cluster: Arc<Cluster>, mut rng: Rng, network_faults: NetworkFaults) -> Arc<Self> {
         let mut weight = |max: u64| if rng.per_mille(600) { rng.between(1, max) } else { 0 };
         let appetite = Appetite {
             crash: weight(8),
@@ -65,7 +65,7 @@ impl Nemesis {
         };
         let busy = vec![false; cluster.topology.nodes()];
         let state = Mutex::new(State { over: false, busy });
-        Arc::new(Nemesis { cluster, rng: Mutex::new(rng), appetite, weather, state })
+        Arc::new(Nemesis { cluster, rng: Mutex::new(rng), appetite, network_faults, state })
     }
 
     /// Causes no faults, except for wrong clocks.
@@ -283,10 +283,10 @@ impl Nemesis {
         let world = &self.cluster.world;
         let duration = lock(&self.rng).millis(200, 5_000);
         world.note(format_args!("a storm begins"));
-        world.set_weather(self.weather.storm());
+        world.set_weather(self.network_faults.storm());
         world.executor.sleep(duration).await;
         if !self.is_over() {
-            world.set_weather(self.weather);
+            world.set_weather(self.network_faults);
         }
     }
 
@@ -299,7 +299,7 @@ impl Nemesis {
         lock(&self.state).over = true;
         let cluster = &self.cluster;
         cluster.world.note(format_args!("all faults end"));
-        cluster.world.set_weather(Weather::calm());
+        cluster.world.set_weather(NetworkFaults::calm());
         cluster.world.tell(|auditor| auditor.calm_begins());
         cluster.network.mend_all();
         // Some services never come back: then every node continues alone.

@@ -109,7 +109,9 @@ impl Network {
     ) -> Result<R, NoAnswer> {
         let (sender, answer) = oneshot::channel();
         let reply: Reply<R> = Arc::new(Mutex::new(Some(sender)));
-        let copies = if self.draws(|weather| weather.message_doubled) && matches!(from, Sender::Node(_)) {
+        let copies = if self.draws(|network_faults| network_faults.message_doubled)
+            && matches!(from, Sender::Node(_))
+        {
             self.world.count("messages doubled");
             2
         } else {
@@ -170,21 +172,21 @@ impl Network {
             Sender::Node(from) => lock(&self.cuts).contains(&(from.min(to), from.max(to))),
             Sender::Client => false,
         };
-        if is_cut || self.draws(|weather| weather.message_lost) {
+        if is_cut || self.draws(|network_faults| network_faults.message_lost) {
             self.world.count("messages lost");
             return None;
         }
-        let weather = self.world.weather();
+        let network_faults = self.world.network_faults();
         let mut rng = lock(&self.rng);
-        let delayed = rng.per_mille(weather.message_delayed);
-        let transit = if delayed { rng.millis(1, weather.delay_ms_max) } else { rng.millis(0, 5) };
+        let delayed = rng.per_mille(network_faults.message_delayed);
+        let transit = if delayed { rng.millis(1, network_faults.delay_ms_max) } else { rng.millis(0, 5) };
         self.world.travels(transit);
         Some(transit)
     }
 
-    fn draws(&self, chance: impl Fn(&crate::weather::Weather) -> u64) -> bool {
-        let weather = self.world.weather();
-        lock(&self.rng).per_mille(chance(&weather))
+    fn draws(&self, chance: impl Fn(&crate::network_faults::NetworkFaults) -> u64) -> bool {
+        let network_faults = self.world.network_faults();
+        lock(&self.rng).per_mille(chance(&network_faults))
     }
 
     /// A scheduler to talk to: one that listens, or any if none does.

@@ -11,14 +11,14 @@ use crate::follower::{self, Follower};
 use crate::host::true_time;
 use crate::nemesis::Nemesis;
 use crate::network::Network;
+use crate::network_faults::NetworkFaults;
 use crate::random::Rng;
 use crate::topology::Topology;
 use crate::trace::Trace;
-use crate::weather::Weather;
 use crate::workload::{Mood, SLOWEST_STEP, Setting, Workload, starts_of, work_of, workload};
 use crate::world::World;
 use punctual_core::defects::{Defect, plant};
-use punctual_core::witness::{self, Moves};
+use punctual_core::lifecycle_coverage::{self, Moves};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -94,17 +94,17 @@ pub struct Outcome {
 /// Runs one seed to its end or to the first broken rule.
 pub fn simulate(options: Options) -> Outcome {
     let _planted = Planted::new(options.defect);
-    witness::take();
+    lifecycle_coverage::take();
     let mut rng = Rng::new(options.seed);
     let topology = Topology::drawn(&mut rng.fork("topology"));
-    let drawn = Weather::drawn(&mut rng.fork("weather"));
+    let drawn = NetworkFaults::drawn(&mut rng.fork("weather"));
     // Some runs have no faults at all: then nothing may be late or lost either.
-    let weather = if rng.per_mille(PEACEFUL_PER_MILLE) { Weather::calm() } else { drawn };
+    let network_faults = if rng.per_mille(PEACEFUL_PER_MILLE) { NetworkFaults::calm() } else { drawn };
     let (starts_at, change) = calendar::drawn(&mut rng.fork("calendar"));
     let executor = Executor::new(rng.fork("executor"), topology.nodes(), starts_at);
-    let world = Arc::new(World::new(executor, Trace::new(options.print), weather));
+    let world = Arc::new(World::new(executor, Trace::new(options.print), network_faults));
     let store = options.store();
-    if let Err(violation) = run(&world, &mut rng, store, topology, weather, change) {
+    if let Err(violation) = run(&world, &mut rng, store, topology, network_faults, change) {
         world.object(violation);
     }
     world.executor.shut_down();
@@ -116,7 +116,7 @@ pub fn simulate(options: Options) -> Outcome {
         polls: world.executor.polls(),
         virtual_time: Duration::from_micros(world.executor.now_us()),
         coverage: world.ask(|auditor| auditor.coverage().clone()),
-        moves: witness::take(),
+        moves: lifecycle_coverage::take(),
         violation: world.violation(),
         last_events,
     }
@@ -143,10 +143,10 @@ fn run(
     rng: &mut Rng,
     store: StoreKind,
     topology: Topology,
-    weather: Weather,
+    network_faults: NetworkFaults,
     change: Option<ClockChange>,
 ) -> Verdict {
-    world.note(format_args!("{store:?} {topology:?} {weather:?}"));
+    world.note(format_args!("{store:?} {topology:?} {network_faults:?}"));
     if store != StoreKind::Sqlite {
         world.tell(|auditor| auditor.transactions_overlap());
     }
@@ -154,7 +154,7 @@ fn run(
     let database = Database::new(world.clone(), store, rng.fork("database"))
         .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
     let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
-    let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
+    let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), network_faults);
     let setting = Setting {
         faults_for: rng.millis(8_000, 45_000),
         change,
@@ -165,7 +165,7 @@ fn run(
     let workload = workload(&mut rng.fork("workload"), true_time(&world.executor), setting);
     let patience = patience(&cluster.topology, &workload, setting);
 
-    let peaceful = weather == Weather::calm();
+    let peaceful = network_faults == NetworkFaults::calm();
     if peaceful {
         nemesis.rest();
         world.tell(|auditor| auditor.peace_begins());

@@ -4,8 +4,8 @@ use crate::auditor::{Auditor, Verdict, Violation};
 use crate::executor::Executor;
 use crate::host::true_time;
 use crate::lock;
+use crate::network_faults::NetworkFaults;
 use crate::trace::Trace;
-use crate::weather::Weather;
 use punctual_core::ports::NotedClock;
 use punctual_core::time::Timestamp;
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct World {
     pub executor: Executor,
     trace: Mutex<Trace>,
     auditor: Mutex<Auditor>,
-    weather: Mutex<Weather>,
+    network_faults: Mutex<NetworkFaults>,
     /// How far the store's clock is off for retention, in microseconds.
     store_skew_us: AtomicI64,
     /// The last time at which retention found the store's clock steady, as the store keeps it.
@@ -29,7 +29,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(executor: Executor, trace: Trace, weather: Weather) -> Self {
+    pub fn new(executor: Executor, trace: Trace, network_faults: NetworkFaults) -> Self {
         World {
             store_skew_us: AtomicI64::new(0),
             // The store has been in use before.
@@ -37,7 +37,7 @@ impl World {
             executor,
             trace: Mutex::new(trace),
             auditor: Mutex::default(),
-            weather: Mutex::new(weather),
+            network_faults: Mutex::new(network_faults),
             all_arrived_at_us: AtomicU64::new(0),
             violation: Mutex::default(),
             is_broken: AtomicBool::new(false),
@@ -107,12 +107,12 @@ impl World {
         lock(&self.violation).clone()
     }
 
-    pub fn weather(&self) -> Weather {
-        *lock(&self.weather)
+    pub fn network_faults(&self) -> NetworkFaults {
+        *lock(&self.network_faults)
     }
 
-    pub fn set_weather(&self, weather: Weather) {
-        *lock(&self.weather) = weather;
+    pub fn set_weather(&self, network_faults: NetworkFaults) {
+        *lock(&self.network_faults) = network_faults;
     }
 
     /// Records that a message is in flight for this long.

@@ -103,7 +103,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "occurrences skipped for their backlog",
         "occurrences that give way",
         "occurrences that wait behind others",
-        "offers taken",
+        "slot reservations used",
         "orders refused by a draining session",
         "paced starts",
         "partitions",

@@ -4,7 +4,7 @@
 
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::lifecycle::{Ending, Event, State, step};
-use punctual_core::witness::{event_name, state_name};
+use punctual_core::lifecycle_coverage::{event_name, state_name};
 use punctual_sim::{Moves, Options, StoreKind, simulate};
 
 /// Seeds that together use every entry; `--moves` shows which seed is the first to use one.

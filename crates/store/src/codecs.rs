@@ -3,8 +3,8 @@
 
 use crate::cells::{RowCells, get, read};
 use crate::codes::{
-    SettingsColumns, StateColumns, fired_column, limiter_column, live_ties, owner_column, read_limiter,
-    read_live_ties, read_owner,
+    SettingsColumns, StateColumns, fired_column, limiter_column, live_flags, owner_column, read_limiter,
+    read_live_flags, read_owner,
 };
 use crate::fault::Fault;
 use crate::layout::{DeadLetterColumns, HistoryColumns, JOBS, JobColumns, LiveColumns, ScheduleColumns};
@@ -172,7 +172,7 @@ impl<'a> JobColumns<'a> {
 /// Reads the columns of `live`.
 pub(crate) fn read_live(row: &(impl RowCells + ?Sized), first: usize) -> Result<LiveRow, Fault> {
     let columns = LiveColumns::read(row, first)?;
-    let (ties, is_sole) = read_live_ties(columns.ties)?;
+    let (flags, is_sole) = read_live_flags(columns.ties)?;
     let state = StateColumns {
         state: columns.state,
         gates: columns.gates,
@@ -193,7 +193,7 @@ pub(crate) fn read_live(row: &(impl RowCells + ?Sized), first: usize) -> Result<
         charged: columns.charged,
         epoch: columns.epoch,
         expires_at: columns.expires_at,
-        ties,
+        flags,
         limiter: read_limiter(columns.limiter, "live.limiter")?,
         line: read_limiter(columns.line, "live.line")?,
     };
@@ -221,7 +221,7 @@ impl LiveColumns<'_> {
             gates,
             priority: live.priority,
             origin: live.origin,
-            ties: live_ties(row),
+            ties: live_flags(row),
             cancel_requested,
             session,
             claimed_at,

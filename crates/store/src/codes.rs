@@ -9,13 +9,13 @@ use crate::rows::{KeyKind, LiveRow};
 use punctual_core::gates::Gates;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
-use punctual_core::job::{DEFAULT_OWNER, Expiry, JobMark, Settings};
+use punctual_core::job::{DEFAULT_OWNER, Expiry, Settings, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, Line, QueueLimits};
-use punctual_core::occurrence::{Lease, LiveState, Origin, Ties};
-use punctual_core::placing::Placing;
+use punctual_core::occurrence::{Lease, LiveState, OccurrenceFlags, Origin};
 use punctual_core::ports::{Lane, LogStream, Page, PausedQueue, QueueRow, Role};
 use punctual_core::queue::QueueSettings;
+use punctual_core::readmission::Readmission;
 use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -47,7 +47,7 @@ macro_rules! codes {
 }
 
 codes! {
-    JobMark { Active = 0, Paused = 1, Failed = 2, Cancelled = 3, Deleted = 4 }
+    StoredStatus { Active = 0, Paused = 1, Failed = 2, Cancelled = 3, Deleted = 4 }
     Status { Succeeded = 0, Failed = 1, TimedOut = 2, Cancelled = 3, Lost = 4, Skipped = 5, Expired = 6 }
     Origin { Schedule = 0, Trigger = 1, Backfill = 2 }
     OverlapPolicy { Skip = 0, Allow = 1, Queue = 2, Replace = 3 }
@@ -133,14 +133,14 @@ pub(crate) fn document<T>(parsed: Result<T, serde_json::Error>, what: &'static s
 }
 
 /// The value of `live.ties`.
-pub(crate) fn live_ties(row: &LiveRow) -> u8 {
-    row.live.ties.bits() | if row.is_sole { SOLE } else { 0 }
+pub(crate) fn live_flags(row: &LiveRow) -> u8 {
+    row.live.flags.bits() | if row.is_sole { SOLE } else { 0 }
 }
 
 /// The flags of a live row, and whether nothing else is left of its job.
-pub(crate) fn read_live_ties(bits: u8) -> Result<(Ties, bool), Fault> {
-    let ties = Ties::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
-    Ok((ties, bits & SOLE != 0))
+pub(crate) fn read_live_flags(bits: u8) -> Result<(OccurrenceFlags, bool), Fault> {
+    let flags = OccurrenceFlags::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
+    Ok((flags, bits & SOLE != 0))
 }
 
 /// The number of a limiter, if there is one.
@@ -164,11 +164,11 @@ pub(crate) fn read_limits(text: Option<&str>) -> Result<QueueLimits, Fault> {
 }
 
 /// `queues.unplaced`; NULL for almost all queues, and set only for a short time.
-pub(crate) fn placing_column(placing: Option<&Placing>) -> Result<Option<String>, Fault> {
-    Ok(placing.map(serde_json::to_string).transpose()?)
+pub(crate) fn readmission_column(readmission: Option<&Readmission>) -> Result<Option<String>, Fault> {
+    Ok(readmission.map(serde_json::to_string).transpose()?)
 }
 
-pub(crate) fn read_placing(text: Option<&str>) -> Result<Option<Placing>, Fault> {
+pub(crate) fn read_readmission(text: Option<&str>) -> Result<Option<Readmission>, Fault> {
     text.map(|text| document(serde_json::from_str(text), "queues.unplaced")).transpose()
 }
 
@@ -177,11 +177,11 @@ pub(crate) fn read_placing(text: Option<&str>) -> Result<Option<Placing>, Fault>
 pub(crate) fn queue_row(
     queue: String,
     paused_at: Option<Timestamp>,
-    read: Result<(QueueSettings, Option<Placing>), Fault>,
+    read: Result<(QueueSettings, Option<Readmission>), Fault>,
 ) -> Result<QueueRow, Fault> {
     let unset = QueueRow { paused_at, ..QueueRow::unset(&queue) };
     match read {
-        Ok((settings, placing)) => Ok(QueueRow { settings, placing, ..unset }),
+        Ok((settings, readmission)) => Ok(QueueRow { settings, readmission, ..unset }),
         Err(fault) if fault.is_malformed() => {
             note(&fault);
             Ok(QueueRow { unreadable: Some(fault.to_string()), ..unset })
@@ -219,8 +219,8 @@ pub(crate) fn lines_to_look_at(
     queues: &[QueueRow],
     waited_in: WaitedIn,
 ) -> Page<Line, LimiterId> {
-    let placing = queues.iter().filter(|row| row.placing.is_some() && after.is_none());
-    let mut items: Vec<Line> = placing.map(|row| Line::of_queue(&row.queue)).collect();
+    let readmission = queues.iter().filter(|row| row.readmission.is_some() && after.is_none());
+    let mut items: Vec<Line> = readmission.map(|row| Line::of_queue(&row.queue)).collect();
     let others: Vec<Line> = waited_in.lines.into_iter().filter(|line| !items.contains(line)).collect();
     items.extend(others);
     Page { items, next: waited_in.last.and_then(LimiterId::from_number) }
@@ -296,8 +296,8 @@ pub(crate) fn fired_column(fired: u32) -> Option<u32> {
 }
 
 /// Bits of `schedules.ties`.
-pub(crate) const TIE_DEPENDS: u8 = 1;
-pub(crate) const TIE_AWAITED: u8 = 2;
+pub(crate) const FLAG_DEPENDS: u8 = 1;
+pub(crate) const FLAG_AWAITED: u8 = 2;
 
 /// The values read from [`ScheduleColumns`].
 #[derive(Debug, Clone, PartialEq)]
@@ -329,7 +329,7 @@ impl ScheduleColumns<'_> {
             segment: state.job.segment().index(),
             priority: state.priority,
             overlap: state.overlap.policy,
-            ties: (u8::from(state.depends) * TIE_DEPENDS) | (u8::from(state.awaited) * TIE_AWAITED),
+            ties: (u8::from(state.depends) * FLAG_DEPENDS) | (u8::from(state.awaited) * FLAG_AWAITED),
             due_at: state.due_at,
             nominal: nominal_column(state),
             numbered: numbered_column(state),
@@ -367,8 +367,8 @@ impl ScheduleColumns<'_> {
             expiry: expiry
                 .map(|text| document(serde_json::from_str(text), "schedules.expiry"))
                 .transpose()?,
-            depends: self.ties & TIE_DEPENDS != 0,
-            awaited: self.ties & TIE_AWAITED != 0,
+            depends: self.ties & FLAG_DEPENDS != 0,
+            awaited: self.ties & FLAG_AWAITED != 0,
         })
     }
 }

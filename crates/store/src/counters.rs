@@ -8,7 +8,7 @@
 
 use crate::codes::state_code;
 use punctual_core::defects::{Defect, planted};
-use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::limiter::LimiterId;
 use punctual_core::mix::mix;
 use punctual_core::occurrence::{Live, LiveState};
@@ -204,8 +204,8 @@ fn places(live: &Live) -> [Option<LimiterId>; 2] {
 
 /// The status of a job from its stored status and whether it has open or future occurrences; `None` if it
 /// is deleted.
-pub(crate) fn status(mark: JobMark, is_unfinished: bool) -> Option<JobStatus> {
-    (mark != JobMark::Deleted).then(|| mark.status(is_unfinished, is_unfinished))
+pub(crate) fn status(mark: StoredStatus, is_unfinished: bool) -> Option<JobStatus> {
+    (mark != StoredStatus::Deleted).then(|| mark.status(is_unfinished, is_unfinished))
 }
 
 /// A counter as users see it. A negative counter would be a bug that `punctual check` reports; an overview

@@ -8,7 +8,7 @@ use crate::cells::{
 };
 use crate::fault::Fault;
 use crate::rows::KeyKind;
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{LogStream, Role};
@@ -217,7 +217,7 @@ table! { QUEUES = queues[1] {
 table! { TOKENS = tokens[1] { id Text, secret_sha256 Digest, role Coded<Role>, created_at Time } }
 table! { JOBS = jobs[1] as JobColumns, job_columns, mysql_job_columns,
     sqlite_job_columns {
-    id Id, lane Big, created_at Time, version Int, mark Coded<JobMark>, priority Rank, schedule_type Bits,
+    id Id, lane Big, created_at Time, version Int, mark Coded<StoredStatus>, priority Rank, schedule_type Bits,
     execute_at Option<Time>, updated_at Option<Time>, numbered Option<Number>, fired Option<Number>,
     owner Option<Text>, name Option<Text>, settings Option<Document>, payload Document,
 } }

@@ -3,7 +3,7 @@
 
 use crate::codes::schedule_type;
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::job::{DEFAULT_OWNER, JobMark, JobStatus};
+use punctual_core::job::{DEFAULT_OWNER, JobStatus, StoredStatus};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
@@ -142,7 +142,7 @@ fn is_job_filtered(query: &JobQuery) -> bool {
 pub(crate) struct Candidate {
     pub id: JobId,
     pub lane: i64,
-    pub mark: JobMark,
+    pub mark: StoredStatus,
     pub priority: u8,
     pub owner: Option<String>,
     pub name: Option<String>,
@@ -155,7 +155,7 @@ impl Candidate {
         Candidate {
             id,
             lane: 0,
-            mark: JobMark::Deleted,
+            mark: StoredStatus::Deleted,
             priority: 0,
             owner: None,
             name: None,
@@ -168,9 +168,9 @@ impl Candidate {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
         // What the stored status leaves open, the job's view decides.
         let may_have_status = match query.status {
-            Some(JobStatus::Active) => matches!(self.mark, JobMark::Active | JobMark::Failed),
-            Some(JobStatus::Completed) => matches!(self.mark, JobMark::Active | JobMark::Paused),
-            _ => self.mark != JobMark::Deleted,
+            Some(JobStatus::Active) => matches!(self.mark, StoredStatus::Active | StoredStatus::Failed),
+            Some(JobStatus::Completed) => matches!(self.mark, StoredStatus::Active | StoredStatus::Paused),
+            _ => self.mark != StoredStatus::Deleted,
         };
         may_have_status
             && is(&query.name, self.name.as_deref().unwrap_or(lane.job_type()))

@@ -4,7 +4,7 @@
 
 use crate::cells::{Cell, Cells, ColumnKind};
 use crate::codecs::read_live;
-use crate::codes::{SettingsColumns, document, read_limits, read_placing, schedule_type};
+use crate::codes::{SettingsColumns, document, read_limits, read_readmission, schedule_type};
 use crate::fault::Fault;
 use crate::layout::{Column, JobColumns, Layout, LiveColumns, ScheduleColumns, hex};
 use punctual_core::ids::JobId;
@@ -115,7 +115,7 @@ fn problem(table: &Layout, cells: &[Cell<'_>]) -> Option<String> {
 fn read_text(table: &str, column: &str, text: &str) -> Result<(), Fault> {
     match (table, column) {
         ("queues", "limits") => read_limits(Some(text)).map(drop),
-        ("queues", "unplaced") => read_placing(Some(text)).map(drop),
+        ("queues", "unplaced") => read_readmission(Some(text)).map(drop),
         ("sessions", "job_types") => names(text, "sessions.job_types"),
         ("sessions", "queues") => names(text, "sessions.queues"),
         ("checkpoints", "document") => {

@@ -1,7 +1,9 @@
 //! The verbs of the membership table as values, as [`crate::write`] has those of the store: the same call
 //! on every database, and one that the simulator can send.
 
-use punctual_core::ports::{HeldLease, Joining, LeaseName, MemberId, MemberPulse, OddRow, Standing, Take};
+use punctual_core::ports::{
+    HeldLease, Joining, LeaseName, MalformedRow, MemberId, MemberPulse, Standing, Take,
+};
 use punctual_core::time::Timestamp;
 
 /// One call of a writing verb of [`punctual_core::ports::Register`].
@@ -13,7 +15,7 @@ pub enum MembershipCall {
     Take { member: MemberId, names: Vec<LeaseName> },
     Release { member: MemberId, held: Vec<HeldLease> },
     Remove { member: MemberId },
-    Clear { malformed: Vec<OddRow> },
+    Clear { malformed: Vec<MalformedRow> },
 }
 
 impl MembershipCall {
@@ -46,7 +48,8 @@ pub enum MembershipReply {
 pub(crate) mod read {
     use punctual_core::limits::MEMBER_TTL_BELIEVED_MAX;
     use punctual_core::ports::{
-        Entries, HeldLease, LeaseEpoch, LeaseName, LeaseRow, MemberId, MemberRow, OddRow, RegisterTable,
+        Entries, HeldLease, LeaseEpoch, LeaseName, LeaseRow, MalformedRow, MemberId, MemberRow,
+        MembershipTableName,
     };
     use std::time::Duration;
 
@@ -60,18 +63,26 @@ pub(crate) mod read {
             if kind == 0 {
                 match member(&id, number, ttl_us) {
                     Ok((id, beat, ttl)) => entries.members.push(MemberRow { id, beat, ttl, card: text }),
-                    Err(why) => entries.odd.push(OddRow { table: RegisterTable::Members, key: id, why }),
+                    Err(why) => entries.malformed.push(MalformedRow {
+                        table: MembershipTableName::Members,
+                        key: id,
+                        why,
+                    }),
                 }
             } else {
                 match held(&text, number, &id) {
                     Ok(held) => entries.held.push(held),
-                    Err(why) => entries.odd.push(OddRow { table: RegisterTable::Leases, key: text, why }),
+                    Err(why) => entries.malformed.push(MalformedRow {
+                        table: MembershipTableName::Leases,
+                        key: text,
+                        why,
+                    }),
                 }
             }
         }
         entries.members.sort_by(|one, other| one.id.cmp(&other.id));
         entries.held.sort();
-        entries.odd.sort();
+        entries.malformed.sort();
         entries
     }
 
@@ -140,7 +151,7 @@ macro_rules! serve_membership {
             use $crate::membership::{MembershipCall, MembershipReply};
             use async_trait::async_trait;
             use punctual_core::ports::{
-                Entries, HeldLease, Joining, LeaseName, MemberId, MemberPulse, OddRow, Register, Standing, StoreError,
+                Entries, HeldLease, Joining, LeaseName, MemberId, MemberPulse, MalformedRow, MembershipTable, Standing, StoreError,
                 Take,
             };
             use punctual_core::time::Timestamp;
@@ -149,13 +160,13 @@ macro_rules! serve_membership {
                 ($self:ident, $call:expr, $reply:pat => $value:expr) => {
                     match $self.membership_call($call).await? {
                         $reply => Ok($value),
-                        other => Err(StoreError::Broken(format!("the register answered with {other:?}"))),
+                        other => Err(StoreError::Broken(format!("the membership table answered with {other:?}"))),
                     }
                 };
             }
 
             #[async_trait]
-            impl Register for $store {
+            impl MembershipTable for $store {
                 async fn enter_member(&self, now: Timestamp, joining: Joining) -> Result<(), StoreError> {
                     called!(self, MembershipCall::Enter { now, joining }, MembershipReply::Entered => ())
                 }
@@ -201,7 +212,7 @@ macro_rules! serve_membership {
                     called!(self, call, MembershipReply::Removed => ())
                 }
 
-                async fn clear_rows(&self, malformed: Vec<OddRow>) -> Result<(), StoreError> {
+                async fn clear_rows(&self, malformed: Vec<MalformedRow>) -> Result<(), StoreError> {
                     called!(self, MembershipCall::Clear { malformed }, MembershipReply::Cleared => ())
                 }
             }

@@ -12,16 +12,16 @@ use crate::counters::{self, Counters};
 use crate::fault::Fault;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::{Job, JobMark, JobStatus, Settings};
+use punctual_core::job::{Job, JobStatus, Settings, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
-use punctual_core::occurrence::{Finished, Live, Terms, Ties};
-use punctual_core::placing::Place;
+use punctual_core::occurrence::{Finished, Live, OccurrenceFlags, Terms};
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
+use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::{Present, ScheduleState, SkipRange};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -67,14 +67,19 @@ pub(crate) trait Rows {
 
     /// The last `count` queued executions of a queue before a position, the last one first. If others write
     /// at the same time, some may no longer be queued.
-    fn last_queued(&mut self, queue: &str, before: Place, count: usize) -> Result<Vec<Place>, Fault>;
+    fn last_queued(
+        &mut self,
+        queue: &str,
+        before: QueuePosition,
+        count: usize,
+    ) -> Result<Vec<QueuePosition>, Fault>;
 
     // Jobs.
     fn is_job_there(&mut self, job: JobId) -> Result<bool, Fault>;
     /// The whole job, even if it is deleted.
     fn job(&mut self, job: JobId) -> Result<Option<JobRow>, Fault>;
     fn terms_of(&mut self, job: JobId) -> Result<Option<JobTerms>, Fault>;
-    fn mark_of(&mut self, job: JobId) -> Result<Option<JobMark>, Fault> {
+    fn mark_of(&mut self, job: JobId) -> Result<Option<StoredStatus>, Fault> {
         Ok(self.terms_of(job)?.map(|terms| terms.mark))
     }
     /// The current status of a job; `None` if it is deleted or does not exist.
@@ -87,7 +92,7 @@ pub(crate) trait Rows {
     /// Returns whether it was written: not if the id exists already.
     fn insert_job(&mut self, job: &Job, lane: i64) -> Result<bool, Fault>;
     fn update_job(&mut self, job: &Job, lane: i64) -> Result<(), Fault>;
-    fn set_mark(&mut self, job: JobId, mark: JobMark) -> Result<(), Fault>;
+    fn set_mark(&mut self, job: JobId, mark: StoredStatus) -> Result<(), Fault>;
     /// Stores the last occurrence number that was assigned.
     fn set_numbered(&mut self, job: JobId, numbered: u32) -> Result<(), Fault>;
     /// Stores what the job must remember of a schedule that is over.
@@ -134,9 +139,9 @@ pub(crate) trait Rows {
     /// Does nothing if the row does not exist: an occurrence that was skipped before it fired has none.
     fn delete_live(&mut self, row: &LiveRow) -> Result<(), Fault>;
     /// Sets flags on one row.
-    fn tie_live(&mut self, id: OccurrenceId, ties: Ties) -> Result<(), Fault>;
+    fn add_live_flags(&mut self, id: OccurrenceId, flags: OccurrenceFlags) -> Result<(), Fault>;
     /// Sets flags on all open occurrences of a job.
-    fn tie_open_of_job(&mut self, job: JobId, ties: Ties) -> Result<(), Fault>;
+    fn add_flags_to_open(&mut self, job: JobId, flags: OccurrenceFlags) -> Result<(), Fault>;
     /// Clears `is_sole` on the job's rows.
     fn forget_sole(&mut self, job: JobId) -> Result<(), Fault>;
     /// Moves all open occurrences of a job to another lane. Returns whether there were any.
@@ -258,7 +263,7 @@ pub(crate) struct ScheduleRow {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct JobTerms {
     pub settings: Settings,
-    pub mark: JobMark,
+    pub mark: StoredStatus,
 }
 
 impl JobTerms {

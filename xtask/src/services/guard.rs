@@ -193,7 +193,7 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
                     Ok(said) => Answer { said: Some(said), ..Answer::done(name) },
                     Err(error) => Answer::failed(name, format!("{error:#}")),
                 })?,
-                Event::Begun { .. } => {}
+                Event::CommitEffects { .. } => {}
             }
         }
     }
@@ -269,15 +269,15 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
     }
 }
 
-type Begun = Vec<(Service, Vec<Started>)>;
+type CommitEffects = Vec<(Service, Vec<Started>)>;
 
 /// Returns `None` if the lifeline closed before all were ready.
-fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<Begun>> {
-    let (mut begun, mut ended) = (Begun::new(), Vec::new());
+fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<CommitEffects>> {
+    let (mut begun, mut ended) = (CommitEffects::new(), Vec::new());
     let deadline = Instant::now() + START_TIME_MAX;
     while begun.len() < order.len() {
         match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::Begun { service, outcome }) => begun.push((service, outcome?)),
+            Ok(Event::CommitEffects { service, outcome }) => begun.push((service, outcome?)),
             Ok(Event::Ended { id, why }) => ended.push((id, why)),
             Ok(Event::LifelineCut) => return Ok(None),
             Ok(Event::Ordered(_) | Event::StartedAgain { .. } | Event::Answered { .. }) => {}

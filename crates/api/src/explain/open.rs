@@ -119,7 +119,7 @@ fn waits_behind(live: &Live, facts: &JobFacts) -> String {
         .filter(|other| !other.is_closed_by(Gate::Overlap))
         .map(|other| other.execution().to_string())
         .collect();
-    let place = |live: &Live| (live.ties.replayed, live.id.number);
+    let place = |live: &Live| (live.flags.replayed, live.id.number);
     let ahead =
         others().filter(|other| other.is_closed_by(Gate::Overlap) && place(other) < place(live)).count();
     let behind = match holders.len() {

@@ -8,7 +8,7 @@ use punctual_client::ExecutionStatus;
 use punctual_core::control::{Standing, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+use punctual_core::job::{Job, JobSpec, Priority, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::limiter::{LimiterId, LimiterUse};
 use punctual_core::occurrence::{End, Lease, LiveState, Next, Origin, Terms};
@@ -32,7 +32,7 @@ fn job(change: impl FnOnce(&mut JobSpec)) -> Job {
     Job {
         id: JobId::new(created_at, 7),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at,
@@ -131,7 +131,7 @@ fn ended(facts: &JobFacts, ending: Ending, error: Option<&str>) -> (Finished, Ne
 }
 
 /// The facts after the only attempt has ended permanently, with this execution in history.
-fn finished(mut facts: JobFacts, last: Finished, mark: JobMark) -> JobFacts {
+fn finished(mut facts: JobFacts, last: Finished, mark: StoredStatus) -> JobFacts {
     facts.view.open.clear();
     facts.view.job.mark = mark;
     facts.view.last_finished = Some(last.clone());
@@ -298,7 +298,7 @@ fn an_overlap_names_what_it_waits_behind() {
 fn a_pause_and_a_limit_are_told() {
     let mut facts = facts(job(|_| {}));
     facts.view.open[0].state = LiveState::Waiting(Gates::only(Gate::Concurrency).with(Gate::Paused));
-    facts.view.job.mark = JobMark::Paused;
+    facts.view.job.mark = StoredStatus::Paused;
     let id = facts.view.job.id;
     let explained = explain(facts);
     assert_eq!(
@@ -329,7 +329,7 @@ fn a_line_of_a_paused_queue_waits_for_the_queue() {
 fn a_paused_job_of_a_paused_queue_tells_both() {
     let mut facts = facts(job(|_| {}));
     facts.view.open[0].state = behind(Gate::Paused);
-    facts.view.job.mark = JobMark::Paused;
+    facts.view.job.mark = StoredStatus::Paused;
     facts.queue_paused_at = Some(at("07:10:00"));
     let said = explain(facts.clone()).sentences;
     assert!(said[0].starts_with("The job is paused: "), "{said:?}");
@@ -337,14 +337,14 @@ fn a_paused_job_of_a_paused_queue_tells_both() {
     let advice = [Advice::resume_job(facts.view.job.id), Advice::resume_queue("default")];
     assert_eq!(explain(facts.clone()).advice, advice);
     facts.view.open.clear();
-    facts.view.job.mark = JobMark::Cancelled;
+    facts.view.job.mark = StoredStatus::Cancelled;
     assert!(!explain(facts).sentences.concat().contains("queue"), "nothing of it starts anyway");
 }
 
 #[test]
 fn a_paused_one_time_job_runs_then_or_at_once() {
     let mut facts = facts(job(|spec| spec.settings.schedule = Schedule::OneTime { at: at("09:00:00") }));
-    facts.view.job.mark = JobMark::Paused;
+    facts.view.job.mark = StoredStatus::Paused;
     facts.view.schedule.as_mut().unwrap().due_at = None;
     let said = explain(facts.clone()).sentences.remove(1);
     assert_eq!(said, "If it is resumed before 2026-11-15T09:00:00Z (in 50m), it runs then, once.");
@@ -359,7 +359,7 @@ fn a_paused_recurring_job_tells_when_it_would_go_on() {
         Standing { job: facts.view.job.clone(), schedule: facts.view.schedule.clone(), open: vec![] };
     let change = standing.apply(&Verb::Pause, None, facts.now).unwrap();
     let punctual_core::control::ScheduleChange::Put(held) = change.schedule else { panic!("not held") };
-    facts.view.job.mark = JobMark::Paused;
+    facts.view.job.mark = StoredStatus::Paused;
     facts.view.schedule = Some(*held);
     let explained = explain(facts.clone());
     assert_eq!(explained.next_run_time, None);

@@ -161,7 +161,7 @@ fn nothing_dead(view: &JobView) -> ApiError {
 mod tests {
     use super::*;
     use punctual_core::gates::Gates;
-    use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+    use punctual_core::job::{Job, JobSpec, Priority, StoredStatus};
     use punctual_core::occurrence::{Live, LiveState, Origin};
     use punctual_core::time::Timestamp;
     use std::time::Duration;
@@ -200,7 +200,7 @@ mod tests {
         let job = Job {
             id,
             version: 1,
-            mark: JobMark::Active,
+            mark: StoredStatus::Active,
             numbered: None,
             fired: 0,
             created_at: epoch,

@@ -4,7 +4,7 @@
 
 use crate::job::wait::WaitBound;
 use crate::job::{next, trigger, which};
-use crate::patience::Patience;
+use crate::reconnect::Reconnect;
 use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, JobBody, Problem};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{self, CliError, Exit};
@@ -91,7 +91,7 @@ pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
     }
     let client = control.connect.client()?;
     let (mut answer, mut exit) = each(&client, Verb::Retry, &control.jobs).await?;
-    let mut server = bound.patient(Patience::with(&control.connect, client.clone()));
+    let mut server = bound.patient(Reconnect::with(&control.connect, client.clone()));
     for item in &mut answer.items {
         let Item::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
         eprintln!("retrying with execution {added}");

@@ -1,7 +1,7 @@
 //! `punctual job logs`: the log of a job's handler.
 
 use crate::job::which;
-use crate::patience::{RECONNECT_PAUSE, RECONNECT_TIME_MAX};
+use crate::reconnect::{RECONNECT_PAUSE, RECONNECT_TIME_MAX};
 use punctual_client::{
     Client, ClientError, FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage,
 };

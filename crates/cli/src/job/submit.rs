@@ -5,7 +5,7 @@ use crate::job::job_file::{self, Batches, JobFile};
 use crate::job::outlook;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
-use crate::patience::Patience;
+use crate::reconnect::Reconnect;
 use anyhow::Context;
 use clap::ArgGroup;
 use punctual_client::{Client, SubmitJob, SubmittedBody};
@@ -98,7 +98,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     };
     if args.wait {
         eprintln!("{}", begun(&submitted));
-        let server = Patience::with(&args.connect, client);
+        let server = Reconnect::with(&args.connect, client);
         return wait::until_finished(server, submitted.job_id, args.bound, args.output).await;
     }
     // The job is stored in any case, so later errors do not concern the submit.

@@ -4,7 +4,7 @@ use crate::job::live::{Live, Seen};
 use crate::job::show::execution_details;
 use crate::job::wait::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, WaitBound};
 use crate::job::which::WhichJob;
-use crate::patience::Patience;
+use crate::reconnect::Reconnect;
 use punctual_client::{ClientError, ExecutionBody, ExecutionStatus, TriggerRequest};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
@@ -45,7 +45,7 @@ pub async fn run(args: TriggerArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     eprintln!("triggered execution {}", begun.execution_id);
-    let mut server = args.bound.patient(Patience::with(&args.connect, client));
+    let mut server = args.bound.patient(Reconnect::with(&args.connect, client));
     let last = until_ended(&mut server, begun, args.bound).await?;
     args.output.print(&last, execution_details)?;
     Ok(if last.status == ExecutionStatus::Succeeded { Exit::Done } else { Exit::Failed })
@@ -53,7 +53,7 @@ pub async fn run(args: TriggerArgs) -> anyhow::Result<Exit> {
 
 /// The last attempt of the run, once it is finished, unless the time runs out first.
 pub async fn until_ended(
-    server: &mut Patience<'_>,
+    server: &mut Reconnect<'_>,
     begun: ExecutionBody,
     bound: WaitBound,
 ) -> anyhow::Result<ExecutionBody> {
@@ -65,7 +65,7 @@ pub async fn until_ended(
     Ok(last?)
 }
 
-async fn ended(server: &mut Patience<'_>, begun: ExecutionBody) -> Result<ExecutionBody, ClientError> {
+async fn ended(server: &mut Reconnect<'_>, begun: ExecutionBody) -> Result<ExecutionBody, ClientError> {
     let mut live = Live::start(server.client()).await;
     let mut execution = begun;
     let mut pause = LOOK_PAUSE_MIN;

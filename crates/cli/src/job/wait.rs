@@ -5,7 +5,7 @@ use crate::job::live::Live;
 use crate::job::next;
 use crate::job::show::job_details;
 use crate::job::which::WhichJob;
-use crate::patience::Patience;
+use crate::reconnect::Reconnect;
 use punctual_client::{Client, ClientError, JobBody, ScheduleType, Span};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
@@ -49,7 +49,7 @@ impl WaitBound {
     }
 
     /// An explicit wait timeout also applies while the server is unavailable.
-    pub fn patient(self, server: Patience<'_>) -> Patience<'_> {
+    pub fn patient(self, server: Reconnect<'_>) -> Reconnect<'_> {
         match self.wait_timeout {
             None => server,
             Some(_) => server.without_limit(),
@@ -70,13 +70,13 @@ pub async fn run(args: WaitArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let id = args.which.id(&client).await?;
     client.job(id).await?;
-    until_finished(Patience::with(&args.connect, client), id, args.bound, args.output).await
+    until_finished(Reconnect::with(&args.connect, client), id, args.bound, args.output).await
 }
 
 /// Prints the job once it is finished. Only a completed one counts as done. Waits while the server is
 /// unavailable.
 pub async fn until_finished(
-    server: Patience<'_>,
+    server: Reconnect<'_>,
     id: JobId,
     bound: WaitBound,
     output: OutputArgs,

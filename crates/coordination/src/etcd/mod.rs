@@ -8,7 +8,7 @@ mod gateway;
 mod wire;
 
 use crate::entered::{Entered, check_card};
-use crate::odd::{FREED, LEFT, Odd, PassedOver};
+use crate::malformed::{FREED, LEFT, Odd, PassedOver};
 use crate::open::OpenError;
 use crate::options::EtcdOptions;
 use async_trait::async_trait;
@@ -228,11 +228,11 @@ impl Coordination for EtcdCoordination {
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let [members, leases] = <[Vec<KeyValue>; 2]>::try_from(answer.ranges)
             .map_err(|_| self.gateway.failed(Refusal::Odd("to a look".to_owned())))?;
-        let (mut roster, mut odd, mut in_the_way) = (Roster::default(), Odd::new(), vec![]);
+        let (mut roster, mut malformed, mut in_the_way) = (Roster::default(), Odd::new(), vec![]);
         for row in members {
             match self.read_member(&row) {
                 Ok(id) => roster.members.push(Member { id, card: row.value }),
-                Err(why) => drop(odd.insert(row.key, format!("{why}; {LEFT}"))),
+                Err(why) => drop(malformed.insert(row.key, format!("{why}; {LEFT}"))),
             }
         }
         let is_there = |holder: &MemberId| roster.members.iter().any(|member| member.id == *holder);
@@ -243,16 +243,16 @@ impl Coordination for EtcdCoordination {
                     continue;
                 }
                 LeaseKey::Unknown => {
-                    odd.insert(row.key, format!("its name is not a lease name; {LEFT}"));
+                    malformed.insert(row.key, format!("its name is not a lease name; {LEFT}"));
                     continue;
                 }
                 LeaseKey::Held(..) => "its holder is not a member",
                 LeaseKey::InTheWay(why) => why,
             };
-            odd.insert(row.key.clone(), format!("{why}; {FREED}"));
+            malformed.insert(row.key.clone(), format!("{why}; {FREED}"));
             in_the_way.push(row);
         }
-        self.passed_over.found(odd);
+        self.passed_over.found(malformed);
         self.clear(&in_the_way).await?;
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();

@@ -10,7 +10,7 @@
 mod scripts;
 
 use crate::entered::{Entered, check_card};
-use crate::odd::{LEFT, Odd, PassedOver};
+use crate::malformed::{LEFT, Odd, PassedOver};
 use crate::open::OpenError;
 use crate::options::{HostAndPort, Identity, RedisOptions, Tls, advice, listed};
 use async_trait::async_trait;
@@ -163,7 +163,7 @@ impl RedisCoordination {
                 break;
             }
         }
-        Err(last.unwrap_or_else(|| self.odd("no host")))
+        Err(last.unwrap_or_else(|| self.malformed("no host")))
     }
 
     fn said(&self, error: &RedisError) -> CoordinationError {
@@ -202,7 +202,7 @@ impl RedisCoordination {
         }
     }
 
-    fn odd(&self, what: &str) -> CoordinationError {
+    fn malformed(&self, what: &str) -> CoordinationError {
         let address = &self.address;
         CoordinationError::Broken(format!(
             "Redis at {address} holds {what} of another program: use another prefix"
@@ -211,11 +211,11 @@ impl RedisCoordination {
 
     /// Parses an id that Redis returned from our own data.
     fn member(&self, text: &str) -> Result<MemberId, CoordinationError> {
-        MemberId::new(text).ok_or_else(|| self.odd("a member"))
+        MemberId::new(text).ok_or_else(|| self.malformed("a member"))
     }
 
     fn epoch(&self, text: &str) -> Result<LeaseEpoch, CoordinationError> {
-        text.parse().map(LeaseEpoch).map_err(|_| self.odd("an epoch"))
+        text.parse().map(LeaseEpoch).map_err(|_| self.malformed("an epoch"))
     }
 }
 
@@ -313,14 +313,14 @@ impl Coordination for RedisCoordination {
     async fn look(&self) -> Result<Roster, CoordinationError> {
         let call = self.call(&self.scripts.look);
         let [members, leases, freed, strangers]: [Vec<Vec<u8>>; 4] = self.run(&call).await?;
-        let (mut roster, mut odd) = (Roster::default(), Odd::new());
+        let (mut roster, mut malformed) = (Roster::default(), Odd::new());
         for pair in members.chunks_exact(2) {
             roster.members.push(Member { id: self.member(&text(&pair[0]))?, card: text(&pair[1]) });
         }
         for lease in leases.chunks_exact(3) {
             let [name, epoch, holder] = [text(&lease[0]), text(&lease[1]), text(&lease[2])];
             let Some(known) = LeaseName::parse(&name) else {
-                odd.insert(format!("lease {name}"), format!("its name is not a lease name; {LEFT}"));
+                malformed.insert(format!("lease {name}"), format!("its name is not a lease name; {LEFT}"));
                 continue;
             };
             let held = HeldLease { name: known, epoch: self.epoch(&epoch)? };
@@ -328,14 +328,14 @@ impl Coordination for RedisCoordination {
         }
         for name in freed.iter().map(|name| text(name)) {
             let why = "its holder is not a member, or it has no epoch; the lease is freed";
-            odd.insert(format!("lease {name}"), why.to_owned());
+            malformed.insert(format!("lease {name}"), why.to_owned());
         }
         for id in strangers.iter().map(|id| text(id)) {
             let why = "its key has an unexpected type, never expires or has no id; the member is removed, \
                        and the key is left unchanged";
-            odd.insert(format!("member {id}"), why.to_owned());
+            malformed.insert(format!("member {id}"), why.to_owned());
         }
-        self.passed_over.found(odd);
+        self.passed_over.found(malformed);
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)

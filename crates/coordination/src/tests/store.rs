@@ -4,8 +4,9 @@ use crate::conformance::{DrivenTime, Stage, Time};
 use crate::{CoordinationOptions, StoreCoordination, StoreSide, open};
 use async_trait::async_trait;
 use punctual_core::ports::{
-    Clock, Coordination, Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, MemberRow,
-    OddRow, Register, RegisterTable, Standing, StoreError, Take, Task, release_rows, take_rows,
+    Clock, Coordination, Entries, HeldLease, Joining, LeaseName, LeaseRow, MalformedRow, MemberId,
+    MemberPulse, MemberRow, MembershipTable, MembershipTableName, Standing, StoreError, Take, Task,
+    release_rows, take_rows,
 };
 use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::time::Duration;
 struct Rows {
     members: BTreeMap<MemberId, MemberRow>,
     leases: BTreeMap<LeaseName, LeaseRow>,
-    odd: Vec<OddRow>,
+    malformed: Vec<MalformedRow>,
     /// How often rows were cleared.
     cleared: u32,
 }
@@ -41,7 +42,7 @@ impl Rows {
 }
 
 #[async_trait]
-impl Register for MemoryRegister {
+impl MembershipTable for MemoryRegister {
     async fn enter_member(&self, _now: Timestamp, joining: Joining) -> Result<(), StoreError> {
         let Joining { member, card, ttl } = joining;
         let mut rows = self.rows();
@@ -69,7 +70,7 @@ impl Register for MemoryRegister {
             .values()
             .filter_map(|row| Some((HeldLease { name: row.name, epoch: row.epoch }, row.holder.clone()?)));
         let members = rows.members.values().cloned().collect();
-        Ok(Entries { members, held: held.collect(), odd: rows.odd.clone() })
+        Ok(Entries { members, held: held.collect(), malformed: rows.malformed.clone() })
     }
 
     async fn give_up_members(&self, silent: Vec<MemberPulse>) -> Result<Vec<bool>, StoreError> {
@@ -108,9 +109,9 @@ impl Register for MemoryRegister {
         Ok(())
     }
 
-    async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError> {
+    async fn clear_rows(&self, malformed: Vec<MalformedRow>) -> Result<(), StoreError> {
         let mut rows = self.rows();
-        rows.odd.retain(|row| !odd.contains(row));
+        rows.malformed.retain(|row| !malformed.contains(row));
         rows.cleared += 1;
         Ok(())
     }
@@ -143,8 +144,8 @@ impl DrivenTime for Driven {
 
 fn stage() -> Stage {
     let clock = Arc::new(Driven::default());
-    let door = |register: &Arc<MemoryRegister>| -> Arc<dyn Coordination> {
-        let store = StoreSide { register: register.clone(), clock: clock.clone() };
+    let door = |membership_table: &Arc<MemoryRegister>| -> Arc<dyn Coordination> {
+        let store = StoreSide { membership_table: membership_table.clone(), clock: clock.clone() };
         open(&CoordinationOptions::Store, store).unwrap()
     };
     let (here, there) = (Arc::new(MemoryRegister::default()), Arc::new(MemoryRegister::default()));
@@ -176,9 +177,9 @@ fn joining(name: &str) -> Joining {
 /// An observer that has just started evicts no member because of a clock.
 #[tokio::test]
 async fn each_observer_has_to_see_the_silence_for_itself() {
-    let (register, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
-    let early = StoreCoordination::new(register.clone(), clock.clone());
-    let late = StoreCoordination::new(register.clone(), clock.clone());
+    let (membership_table, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
+    let early = StoreCoordination::new(membership_table.clone(), clock.clone());
+    let late = StoreCoordination::new(membership_table.clone(), clock.clone());
     early.join(joining("silent")).await.unwrap();
     early.look().await.unwrap();
     clock.pass(Duration::from_secs(3));
@@ -193,7 +194,7 @@ async fn a_beat_at_the_last_moment_counts() {
     struct BeatsLast(MemoryRegister, MemberId);
 
     #[async_trait]
-    impl Register for BeatsLast {
+    impl MembershipTable for BeatsLast {
         async fn enter_member(&self, now: Timestamp, joining: Joining) -> Result<(), StoreError> {
             self.0.enter_member(now, joining).await
         }
@@ -229,14 +230,14 @@ async fn a_beat_at_the_last_moment_counts() {
         async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
             self.0.remove_member(member).await
         }
-        async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError> {
-            self.0.clear_rows(odd).await
+        async fn clear_rows(&self, malformed: Vec<MalformedRow>) -> Result<(), StoreError> {
+            self.0.clear_rows(malformed).await
         }
     }
 
     let clock = Arc::new(Driven::default());
-    let register = BeatsLast(MemoryRegister::default(), joining("late").member);
-    let coordination = StoreCoordination::new(Arc::new(register), clock.clone());
+    let membership_table = BeatsLast(MemoryRegister::default(), joining("late").member);
+    let coordination = StoreCoordination::new(Arc::new(membership_table), clock.clone());
     coordination.join(joining("late")).await.unwrap();
     coordination.look().await.unwrap();
     clock.pass(Duration::from_secs(3));
@@ -248,20 +249,21 @@ async fn a_beat_at_the_last_moment_counts() {
 /// Malformed rows are cleared once, and those of unknown leases are left unchanged.
 #[tokio::test]
 async fn odd_rows_are_cleared_where_they_are_in_the_way() {
-    let row = |table, key: &str| OddRow { table, key: key.to_owned(), why: "its ttl_us is -1".to_owned() };
-    let (register, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
+    let row =
+        |table, key: &str| MalformedRow { table, key: key.to_owned(), why: "its ttl_us is -1".to_owned() };
+    let (membership_table, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
     let spoiled = [
-        row(RegisterTable::Members, "spoiled"),
-        row(RegisterTable::Leases, "leader"),
-        row(RegisterTable::Leases, "tail"),
+        row(MembershipTableName::Members, "spoiled"),
+        row(MembershipTableName::Leases, "leader"),
+        row(MembershipTableName::Leases, "tail"),
     ];
-    register.rows().odd = spoiled.to_vec();
-    let coordination = StoreCoordination::new(register.clone(), clock);
+    membership_table.rows().malformed = spoiled.to_vec();
+    let coordination = StoreCoordination::new(membership_table.clone(), clock);
     coordination.join(joining("here")).await.unwrap();
     for _ in 0..2 {
         let roster = coordination.look().await.unwrap();
         assert_eq!(roster.members.len(), 1, "{roster:?}");
-        assert_eq!(register.rows().odd, spoiled[2..]);
+        assert_eq!(membership_table.rows().malformed, spoiled[2..]);
     }
-    assert_eq!(register.rows().cleared, 1);
+    assert_eq!(membership_table.rows().cleared, 1);
 }

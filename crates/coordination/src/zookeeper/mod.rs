@@ -9,7 +9,7 @@ mod client;
 mod wire;
 
 use crate::entered::{Entered, check_card};
-use crate::odd::{FREED, LEFT, Odd, PassedOver};
+use crate::malformed::{FREED, LEFT, Odd, PassedOver};
 use crate::options::{ZooKeeperOptions, listed};
 use async_trait::async_trait;
 pub use client::{Client, Ensemble, Error, NodeKind};
@@ -262,7 +262,7 @@ impl ZooKeeperCoordination {
         // is not returned.
         let leases = self.below(client, &self.leases()).await.map_err(failed)?;
         let members = self.below(client, &self.members()).await.map_err(failed)?;
-        let (mut roster, mut odd) = (Roster::default(), Odd::new());
+        let (mut roster, mut malformed) = (Roster::default(), Odd::new());
         for (name, data, stat) in members {
             let why = match MemberId::new(name.as_str()) {
                 Some(id) if is_of_a_session(&stat) => {
@@ -273,12 +273,12 @@ impl ZooKeeperCoordination {
                 Some(_) => "it is not attached to a session",
                 None => "its name is not a member id",
             };
-            odd.insert(format!("{}/{name}", self.members()), format!("{why}; {LEFT}"));
+            malformed.insert(format!("{}/{name}", self.members()), format!("{why}; {LEFT}"));
         }
         for (text, data, stat) in leases {
             let path = format!("{}/{text}", self.leases());
             let Some(name) = LeaseName::parse(&text) else {
-                odd.insert(path, format!("its name is not a lease name; {LEFT}"));
+                malformed.insert(path, format!("its name is not a lease name; {LEFT}"));
                 continue;
             };
             let is_there = |holder: &MemberId| roster.members.iter().any(|member| member.id == *holder);
@@ -291,7 +291,7 @@ impl ZooKeeperCoordination {
                 _ => {
                     // If it cannot be removed, acquiring the lease returns the error.
                     if self.clear(client, &path, &stat).await.unwrap_or(true) {
-                        odd.insert(
+                        malformed.insert(
                             path,
                             format!("it has no session, or its holder is not a member; {FREED}"),
                         );
@@ -299,7 +299,7 @@ impl ZooKeeperCoordination {
                 }
             }
         }
-        self.passed_over.found(odd);
+        self.passed_over.found(malformed);
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)

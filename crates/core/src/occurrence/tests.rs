@@ -31,11 +31,11 @@ fn cancel_requested() -> Live {
 }
 
 fn terms(settings: &Settings) -> Option<Terms<'_>> {
-    Some(Terms { settings, mark: JobMark::Active })
+    Some(Terms { settings, mark: StoredStatus::Active })
 }
 
 fn paused(settings: &Settings) -> Option<Terms<'_>> {
-    Some(Terms { settings, mark: JobMark::Paused })
+    Some(Terms { settings, mark: StoredStatus::Paused })
 }
 
 fn one_shot(max_retries: u32) -> Settings {
@@ -93,7 +93,7 @@ fn given_back_after_a_cancel_request_ends_cancelled() {
     let GivenBack::Closed(Settled { finished, next }) = given_back else {
         panic!("queued again although a cancel was requested");
     };
-    assert_eq!(next, Next::Closed { dead_letter: false, job_mark: Some(JobMark::Cancelled) });
+    assert_eq!(next, Next::Closed { dead_letter: false, job_mark: Some(StoredStatus::Cancelled) });
     assert_eq!((finished.status, finished.completed_at), (Status::Cancelled, at(5)));
     assert_eq!(finished.session, Some(HOLDER));
 }
@@ -233,7 +233,7 @@ fn three_retries_mean_four_attempts_and_then_a_dead_letter() {
     {
         let (statuses, closed) = run_until_closed(ending, &one_shot(3));
         assert_eq!(statuses, [status; 4]);
-        assert_eq!(closed, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
+        assert_eq!(closed, Next::Closed { dead_letter: true, job_mark: Some(StoredStatus::Failed) });
     }
 }
 
@@ -265,7 +265,7 @@ fn give_backs_use_up_no_attempt() {
 fn a_failure_that_no_retry_can_mend_goes_to_the_dead_letters_at_once() {
     let told = End { retryable: false, ..end(Ending::Failed) };
     let settled = running().settled(told, terms(&one_shot(3)), at(10)).unwrap();
-    assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
+    assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(StoredStatus::Failed) });
     assert_eq!(settled.finished.error.as_deref(), Some("out of paper"));
 }
 
@@ -312,7 +312,7 @@ fn after_a_requested_cancel_every_ending_is_cancelled_and_none_is_retried() {
         assert_eq!(settled.finished.status, Status::Cancelled, "{ending:?}");
         assert_eq!(
             settled.next,
-            Next::Closed { dead_letter: false, job_mark: Some(JobMark::Cancelled) },
+            Next::Closed { dead_letter: false, job_mark: Some(StoredStatus::Cancelled) },
             "{ending:?}"
         );
     }
@@ -321,9 +321,9 @@ fn after_a_requested_cancel_every_ending_is_cancelled_and_none_is_retried() {
 #[test]
 fn ties_read_back_what_they_write() {
     for bits in 0..=31 {
-        assert_eq!(Ties::from_bits(bits).unwrap().bits(), bits);
+        assert_eq!(OccurrenceFlags::from_bits(bits).unwrap().bits(), bits);
     }
-    assert_eq!(Ties::from_bits(32), None);
+    assert_eq!(OccurrenceFlags::from_bits(32), None);
 }
 
 #[test]
@@ -336,7 +336,8 @@ fn what_comes_back_while_its_job_is_paused_waits_for_the_resume() {
     assert_eq!(next(lost).state, held);
     let failed = running().settled(end(Ending::Failed), paused(&settings), at(5)).unwrap();
     assert_eq!(next(failed).state, LiveState::Waiting(Gates::only(Gate::Time).with(Gate::Paused)));
-    let triggered = Live { ties: Ties { exempt: true, ..Ties::default() }, ..running() };
+    let triggered =
+        Live { flags: OccurrenceFlags { exempt: true, ..OccurrenceFlags::default() }, ..running() };
     let lost = triggered.settled(End::lost(at(1), at(5)), paused(&settings), at(5)).unwrap();
     assert_eq!(next(lost).state, LiveState::Queued);
 }
@@ -350,7 +351,7 @@ fn what_has_not_started_expires_and_what_runs_does_not() {
         panic!("not expired");
     };
     assert_eq!((settled.finished.status, settled.finished.started_at), (Status::Expired, None));
-    assert_eq!(settled.next, Next::Closed { dead_letter: false, job_mark: Some(JobMark::Failed) });
+    assert_eq!(settled.next, Next::Closed { dead_letter: false, job_mark: Some(StoredStatus::Failed) });
     let running = expiring.claimed(HOLDER, 1, at(19)).unwrap();
     assert_eq!(running.look_at(), None);
     assert!(!running.is_expired(at(30)) && running.expired(None, at(30)).is_err());
@@ -361,26 +362,26 @@ fn a_retry_that_would_come_after_the_expiry_does_not_come() {
     let settings = one_shot(3);
     let until = |seconds| Live { expires_at: Some(at(seconds)), ..running() };
     let settled = until(15).settled(end(Ending::Failed), terms(&settings), at(10)).unwrap();
-    assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
+    assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(StoredStatus::Failed) });
     let retry = next(until(16).settled(end(Ending::Failed), terms(&settings), at(10)).unwrap());
     assert_eq!(retry.look_at(), Some(retry.available_at));
     let Looked::Expired(expired) = retry.looked_at(terms(&settings), at(16)).unwrap() else {
         panic!("not expired");
     };
-    assert_eq!(expired.next, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
+    assert_eq!(expired.next, Next::Closed { dead_letter: true, job_mark: Some(StoredStatus::Failed) });
 }
 
 #[test]
 fn a_failure_that_the_job_calls_final_is_not_retried() {
     let settings = Settings { fail_on: vec!["paper".to_owned()], ..one_shot(3) };
     let settled = running().settled(end(Ending::Failed), terms(&settings), at(10)).unwrap();
-    assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
+    assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(StoredStatus::Failed) });
 }
 
 #[test]
 fn the_mark_of_a_verb_outlives_the_end_of_what_ran() {
     let settings = one_shot(0);
-    for mark in [JobMark::Cancelled, JobMark::Deleted] {
+    for mark in [StoredStatus::Cancelled, StoredStatus::Deleted] {
         let terms = Some(Terms { settings: &settings, mark });
         let settled = cancel_requested().settled(end(Ending::Failed), terms, at(10)).unwrap();
         assert_eq!(settled.next, Next::Closed { dead_letter: false, job_mark: None });

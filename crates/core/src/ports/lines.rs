@@ -1,13 +1,13 @@
 //! The results of serving the wait lists of limits.
 
-use super::Begun;
+use super::CommitEffects;
 use crate::limiter::Line;
 use crate::time::Timestamp;
 
 /// The result of one step over wait lists.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Admitted {
-    pub begun: Begun,
+    pub effects: CommitEffects,
     /// Wait lists that are not empty, and when room appears by the passing of time alone; `None` if it does
     /// not.
     pub waiting: Vec<(Line, Option<Timestamp>)>,

@@ -11,9 +11,9 @@ mod lines;
 mod logs;
 mod machine;
 mod maintenance;
+mod membership_table;
 mod page;
 mod queues;
-mod register;
 mod store;
 mod token;
 mod verbs;
@@ -34,12 +34,12 @@ pub use lines::Admitted;
 pub use logs::{LogLine, LogStream};
 pub use machine::Machine;
 pub use maintenance::{Horizon, NotedClock, Retained, Retired, Retirement};
+pub use membership_table::{
+    Entries, LeaseRow, MalformedRow, MemberPulse, MemberRow, MembershipTable, MembershipTableName, Released,
+    Taken, release_rows, take_rows,
+};
 pub use page::Page;
 pub use queues::{PausedQueue, Pausing, QueueRow};
-pub use register::{
-    Entries, LeaseRow, MemberPulse, MemberRow, OddRow, Register, RegisterTable, Released, Taken,
-    release_rows, take_rows,
-};
 pub use store::*;
 pub use token::{Role, Token};
 pub use verbs::*;

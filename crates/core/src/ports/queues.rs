@@ -1,7 +1,7 @@
 //! Queues with settings, as stored.
 
-use crate::placing::Placing;
 use crate::queue::QueueSettings;
+use crate::readmission::Readmission;
 use crate::time::Timestamp;
 
 /// Whether a queue hands out work.
@@ -18,7 +18,7 @@ pub struct QueueRow {
     pub paused_at: Option<Timestamp>,
     pub settings: QueueSettings,
     /// The re-admission of queued executions after limits have become tighter. Not visible to users.
-    pub placing: Option<Placing>,
+    pub readmission: Option<Readmission>,
     /// Why the settings cannot be read. Until they are set again, no execution of the queue starts, as if it
     /// were paused: a limit that cannot be read must not be exceeded.
     pub unreadable: Option<String>,
@@ -31,7 +31,7 @@ impl QueueRow {
             queue: queue.to_owned(),
             paused_at: None,
             settings: QueueSettings::default(),
-            placing: None,
+            readmission: None,
             unreadable: None,
         }
     }
@@ -44,7 +44,7 @@ impl QueueRow {
     /// Whether its limits admit nothing for now. Executions that a paused queue admitted could not start, and
     /// would all start at once when it is resumed. During a re-admission, the order is not known yet.
     pub fn holds_its_lines(&self) -> bool {
-        self.is_held() || self.placing.is_some()
+        self.is_held() || self.readmission.is_some()
     }
 }
 

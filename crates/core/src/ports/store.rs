@@ -17,13 +17,13 @@ use crate::limiter::{LimiterId, LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
-    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Denial,
-    Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire, FireOutcome, HistorySpan,
-    Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest,
-    NotedClock, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome,
-    RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace,
-    SessionOpening, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token, WorkerAbout, Write,
-    WriteReply,
+    Admitted, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control, ControlOutcome,
+    Denial, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire, FireOutcome,
+    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, Look, LookOutcome, NewJob,
+    NewRequest, NotedClock, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered, Report,
+    ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement,
+    RunningPlace, SessionOpening, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token, WorkerAbout,
+    Write, WriteReply,
 };
 use crate::queue::QueueSettings;
 use crate::schedule::{ScheduleState, SkipRange};
@@ -89,8 +89,8 @@ pub trait Store: Send + Sync {
         now: Timestamp,
         session: SessionId,
         leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Begun>>, StoreError> {
-        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(begun) => begun)
+    ) -> Result<Vec<Option<CommitEffects>>, StoreError> {
+        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(effects) => effects)
     }
     /// Uses up the poll sequence number and gives back all leases of the session that are not in `held`.
     async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
@@ -172,8 +172,8 @@ pub trait Store: Send + Sync {
         now: Timestamp,
         queue: String,
         pausing: Pausing,
-    ) -> Result<Begun, StoreError> {
-        written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(begun) => begun)
+    ) -> Result<CommitEffects, StoreError> {
+        written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(effects) => effects)
     }
     /// Stores the settings of a queue. If its limits become tighter, [`Self::admit`] re-admits its queued
     /// executions.

@@ -31,7 +31,7 @@ impl Lane {
 /// A slot reservation: a free slot of a worker whose poll waits for an answer. Work committed with a valid
 /// reservation is leased to it in the same transaction; with an invalid one it is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Offer {
+pub struct SlotReservation {
     pub session: SessionId,
     pub turn: u64,
 }
@@ -39,12 +39,12 @@ pub struct Offer {
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
     pub job: Job,
-    pub offer: Option<Offer>,
+    pub reservation: Option<SlotReservation>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubmitOutcome {
-    Created(Begun),
+    Created(CommitEffects),
     /// A job with this id already exists: an earlier attempt of the same submit was committed.
     AlreadyThere,
     /// A job of this owner already has its `idempotency_key`: that job is returned.
@@ -74,9 +74,9 @@ pub enum ParentProblem {
 
 /// The commit effects: where work appeared, what is due next, what ended unstarted.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Begun {
+pub struct CommitEffects {
     /// Work leased to the slot reservation.
-    pub assigned: Vec<(Offer, Assignment)>,
+    pub assigned: Vec<(SlotReservation, Assignment)>,
     /// The lanes in which executions became claimable.
     pub queued: Vec<Lane>,
     /// What becomes due next because of this commit.
@@ -89,8 +89,8 @@ pub struct Begun {
     pub freed: Vec<Line>,
 }
 
-impl Begun {
-    pub fn add(&mut self, other: Begun) {
+impl CommitEffects {
+    pub fn add(&mut self, other: CommitEffects) {
         self.assigned.extend(other.assigned);
         self.queued.extend(other.queued);
         self.due.extend(other.due);
@@ -120,13 +120,13 @@ pub enum DueKind {
 pub struct Fire {
     pub job: JobId,
     pub version: u32,
-    pub offer: Option<Offer>,
+    pub reservation: Option<SlotReservation>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum FireOutcome {
     Fired {
-        begun: Begun,
+        effects: CommitEffects,
         /// New occurrences, with their nominal times.
         occurrences: Vec<(OccurrenceId, Timestamp)>,
         skipped: u64,
@@ -142,13 +142,13 @@ pub struct Look {
     pub occurrence: OccurrenceId,
     pub attempt: u32,
     /// A slot reservation, and the lane that its worker serves: the job may have another lane by now.
-    pub offer: Option<(Offer, Lane)>,
+    pub reservation: Option<(SlotReservation, Lane)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum LookOutcome {
-    Opened(Begun),
-    Expired(Begun),
+    Opened(CommitEffects),
+    Expired(CommitEffects),
     /// The gate is already open, another attempt is in progress, or the occurrence is closed.
     Conflict,
     /// It is not due yet at the given time.
@@ -171,7 +171,7 @@ pub enum ClaimOutcome {
         /// In the order of rank. If empty, the poll sequence number stays unused.
         assignments: Vec<Assignment>,
         /// The effects of executions that had expired before they could be claimed.
-        begun: Begun,
+        effects: CommitEffects,
     },
     StaleTurn,
     SessionLost,
@@ -186,7 +186,7 @@ pub struct ReportOutcome {
     /// Whether another attempt follows.
     pub is_retried: bool,
     /// Where it is queued or when it is due, and the other effects.
-    pub begun: Begun,
+    pub effects: CommitEffects,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,7 +199,7 @@ pub struct Resync {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResyncOutcome {
     /// The commit effects of each lease that was given back.
-    GivenBack(Vec<Begun>),
+    GivenBack(Vec<CommitEffects>),
     StaleTurn,
     SessionLost,
 }
@@ -233,14 +233,14 @@ pub struct Recovered {
     /// How many of them are followed by another attempt.
     pub retried: usize,
     /// The commit effects: mostly retries.
-    pub begun: Begun,
+    pub effects: CommitEffects,
     /// Whether there is more to recover than the limit allowed.
     pub more: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Resolved {
-    pub begun: Begun,
+    pub effects: CommitEffects,
     /// Dependents that were released or skipped.
     pub dependents: usize,
     /// Whether there is more to resolve than the limit allowed.
@@ -264,7 +264,7 @@ pub enum ControlOutcome {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Controlled {
-    pub begun: Begun,
+    pub effects: CommitEffects,
     /// The current version of the job.
     pub version: u32,
     /// The execution that the verb added.
@@ -278,7 +278,7 @@ pub struct Controlled {
 #[derive(Debug, Clone, PartialEq)]
 pub enum CancelOutcome {
     /// It had not started and has ended.
-    Cancelled(Begun),
+    Cancelled(CommitEffects),
     /// It runs and is asked to stop.
     Asked,
     /// It had already ended.
@@ -306,7 +306,7 @@ pub struct NewRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
     /// Not answered yet: begun by this call or by an earlier one, whose time and seed apply.
-    Begun {
+    CommitEffects {
         at: Timestamp,
         seed: u64,
         is_new: bool,

@@ -4,10 +4,10 @@ use crate::ids::{ExecutionId, OccurrenceId, SessionId};
 use crate::limiter::Line;
 use crate::notes::{Note, NoteAnswer};
 use crate::ports::{
-    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire,
-    FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportAnswer,
-    ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer,
-    SubmitOutcome,
+    Admitted, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control, ControlOutcome,
+    Fire, FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report,
+    ReportAnswer, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening,
+    StoredAnswer, SubmitOutcome,
 };
 use crate::queue::QueueSettings;
 use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -86,7 +86,7 @@ pub enum WriteReply {
     Claimed(Vec<ClaimOutcome>),
     Reported(Vec<ReportOutcome>),
     Noted(Vec<NoteAnswer>),
-    GivenBack(Vec<Option<Begun>>),
+    GivenBack(Vec<Option<CommitEffects>>),
     Resynced(ResyncOutcome),
     SessionOpened(SessionId),
     Beaten(Vec<BeatOutcome>),
@@ -100,7 +100,7 @@ pub enum WriteReply {
     Cancelled(Vec<CancelOutcome>),
     Redriven(Vec<ControlOutcome>),
     Discarded(Vec<bool>),
-    QueuePaused(Begun),
+    QueuePaused(CommitEffects),
     QueueSet,
     Admitted(Admitted),
     RequestBegun(RequestState),
@@ -148,12 +148,18 @@ impl Write {
             Write::Fire { .. } => WriteReply::Fired(vec![FireOutcome::NotDue]),
             Write::Look { .. } => WriteReply::Looked(vec![LookOutcome::NotDue]),
             Write::Claim { .. } => {
-                let nothing = ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() };
+                let nothing =
+                    ClaimOutcome::Claimed { assignments: vec![], effects: CommitEffects::default() };
                 WriteReply::Claimed(vec![nothing])
             }
             Write::Report { .. } => {
-                let (answer, begun) = (ReportAnswer::Stale, Begun::default());
-                WriteReply::Reported(vec![ReportOutcome { answer, recorded: None, is_retried: false, begun }])
+                let (answer, effects) = (ReportAnswer::Stale, CommitEffects::default());
+                WriteReply::Reported(vec![ReportOutcome {
+                    answer,
+                    recorded: None,
+                    is_retried: false,
+                    effects,
+                }])
             }
             Write::Note { .. } => WriteReply::Noted(vec![NoteAnswer::Stale]),
             Write::GiveBack { .. } => WriteReply::GivenBack(vec![None]),
@@ -189,7 +195,7 @@ impl WriteReply {
             (WriteReply::Redriven(a), WriteReply::Redriven(b)) => WriteReply::Redriven(both(a, b)),
             (WriteReply::Discarded(a), WriteReply::Discarded(b)) => WriteReply::Discarded(both(a, b)),
             (WriteReply::Admitted(mut a), WriteReply::Admitted(b)) => {
-                a.begun.add(b.begun);
+                a.effects.add(b.effects);
                 a.waiting.extend(b.waiting);
                 a.more.extend(b.more);
                 a.is_look_due |= b.is_look_due;

@@ -14,7 +14,7 @@ use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
 use crate::job::{Expiry, Job, Priority};
 use crate::limits;
-use crate::occurrence::{Live, LiveState, Origin, Ties};
+use crate::occurrence::{Live, LiveState, OccurrenceFlags, Origin};
 use crate::rank::Shares;
 use crate::recurrence::{Recurrence, RecurrenceError, RecurrenceSpec, jitter};
 use crate::time::Timestamp;
@@ -216,9 +216,9 @@ impl Default for Overlap {
 
 impl Overlap {
     /// The flags of an occurrence that is fired under these rules.
-    pub(crate) fn ties(self) -> Ties {
+    pub(crate) fn flags(self) -> OccurrenceFlags {
         let followed = matches!(self.policy, OverlapPolicy::Queue | OverlapPolicy::Replace);
-        Ties { followed, ..Ties::default() }
+        OccurrenceFlags { followed, ..OccurrenceFlags::default() }
     }
 }
 
@@ -317,7 +317,7 @@ pub fn begin(job: &Job, now: Timestamp, waits_for_parents: bool, shares: &mut Sh
         let live = Live::fired(id, scheduled_time, Origin::Schedule, job.version, spec.priority, now, lag);
         let state = if waits_for_parents { behind(Gate::Dependency) } else { live.state };
         let expires_at = spec.settings.expires_at(scheduled_time);
-        return Beginning::Due(Live { state, expires_at, ties: spec.settings.overlap().ties(), ..live });
+        return Beginning::Due(Live { state, expires_at, flags: spec.settings.overlap().flags(), ..live });
     }
     match scheduled(job, job.created_at) {
         Some(state) => Beginning::Later(state),

@@ -15,7 +15,7 @@ use super::{
 use crate::defects::{Defect, planted};
 use crate::gates::Gate;
 use crate::limits;
-use crate::occurrence::{Cancelled, Live, Origin, Ties};
+use crate::occurrence::{Cancelled, Live, OccurrenceFlags, Origin};
 use crate::rank::Shares;
 use crate::recurrence::Recurrence;
 use crate::time::Timestamp;
@@ -93,7 +93,7 @@ impl ScheduleState {
             live = live.gate_closed(gate).expect("nothing that was just fired has started");
         }
         // Another waiting occurrence may run after it.
-        live.ties.followed |= is_gated || present.behind > 0;
+        live.flags.followed |= is_gated || present.behind > 0;
         FirePlan { fired: vec![live], skipped: vec![], replaced, numbered, runs: self.fired, next: None }
     }
 
@@ -119,7 +119,7 @@ impl ScheduleState {
         let live = Live::fired(id, nominal, Origin::Schedule, self.job_version, self.priority, now, lag);
         Live {
             expires_at: self.expiry.map(|expiry| expiry.of(nominal)),
-            ties: Ties { awaited: self.awaited, ..self.overlap.ties() },
+            flags: OccurrenceFlags { awaited: self.awaited, ..self.overlap.flags() },
             ..live
         }
     }
@@ -294,7 +294,7 @@ impl Planning<'_> {
             self.present.behind += 1;
         }
         // Under an earlier policy, occurrences may be waiting.
-        live.ties.followed |= self.present.behind > 0 || self.has_replay;
+        live.flags.followed |= self.present.behind > 0 || self.has_replay;
         self.present.open += 1;
         self.fired.push(live);
     }
@@ -302,7 +302,7 @@ impl Planning<'_> {
     fn open_replayed(&mut self, nominal: Timestamp, gate: Option<Gate>) {
         self.open(nominal, gate);
         if let Some(live) = self.fired.last_mut() {
-            live.ties.replayed = true;
+            live.flags.replayed = true;
         }
         self.present.replayed += 1;
         self.present.replayed_behind += usize::from(gate.is_some());

@@ -1,7 +1,7 @@
 //! The verbs that users apply to jobs, one by one, from every state of a job.
 
 mod ending;
-mod house;
+mod harness;
 mod pause;
 mod redrive;
 mod table;

@@ -1,7 +1,7 @@
 //! Every verb from every state of a job in one table: the resulting status, or why the verb does not apply.
 //! The columns are pause, resume, trigger, retry, cancel, delete and an update of the priority.
 
-use crate::house::{House, TRIGGER, at, every, once, spec, with};
+use crate::harness::{Harness, TRIGGER, at, every, once, spec, with};
 use punctual_core::control::{Change, Update, Verb};
 use punctual_core::job::{JobSpec, Priority};
 use punctual_core::lifecycle::Ending;
@@ -9,47 +9,47 @@ use punctual_core::schedule::{OverlapPolicy, Recurring, Schedule};
 
 const NOW: i64 = 90;
 
-fn standings() -> Vec<(&'static str, House)> {
-    let mut one_shot_running = House::submitted(spec(Schedule::Immediate));
+fn standings() -> Vec<(&'static str, Harness)> {
+    let mut one_shot_running = Harness::submitted(spec(Schedule::Immediate));
     one_shot_running.claim(1, at(1));
     let mut retrying = one_shot_running.clone();
     retrying.end(1, Ending::Failed, at(2));
-    let mut paused = House::recurring(OverlapPolicy::Skip);
+    let mut paused = Harness::recurring(OverlapPolicy::Skip);
     paused.does(Verb::Pause, at(11));
-    let mut paused_one_shot = House::submitted(spec(once(10)));
+    let mut paused_one_shot = Harness::submitted(spec(once(10)));
     paused_one_shot.does(Verb::Pause, at(1));
     let last_run = Recurring { max_runs: Some(1), ..every(10) };
-    let mut exhausted = House::submitted(with(spec(last_run), |settings| settings.max_retries = 0));
+    let mut exhausted = Harness::submitted(with(spec(last_run), |settings| settings.max_retries = 0));
     exhausted.fire(at(10));
     exhausted.claim(1, at(11));
     exhausted.end(1, Ending::Failed, at(12));
-    let mut deleted = House::failed();
+    let mut deleted = Harness::failed();
     deleted.does(Verb::Delete, at(30));
     vec![
-        ("recurring, to come", House::submitted(spec(every(10)))),
-        ("recurring, queued", House::recurring(OverlapPolicy::Skip)),
-        ("recurring, running", House::running(OverlapPolicy::Skip)),
+        ("recurring, to come", Harness::submitted(spec(every(10)))),
+        ("recurring, queued", Harness::recurring(OverlapPolicy::Skip)),
+        ("recurring, running", Harness::running(OverlapPolicy::Skip)),
         ("recurring, paused", paused),
         ("recurring, all runs had", exhausted),
-        ("recurring, cancelled", House::cancelled()),
-        ("one-shot, to come", House::submitted(spec(once(100)))),
-        ("one-shot, queued", House::submitted(spec(Schedule::Immediate))),
+        ("recurring, cancelled", Harness::cancelled()),
+        ("one-shot, to come", Harness::submitted(spec(once(100)))),
+        ("one-shot, queued", Harness::submitted(spec(Schedule::Immediate))),
         ("one-shot, running", one_shot_running),
         ("one-shot, to be retried", retrying),
         ("one-shot, paused", paused_one_shot),
-        ("one-shot, completed", House::completed()),
-        ("one-shot, failed", House::failed()),
+        ("one-shot, completed", Harness::completed()),
+        ("one-shot, failed", Harness::failed()),
         ("one-shot, deleted", deleted),
     ]
 }
 
-fn answer(house: &House, verb: Verb) -> String {
-    let mut house = house.clone();
-    match house.asked(verb.clone(), at(NOW)) {
+fn answer(harness: &Harness, verb: Verb) -> String {
+    let mut harness = harness.clone();
+    match harness.asked(verb.clone(), at(NOW)) {
         Ok(change) if change == Change::default() => "same".to_owned(),
         Ok(_) => {
-            house.does(verb, at(NOW));
-            format!("{:?}", house.status()).to_uppercase()
+            harness.does(verb, at(NOW));
+            format!("{:?}", harness.status()).to_uppercase()
         }
         Err(refusal) => format!("{refusal:?}"),
     }
@@ -58,11 +58,11 @@ fn answer(house: &House, verb: Verb) -> String {
 #[test]
 fn every_verb_has_an_answer_from_every_standing() {
     let mut table = String::new();
-    for (standing, house) in standings() {
-        let spec = JobSpec { priority: Priority::MAX, ..house.standing.job.spec.clone() };
+    for (standing, harness) in standings() {
+        let spec = JobSpec { priority: Priority::MAX, ..harness.standing.job.spec.clone() };
         let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
         let verbs = [Verb::Pause, Verb::Resume, TRIGGER, Verb::Retry, Verb::Cancel, Verb::Delete, update];
-        let answers = verbs.map(|verb| answer(&house, verb)).join(" | ");
+        let answers = verbs.map(|verb| answer(&harness, verb)).join(" | ");
         table += &format!("{standing}: {answers}\n");
     }
     insta::assert_snapshot!(table, @r"

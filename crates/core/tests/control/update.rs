@@ -1,10 +1,10 @@
-use crate::house::{
-    House, RETRY_DELAY, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, until, waiting, with,
+use crate::harness::{
+    Harness, RETRY_DELAY, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, until, waiting, with,
 };
 use punctual_core::control::{Change, Refusal, ScheduleChange, Update, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::job::{Expiry, JobMark, JobSpec, JobStatus, Priority};
+use punctual_core::job::{Expiry, JobSpec, JobStatus, Priority, StoredStatus};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::LiveState;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
@@ -19,120 +19,120 @@ fn urgent(spec: &JobSpec) -> JobSpec {
 
 #[test]
 fn an_update_made_from_an_old_version_is_refused() {
-    let mut house = House::recurring(OverlapPolicy::Skip);
-    house.is_updated(urgent(&house.standing.job.spec), at(11));
-    let spec = house.respecified(|settings| settings.max_retries = 9);
+    let mut harness = Harness::recurring(OverlapPolicy::Skip);
+    harness.is_updated(urgent(&harness.standing.job.spec), at(11));
+    let spec = harness.respecified(|settings| settings.max_retries = 9);
     let from = |version| Verb::Update(Box::new(Update { spec: spec.clone(), expected_version: version }));
-    assert_eq!(house.asked(from(Some(1)), at(12)), Err(Refusal::Stale { version: 2 }));
-    assert!(house.asked(from(Some(2)), at(12)).is_ok());
-    assert!(house.asked(from(None), at(12)).is_ok());
+    assert_eq!(harness.asked(from(Some(1)), at(12)), Err(Refusal::Stale { version: 2 }));
+    assert!(harness.asked(from(Some(2)), at(12)).is_ok());
+    assert!(harness.asked(from(None), at(12)).is_ok());
 }
 
 #[test]
 fn what_names_a_job_cannot_be_changed() {
-    let house = House::recurring(OverlapPolicy::Skip);
-    let owner = JobSpec { owner: "someone else".to_owned(), ..house.standing.job.spec.clone() };
-    assert_eq!(house.asked(update(owner), at(11)), Err(Refusal::Fixed("owner_id")));
+    let harness = Harness::recurring(OverlapPolicy::Skip);
+    let owner = JobSpec { owner: "someone else".to_owned(), ..harness.standing.job.spec.clone() };
+    assert_eq!(harness.asked(update(owner), at(11)), Err(Refusal::Fixed("owner_id")));
     let key = || Some("nightly".to_owned());
     for (field, spec) in [
-        ("idempotency_key", house.respecified(|settings| settings.idempotency_key = key())),
-        ("unique_key", house.respecified(|settings| settings.unique_key = key())),
-        ("depends_on", house.respecified(|settings| settings.depends_on = vec![JobId::new(at(0), 7)])),
+        ("idempotency_key", harness.respecified(|settings| settings.idempotency_key = key())),
+        ("unique_key", harness.respecified(|settings| settings.unique_key = key())),
+        ("depends_on", harness.respecified(|settings| settings.depends_on = vec![JobId::new(at(0), 7)])),
     ] {
-        assert_eq!(house.asked(update(spec), at(11)), Err(Refusal::Fixed(field)));
+        assert_eq!(harness.asked(update(spec), at(11)), Err(Refusal::Fixed(field)));
     }
 }
 
 #[test]
 fn an_update_to_the_same_changes_nothing() {
-    let house = House::running(OverlapPolicy::Skip);
-    let same = house.standing.job.spec.clone();
-    assert_eq!(house.asked(update(same), at(12)), Ok(Change::default()));
+    let harness = Harness::running(OverlapPolicy::Skip);
+    let same = harness.standing.job.spec.clone();
+    assert_eq!(harness.asked(update(same), at(12)), Ok(Change::default()));
 }
 
 #[test]
 fn a_cancelled_job_is_not_updated() {
-    let house = House::cancelled();
-    let spec = urgent(&house.standing.job.spec);
-    assert_eq!(house.asked(update(spec), at(40)), Err(Refusal::Cancelled));
+    let harness = Harness::cancelled();
+    let spec = urgent(&harness.standing.job.spec);
+    assert_eq!(harness.asked(update(spec), at(40)), Err(Refusal::Cancelled));
 }
 
 #[test]
 fn an_update_raises_the_version_and_leaves_a_finished_job_finished() {
-    for mut house in [House::completed(), House::failed()] {
-        let status = house.status();
-        let change = house.is_updated(urgent(&house.standing.job.spec), at(30));
+    for mut harness in [Harness::completed(), Harness::failed()] {
+        let status = harness.status();
+        let change = harness.is_updated(urgent(&harness.standing.job.spec), at(30));
         assert_eq!((change.schedule, change.live), (ScheduleChange::Keep, vec![]));
-        assert_eq!((house.status(), house.standing.job.version), (status, 2));
-        assert_eq!(house.standing.job.updated_at, at(30));
+        assert_eq!((harness.status(), harness.standing.job.version), (status, 2));
+        assert_eq!(harness.standing.job.updated_at, at(30));
     }
 }
 
 #[test]
 fn a_new_priority_ranks_what_has_not_started_anew() {
-    let mut house = House::running(OverlapPolicy::Allow);
-    house.fire(at(20));
-    let before = house.clone();
-    house.is_updated(urgent(&house.standing.job.spec), at(25));
-    assert!(house.live(2).rank < before.live(2).rank);
-    assert_eq!(house.live(2).available_at, at(20), "it keeps the time that it has waited");
-    assert_eq!(house.schedule().priority, Priority::MAX);
-    assert_eq!(house.state(1), before.state(1));
-    house.end(1, Ending::Lost, at(26));
-    assert!(house.live(1).rank < house.live(2).rank, "what comes back has its new place as well");
+    let mut harness = Harness::running(OverlapPolicy::Allow);
+    harness.fire(at(20));
+    let before = harness.clone();
+    harness.is_updated(urgent(&harness.standing.job.spec), at(25));
+    assert!(harness.live(2).rank < before.live(2).rank);
+    assert_eq!(harness.live(2).available_at, at(20), "it keeps the time that it has waited");
+    assert_eq!(harness.schedule().priority, Priority::MAX);
+    assert_eq!(harness.state(1), before.state(1));
+    harness.end(1, Ending::Lost, at(26));
+    assert!(harness.live(1).rank < harness.live(2).rank, "what comes back has its new place as well");
 }
 
 #[test]
 fn an_unchanged_priority_leaves_everyone_at_their_place() {
-    let mut house = House::recurring(OverlapPolicy::Allow);
-    let payload = JobSpec { payload: "1".to_owned(), ..house.standing.job.spec.clone() };
-    let change = house.is_updated(payload, at(12));
+    let mut harness = Harness::recurring(OverlapPolicy::Allow);
+    let payload = JobSpec { payload: "1".to_owned(), ..harness.standing.job.spec.clone() };
+    let change = harness.is_updated(payload, at(12));
     assert_eq!(change.live, []);
-    assert_eq!(house.live(1).job_version, 1, "the next claim says by which version it runs");
+    assert_eq!(harness.live(1).job_version, 1, "the next claim says by which version it runs");
 }
 
 #[test]
 fn other_limits_wake_a_replay_that_waits_for_room() {
     let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
-    let mut house = House::submitted(spec(Recurring { misfire, ..every(100) }));
-    house.fire(at(1_000));
-    assert!(house.schedule().is_replay_waiting() && house.live(1).ties.followed);
-    let (version, due_at) = (house.schedule().version, house.schedule().due_at);
-    let payload = JobSpec { payload: "1".to_owned(), ..house.standing.job.spec.clone() };
-    house.is_updated(payload, at(1_001));
-    assert_eq!(house.schedule().due_at, due_at, "the limits are the same");
-    let allow = house.respecified(|settings| settings.overlap = OverlapPolicy::Allow);
-    house.is_updated(allow, at(1_002));
-    assert_eq!((house.schedule().version, house.schedule().due_at), (version + 2, Some(at(1_002))));
-    house.fire(at(1_002));
-    assert_eq!(house.live(2).scheduled_time, at(100));
+    let mut harness = Harness::submitted(spec(Recurring { misfire, ..every(100) }));
+    harness.fire(at(1_000));
+    assert!(harness.schedule().is_replay_waiting() && harness.live(1).flags.followed);
+    let (version, due_at) = (harness.schedule().version, harness.schedule().due_at);
+    let payload = JobSpec { payload: "1".to_owned(), ..harness.standing.job.spec.clone() };
+    harness.is_updated(payload, at(1_001));
+    assert_eq!(harness.schedule().due_at, due_at, "the limits are the same");
+    let allow = harness.respecified(|settings| settings.overlap = OverlapPolicy::Allow);
+    harness.is_updated(allow, at(1_002));
+    assert_eq!((harness.schedule().version, harness.schedule().due_at), (version + 2, Some(at(1_002))));
+    harness.fire(at(1_002));
+    assert_eq!(harness.live(2).scheduled_time, at(100));
 }
 
 #[test]
 fn what_is_triggered_while_a_replay_waits_wakes_it() {
     let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
-    let mut house = House::submitted(spec(Recurring { misfire, ..every(100) }));
-    house.fire(at(1_000));
-    house.does(TRIGGER_ANYWAY, at(1_001));
-    house.cancel(1, at(1_001));
-    assert_ne!(house.schedule().due_at, Some(at(1_001)), "another one is open");
-    house.cancel(2, at(1_002));
-    assert_eq!(house.schedule().due_at, Some(at(1_002)));
+    let mut harness = Harness::submitted(spec(Recurring { misfire, ..every(100) }));
+    harness.fire(at(1_000));
+    harness.does(TRIGGER_ANYWAY, at(1_001));
+    harness.cancel(1, at(1_001));
+    assert_ne!(harness.schedule().due_at, Some(at(1_001)), "another one is open");
+    harness.cancel(2, at(1_002));
+    assert_eq!(harness.schedule().due_at, Some(at(1_002)));
 }
 
 #[test]
 fn an_unchanged_schedule_keeps_its_nominal_time_and_replay() {
     let misfire = Misfire { policy: MisfirePolicy::RunAll, replay_per_minute: Some(1), ..Misfire::default() };
     let recurring = Recurring { misfire, ..every(100) };
-    let mut house =
-        House::submitted(with(spec(recurring), |settings| settings.overlap = OverlapPolicy::Allow));
-    house.fire(at(1_000));
-    let before = house.schedule().clone();
+    let mut harness =
+        Harness::submitted(with(spec(recurring), |settings| settings.overlap = OverlapPolicy::Allow));
+    harness.fire(at(1_000));
+    let before = harness.schedule().clone();
     assert!(before.replay.is_some());
-    let mut spec = house.respecified(|settings| settings.expiry = Some(Expiry::AfterMs(5)));
+    let mut spec = harness.respecified(|settings| settings.expiry = Some(Expiry::AfterMs(5)));
     spec.queue = "slow".to_owned();
-    house.is_updated(spec, at(1_099));
-    let after = house.schedule().clone();
+    harness.is_updated(spec, at(1_099));
+    let after = harness.schedule().clone();
     assert_eq!((after.queue.as_str(), after.expiry), ("slow", Some(Expiry::AfterMs(5))));
     assert_eq!((after.version, after.job_version), (before.version + 1, 2));
     assert_eq!((after.nominal, after.due_at, after.replay), (before.nominal, before.due_at, before.replay));
@@ -140,76 +140,77 @@ fn an_unchanged_schedule_keeps_its_nominal_time_and_replay() {
 
 #[test]
 fn a_changed_schedule_is_computed_from_now_and_counts_the_runs_it_has_had() {
-    let mut house = House::recurring(OverlapPolicy::Allow);
-    house.fire(at(20));
-    let before = house.schedule().clone();
-    house.is_updated(house.respecified(|settings| settings.schedule = every(7).into()), at(25));
-    let after = house.schedule();
+    let mut harness = Harness::recurring(OverlapPolicy::Allow);
+    harness.fire(at(20));
+    let before = harness.schedule().clone();
+    harness.is_updated(harness.respecified(|settings| settings.schedule = every(7).into()), at(25));
+    let after = harness.schedule();
     assert_eq!((after.nominal, after.due_at), (Some(at(28)), Some(at(28))));
     assert_eq!((after.fired, after.numbered, after.version), (2, 2, before.version + 1));
-    assert_eq!(house.numbers(), [1, 2], "what is open goes on");
+    assert_eq!(harness.numbers(), [1, 2], "what is open goes on");
 }
 
 #[test]
 fn a_schedule_whose_runs_are_used_up_by_the_update_is_removed() {
-    let mut house = House::recurring(OverlapPolicy::Allow);
-    house.fire(at(20));
+    let mut harness = Harness::recurring(OverlapPolicy::Allow);
+    harness.fire(at(20));
     let runs = |max| Recurring { max_runs: Some(max), ..every(10) };
-    let mut more = house.clone();
+    let mut more = harness.clone();
     more.is_updated(more.respecified(|settings| settings.schedule = runs(3).into()), at(25));
     assert_eq!(more.schedule().nominal, Some(at(30)));
-    let change = house.is_updated(house.respecified(|settings| settings.schedule = runs(2).into()), at(25));
+    let change =
+        harness.is_updated(harness.respecified(|settings| settings.schedule = runs(2).into()), at(25));
     assert_eq!(change.schedule, ScheduleChange::Remove);
-    assert_eq!((house.status(), house.standing.job.numbered), (JobStatus::Active, Some(2)));
+    assert_eq!((harness.status(), harness.standing.job.numbered), (JobStatus::Active, Some(2)));
 }
 
 #[test]
 fn a_schedule_that_has_ended_by_the_update_is_removed() {
-    let mut house = House::submitted(spec(every(10)));
+    let mut harness = Harness::submitted(spec(every(10)));
     let ended = until(15, every(10));
-    house.is_updated(house.respecified(|settings| settings.schedule = ended.into()), at(19));
-    assert_eq!((house.status(), house.standing.job.numbered), (JobStatus::Completed, Some(0)));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = ended.into()), at(19));
+    assert_eq!((harness.status(), harness.standing.job.numbered), (JobStatus::Completed, Some(0)));
 }
 
 #[test]
 fn a_one_time_job_moves_to_its_new_time() {
     for (time, expected) in [(50, 50), (2, 2)] {
-        let mut house = House::submitted(spec(once(10)));
-        house.is_updated(house.respecified(|settings| settings.schedule = once(time)), at(5));
+        let mut harness = Harness::submitted(spec(once(10)));
+        harness.is_updated(harness.respecified(|settings| settings.schedule = once(time)), at(5));
         assert_eq!(
-            (house.schedule().nominal, house.schedule().due_at),
+            (harness.schedule().nominal, harness.schedule().due_at),
             (Some(at(expected)), Some(at(expected)))
         );
     }
-    let mut house = House::submitted(spec(once(10)));
-    house.is_updated(house.respecified(|settings| settings.schedule = Schedule::Immediate), at(5));
-    assert_eq!(house.schedule().due_at, Some(at(5)));
+    let mut harness = Harness::submitted(spec(once(10)));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = Schedule::Immediate), at(5));
+    assert_eq!(harness.schedule().due_at, Some(at(5)));
 }
 
 #[test]
 fn a_one_shot_that_has_not_started_is_postponed() {
-    let mut house = House::submitted(with(spec(once(10)), |settings| {
+    let mut harness = Harness::submitted(with(spec(once(10)), |settings| {
         settings.expiry = Some(Expiry::AfterMs(1_000));
     }));
-    house.fire(at(10));
-    let change = house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(10));
+    harness.fire(at(10));
+    let change = harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(10));
     assert_eq!(change.schedule, ScheduleChange::Keep);
-    let live = house.live(1);
+    let live = harness.live(1);
     assert_eq!((live.state, live.available_at), (waiting(&[Gate::Time]), at(60)));
     assert_eq!((live.scheduled_time, live.expires_at), (at(60), Some(at(61))));
-    house.look(at(59));
-    assert_eq!(house.state(1), waiting(&[Gate::Time]));
-    house.look(at(60));
-    assert_eq!(house.state(1), LiveState::Queued);
+    harness.look(at(59));
+    assert_eq!(harness.state(1), waiting(&[Gate::Time]));
+    harness.look(at(60));
+    assert_eq!(harness.state(1), LiveState::Queued);
 }
 
 #[test]
 fn a_postponed_one_shot_can_be_brought_forward_again() {
-    let mut house = House::submitted(spec(Schedule::Immediate));
-    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(1));
-    assert_eq!(house.state(1), waiting(&[Gate::Time]));
-    house.is_updated(house.respecified(|settings| settings.schedule = Schedule::Immediate), at(2));
-    let live = house.live(1);
+    let mut harness = Harness::submitted(spec(Schedule::Immediate));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(1));
+    assert_eq!(harness.state(1), waiting(&[Gate::Time]));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = Schedule::Immediate), at(2));
+    let live = harness.live(1);
     assert_eq!((live.state, live.available_at, live.scheduled_time), (LiveState::Queued, at(2), at(2)));
 }
 
@@ -217,193 +218,198 @@ fn a_postponed_one_shot_can_be_brought_forward_again() {
 fn a_postponed_one_shot_still_waits_for_what_it_depends_on() {
     let dependent =
         with(spec(Schedule::Immediate), |settings| settings.depends_on = vec![JobId::new(at(0), 7)]);
-    let mut house = House::submitted_behind(dependent, true);
-    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(1));
-    assert_eq!(house.state(1), waiting(&[Gate::Time, Gate::Dependency]));
-    house.look(at(60));
-    assert_eq!(house.state(1), waiting(&[Gate::Dependency]));
+    let mut harness = Harness::submitted_behind(dependent, true);
+    harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(1));
+    assert_eq!(harness.state(1), waiting(&[Gate::Time, Gate::Dependency]));
+    harness.look(at(60));
+    assert_eq!(harness.state(1), waiting(&[Gate::Dependency]));
 }
 
 #[test]
 fn a_postponed_one_shot_that_is_paused_stays_held() {
-    let mut house = House::submitted(spec(Schedule::Immediate));
-    house.does(Verb::Pause, at(1));
-    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(2));
-    assert_eq!(house.state(1), waiting(&[Gate::Time, Gate::Paused]));
-    house.does(Verb::Resume, at(3));
-    assert_eq!(house.state(1), waiting(&[Gate::Time]));
+    let mut harness = Harness::submitted(spec(Schedule::Immediate));
+    harness.does(Verb::Pause, at(1));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(2));
+    assert_eq!(harness.state(1), waiting(&[Gate::Time, Gate::Paused]));
+    harness.does(Verb::Resume, at(3));
+    assert_eq!(harness.state(1), waiting(&[Gate::Time]));
 }
 
 #[test]
 fn what_has_started_is_not_postponed_and_the_new_run_waits_for_its_end() {
     for is_retrying in [false, true] {
-        let mut house = House::submitted(spec(Schedule::Immediate));
-        house.claim(1, at(1));
+        let mut harness = Harness::submitted(spec(Schedule::Immediate));
+        harness.claim(1, at(1));
         if is_retrying {
-            house.end(1, Ending::Failed, at(2));
+            harness.end(1, Ending::Failed, at(2));
         }
-        let before = house.live(1).clone();
-        house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(3));
-        assert_eq!(house.live(1).state, before.state);
-        assert_eq!(house.live(1).available_at, before.available_at);
-        assert_eq!((house.schedule().due_at, house.schedule().numbered), (Some(at(60)), 1));
-        house.fire(at(60));
-        assert_eq!(house.state(2), waiting(&[Gate::Overlap]));
+        let before = harness.live(1).clone();
+        harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(3));
+        assert_eq!(harness.live(1).state, before.state);
+        assert_eq!(harness.live(1).available_at, before.available_at);
+        assert_eq!((harness.schedule().due_at, harness.schedule().numbered), (Some(at(60)), 1));
+        harness.fire(at(60));
+        assert_eq!(harness.state(2), waiting(&[Gate::Overlap]));
         if is_retrying {
-            house.look(at(2 + RETRY_DELAY));
-            house.claim(1, at(61));
+            harness.look(at(2 + RETRY_DELAY));
+            harness.claim(1, at(61));
         }
-        house.end(1, Ending::Succeeded, at(62));
-        assert_eq!(house.state(2), LiveState::Queued);
+        harness.end(1, Ending::Succeeded, at(62));
+        assert_eq!(harness.state(2), LiveState::Queued);
     }
 }
 
 #[test]
 fn a_recurring_job_made_one_time_stops_recurring() {
-    let mut house = House::recurring(OverlapPolicy::Skip);
-    let before = house.live(1).clone();
-    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(15));
-    assert_eq!((house.schedule().due_at, &house.schedule().schedule), (Some(at(60)), &once(60)));
-    assert_eq!(house.live(1).scheduled_time, before.scheduled_time);
-    assert_eq!(house.state(1), LiveState::Queued);
-    house.fire(at(60));
-    assert_eq!((house.numbers(), house.state(2)), (vec![1, 2], waiting(&[Gate::Overlap])));
+    let mut harness = Harness::recurring(OverlapPolicy::Skip);
+    let before = harness.live(1).clone();
+    harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(15));
+    assert_eq!((harness.schedule().due_at, &harness.schedule().schedule), (Some(at(60)), &once(60)));
+    assert_eq!(harness.live(1).scheduled_time, before.scheduled_time);
+    assert_eq!(harness.state(1), LiveState::Queued);
+    harness.fire(at(60));
+    assert_eq!((harness.numbers(), harness.state(2)), (vec![1, 2], waiting(&[Gate::Overlap])));
 }
 
 #[test]
 fn a_one_shot_made_recurring_keeps_its_open_run_and_goes_on_counting() {
-    let mut house = House::submitted(spec(Schedule::Immediate));
-    house.is_updated(house.respecified(|settings| settings.schedule = every(10).into()), at(12));
-    assert_eq!(house.state(1), LiveState::Queued);
-    let schedule = house.schedule();
+    let mut harness = Harness::submitted(spec(Schedule::Immediate));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = every(10).into()), at(12));
+    assert_eq!(harness.state(1), LiveState::Queued);
+    let schedule = harness.schedule();
     assert_eq!((schedule.due_at, schedule.fired, schedule.numbered), (Some(at(20)), 0, 1));
 }
 
 #[test]
 fn a_paused_job_stays_held_under_its_new_schedule() {
     for schedule in [every(7).into(), once(60), Schedule::Immediate] {
-        let mut house = House::submitted(spec(every(10)));
-        house.does(Verb::Pause, at(1));
-        house.is_updated(house.respecified(|settings| settings.schedule = schedule), at(2));
-        assert_eq!((house.status(), house.schedule().due_at), (JobStatus::Paused, None));
-        let change = house.does(Verb::Resume, at(3));
+        let mut harness = Harness::submitted(spec(every(10)));
+        harness.does(Verb::Pause, at(1));
+        harness.is_updated(harness.respecified(|settings| settings.schedule = schedule), at(2));
+        assert_eq!((harness.status(), harness.schedule().due_at), (JobStatus::Paused, None));
+        let change = harness.does(Verb::Resume, at(3));
         assert_eq!(change.skipped, None);
-        assert!(house.schedule().due_at.is_some());
+        assert!(harness.schedule().due_at.is_some());
     }
 }
 
 #[test]
 fn a_finished_one_shot_that_is_rescheduled_is_active_again() {
-    for mut house in [House::failed(), House::completed()] {
-        house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(30));
-        assert_eq!(house.status(), JobStatus::Active);
-        assert_eq!((house.schedule().due_at, house.schedule().numbered), (Some(at(60)), 1));
-        house.fire(at(60));
-        assert_eq!((house.numbers(), house.state(2)), (vec![2], LiveState::Queued));
+    for mut harness in [Harness::failed(), Harness::completed()] {
+        harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(30));
+        assert_eq!(harness.status(), JobStatus::Active);
+        assert_eq!((harness.schedule().due_at, harness.schedule().numbered), (Some(at(60)), 1));
+        harness.fire(at(60));
+        assert_eq!((harness.numbers(), harness.state(2)), (vec![2], LiveState::Queued));
     }
 }
 
 #[test]
 fn an_update_that_comes_late_does_not_take_the_job_back_in_time() {
-    let mut house = House::recurring(OverlapPolicy::Skip);
-    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(18));
+    let mut harness = Harness::recurring(OverlapPolicy::Skip);
+    harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(18));
     // The update is based on the state before second 10 was fired.
-    house.is_updated(house.respecified(|settings| settings.schedule = every(10).into()), at(4));
-    assert_eq!(house.schedule().due_at, Some(at(20)), "what was due before the last change is accounted for");
-    assert_eq!(house.standing.job.updated_at, at(18));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = every(10).into()), at(4));
+    assert_eq!(
+        harness.schedule().due_at,
+        Some(at(20)),
+        "what was due before the last change is accounted for"
+    );
+    assert_eq!(harness.standing.job.updated_at, at(18));
 }
 
 #[test]
 fn a_failed_one_shot_given_a_schedule_that_has_ended_stays_failed() {
-    let mut house = House::failed();
+    let mut harness = Harness::failed();
     let ended = until(25, every(10));
-    house.is_updated(house.respecified(|settings| settings.schedule = ended.into()), at(30));
-    assert_eq!((house.status(), &house.standing.schedule), (JobStatus::Failed, &None));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = ended.into()), at(30));
+    assert_eq!((harness.status(), &harness.standing.schedule), (JobStatus::Failed, &None));
 }
 
 #[test]
 fn a_job_that_completed_while_paused_is_active_under_a_new_schedule() {
-    let mut house = House::submitted(spec(Schedule::Immediate));
-    house.claim(1, at(1));
-    house.does(Verb::Pause, at(2));
-    house.end(1, Ending::Succeeded, at(3));
-    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(4));
-    assert_eq!((house.standing.job.mark, house.schedule().due_at), (JobMark::Active, Some(at(60))));
+    let mut harness = Harness::submitted(spec(Schedule::Immediate));
+    harness.claim(1, at(1));
+    harness.does(Verb::Pause, at(2));
+    harness.end(1, Ending::Succeeded, at(3));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = once(60)), at(4));
+    assert_eq!((harness.standing.job.mark, harness.schedule().due_at), (StoredStatus::Active, Some(at(60))));
 }
 
 #[test]
 fn a_new_expiry_applies_to_what_the_schedule_fired_and_has_not_started() {
-    let mut house = House::running(OverlapPolicy::Allow);
-    house.fire(at(20));
-    house.does(TRIGGER, at(21));
-    house.is_updated(house.respecified(|settings| settings.expiry = Some(Expiry::AfterMs(5_000))), at(22));
-    let expiries = house.standing.open.iter().map(|live| live.expires_at).collect::<Vec<_>>();
+    let mut harness = Harness::running(OverlapPolicy::Allow);
+    harness.fire(at(20));
+    harness.does(TRIGGER, at(21));
+    harness
+        .is_updated(harness.respecified(|settings| settings.expiry = Some(Expiry::AfterMs(5_000))), at(22));
+    let expiries = harness.standing.open.iter().map(|live| live.expires_at).collect::<Vec<_>>();
     assert_eq!(expiries, [None, Some(at(25)), None]);
 }
 
 #[test]
 fn under_a_new_policy_those_that_run_know_that_others_may_wait_behind_them() {
-    let mut house = House::running(OverlapPolicy::Skip);
-    assert!(!house.live(1).ties.followed);
-    house.is_updated(house.respecified(|settings| settings.overlap = OverlapPolicy::Queue), at(12));
-    house.fire(at(20));
-    assert_eq!(house.state(2), waiting(&[Gate::Overlap]));
-    house.end(1, Ending::Succeeded, at(21));
-    assert_eq!(house.state(2), LiveState::Queued);
+    let mut harness = Harness::running(OverlapPolicy::Skip);
+    assert!(!harness.live(1).flags.followed);
+    harness.is_updated(harness.respecified(|settings| settings.overlap = OverlapPolicy::Queue), at(12));
+    harness.fire(at(20));
+    assert_eq!(harness.state(2), waiting(&[Gate::Overlap]));
+    harness.end(1, Ending::Succeeded, at(21));
+    assert_eq!(harness.state(2), LiveState::Queued);
 }
 
 #[test]
 fn a_job_that_others_depend_on_does_not_become_recurring() {
-    let mut house = House::submitted(spec(once(20)));
-    let recurring = JobSpec { settings: spec(every(10)).settings, ..house.standing.job.spec.clone() };
-    house.standing.schedule.as_mut().unwrap().awaited = true;
-    assert_eq!(house.asked(update(recurring.clone()), at(11)), Err(Refusal::Awaited));
-    house.standing.schedule.as_mut().unwrap().awaited = false;
-    assert!(house.asked(update(recurring), at(11)).is_ok());
+    let mut harness = Harness::submitted(spec(once(20)));
+    let recurring = JobSpec { settings: spec(every(10)).settings, ..harness.standing.job.spec.clone() };
+    harness.standing.schedule.as_mut().unwrap().awaited = true;
+    assert_eq!(harness.asked(update(recurring.clone()), at(11)), Err(Refusal::Awaited));
+    harness.standing.schedule.as_mut().unwrap().awaited = false;
+    assert!(harness.asked(update(recurring), at(11)).is_ok());
 }
 
 #[test]
 fn runs_before_a_schedule_was_spent_count_when_it_is_renewed() {
     let runs = |max| spec(Recurring { max_runs: Some(max), ..every(10) });
-    let mut house = House::submitted(runs(1));
-    house.fire(at(10));
-    house.claim(1, at(10));
-    house.end(1, Ending::Succeeded, at(11));
-    assert_eq!(house.status(), JobStatus::Completed);
-    house.is_updated(runs(2), at(12));
-    assert_eq!((house.schedule().fired, house.schedule().numbered), (1, 1));
-    house.fire(at(20));
-    assert_eq!(house.standing.schedule, None, "the second run was the last");
+    let mut harness = Harness::submitted(runs(1));
+    harness.fire(at(10));
+    harness.claim(1, at(10));
+    harness.end(1, Ending::Succeeded, at(11));
+    assert_eq!(harness.status(), JobStatus::Completed);
+    harness.is_updated(runs(2), at(12));
+    assert_eq!((harness.schedule().fired, harness.schedule().numbered), (1, 1));
+    harness.fire(at(20));
+    assert_eq!(harness.standing.schedule, None, "the second run was the last");
 }
 
 #[test]
 fn triggers_do_not_count_as_runs_when_a_spent_schedule_is_renewed() {
     let runs = |max| spec(Recurring { max_runs: Some(max), ..every(10) });
-    let mut house = House::submitted(runs(1));
-    house.fire(at(10));
-    house.claim(1, at(10));
-    house.end(1, Ending::Succeeded, at(11));
-    house.does(TRIGGER, at(12));
-    house.claim(2, at(12));
-    house.end(2, Ending::Succeeded, at(13));
-    house.is_updated(runs(2), at(14));
-    assert_eq!((house.schedule().fired, house.schedule().numbered), (1, 2));
+    let mut harness = Harness::submitted(runs(1));
+    harness.fire(at(10));
+    harness.claim(1, at(10));
+    harness.end(1, Ending::Succeeded, at(11));
+    harness.does(TRIGGER, at(12));
+    harness.claim(2, at(12));
+    harness.end(2, Ending::Succeeded, at(13));
+    harness.is_updated(runs(2), at(14));
+    assert_eq!((harness.schedule().fired, harness.schedule().numbered), (1, 2));
 }
 
 #[test]
 fn a_node_whose_time_lies_behind_does_not_let_a_new_schedule_repeat_the_last_run() {
-    let mut house = House::submitted(spec(every(10)));
-    house.fire(at(20));
+    let mut harness = Harness::submitted(spec(every(10)));
+    harness.fire(at(20));
     let jittered = Recurring { jitter_ms: 1, ..every(10) };
-    house.is_updated(house.respecified(|settings| settings.schedule = jittered.into()), at(15));
-    assert_eq!(house.schedule().nominal, Some(at(30)));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = jittered.into()), at(15));
+    assert_eq!(harness.schedule().nominal, Some(at(30)));
 }
 
 #[test]
 fn nor_does_it_repeat_what_a_resume_has_skipped_up_to_the_end() {
-    let mut house = House::submitted(spec(until(25, every(10))));
-    house.does(Verb::Pause, at(5));
-    assert_eq!(house.does(Verb::Resume, at(30)).schedule, ScheduleChange::Remove);
-    house.is_updated(house.respecified(|settings| settings.schedule = every(10).into()), at(12));
-    assert_eq!(house.schedule().nominal, Some(at(40)));
+    let mut harness = Harness::submitted(spec(until(25, every(10))));
+    harness.does(Verb::Pause, at(5));
+    assert_eq!(harness.does(Verb::Resume, at(30)).schedule, ScheduleChange::Remove);
+    harness.is_updated(harness.respecified(|settings| settings.schedule = every(10).into()), at(12));
+    assert_eq!(harness.schedule().nominal, Some(at(40)));
 }

@@ -1,10 +1,10 @@
 //! Random walks: the invariants hold whatever users do while a job fires, runs, fails and is retried.
 
-use crate::house::{House, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, with};
+use crate::harness::{Harness, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, with};
 use proptest::prelude::*;
 use punctual_core::control::{LiveChange, Update, Verb};
 use punctual_core::gates::Gate;
-use punctual_core::job::{Expiry, JobMark, JobStatus, Priority, Settings};
+use punctual_core::job::{Expiry, JobStatus, Priority, Settings, StoredStatus};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::{LiveState, Origin};
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
@@ -100,7 +100,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 /// A job during a walk, with the data needed to check it.
 struct Walk {
-    house: House,
+    harness: Harness,
     now: i64,
     /// All occurrence numbers that were ever assigned.
     given: BTreeSet<u32>,
@@ -110,23 +110,23 @@ struct Walk {
 
 impl Walk {
     fn new(schedule: Schedule, policy: OverlapPolicy, limit: u32) -> Self {
-        let house = House::submitted(with(spec(schedule), |settings| {
+        let harness = Harness::submitted(with(spec(schedule), |settings| {
             *settings = Settings { overlap: policy, overlap_limit: limit, ..settings.clone() };
         }));
-        let given = house.numbers().into_iter().collect();
-        Walk { house, now: 0, given, is_overruled: false }
+        let given = harness.numbers().into_iter().collect();
+        Walk { harness, now: 0, given, is_overruled: false }
     }
 
     fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
-        let before = self.house.clone();
+        let before = self.harness.clone();
         match step {
             Step::Verb(verb) => self.does(verb)?,
             Step::Reschedule(schedule) => {
-                let spec = self.house.respecified(|settings| settings.schedule = schedule);
+                let spec = self.harness.respecified(|settings| settings.schedule = schedule);
                 self.does(Verb::Update(Box::new(Update { spec, expected_version: None })))?;
             }
             Step::Reset(change) => {
-                let mut spec = self.house.standing.job.spec.clone();
+                let mut spec = self.harness.standing.job.spec.clone();
                 match change {
                     Change::Priority(priority) => spec.priority = Priority::new(priority).unwrap(),
                     Change::Policy(policy) => spec.settings.overlap = policy,
@@ -139,17 +139,17 @@ impl Walk {
             Step::Outage(seconds) => self.now += seconds,
             Step::Claim(which) => {
                 if let Some(number) = self.pick(which, |state| state == LiveState::Queued) {
-                    self.house.claim(number, at(self.now));
+                    self.harness.claim(number, at(self.now));
                 }
             }
             Step::Cancel(which) => {
                 if let Some(number) = self.pick(which, |_| true) {
-                    self.house.cancel(number, at(self.now));
+                    self.harness.cancel(number, at(self.now));
                 }
             }
             Step::End(which, ending) => {
                 if let Some(number) = self.pick(which, |state| matches!(state, LiveState::Running(_))) {
-                    self.house.end(number, ending, at(self.now));
+                    self.harness.end(number, ending, at(self.now));
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Walk {
     }
 
     fn does(&mut self, verb: Verb) -> Result<(), TestCaseError> {
-        let Ok(change) = self.house.asked(verb.clone(), at(self.now)) else { return Ok(()) };
+        let Ok(change) = self.harness.asked(verb.clone(), at(self.now)) else { return Ok(()) };
         for change in &change.live {
             if let LiveChange::Add(live) = change {
                 let is_new = self.given.insert(live.id.number);
@@ -165,14 +165,14 @@ impl Walk {
             }
         }
         if verb == TRIGGER {
-            let times = |house: &House| {
-                house.standing.schedule.clone().map(|row| (row.version, row.nominal, row.due_at, row.fired))
+            let times = |harness: &Harness| {
+                harness.standing.schedule.clone().map(|row| (row.version, row.nominal, row.due_at, row.fired))
             };
-            let before = times(&self.house);
-            self.house.does(verb, at(self.now));
-            prop_assert_eq!(times(&self.house), before, "the trigger moved the schedule");
+            let before = times(&self.harness);
+            self.harness.does(verb, at(self.now));
+            prop_assert_eq!(times(&self.harness), before, "the trigger moved the schedule");
         } else {
-            self.house.does(verb, at(self.now));
+            self.harness.does(verb, at(self.now));
         }
         Ok(())
     }
@@ -180,12 +180,12 @@ impl Walk {
     fn wait(&mut self, seconds: i64) -> Result<(), TestCaseError> {
         for _ in 0..=seconds {
             let now = at(self.now);
-            self.house.look(now);
-            let due_at = self.house.standing.schedule.as_ref().and_then(|schedule| schedule.due_at);
+            self.harness.look(now);
+            let due_at = self.harness.standing.schedule.as_ref().and_then(|schedule| schedule.due_at);
             if due_at.is_some_and(|due_at| due_at <= now) {
-                let before = self.house.numbers();
-                self.house.fire(now);
-                for number in self.house.numbers().into_iter().filter(|number| !before.contains(number)) {
+                let before = self.harness.numbers();
+                self.harness.fire(now);
+                for number in self.harness.numbers().into_iter().filter(|number| !before.contains(number)) {
                     prop_assert!(self.given.insert(number), "{} was fired twice", number);
                 }
             }
@@ -195,13 +195,13 @@ impl Walk {
     }
 
     fn pick(&self, which: usize, is_meant: impl Fn(LiveState) -> bool) -> Option<u32> {
-        let open = self.house.standing.open.iter().filter(|live| is_meant(live.state));
+        let open = self.harness.standing.open.iter().filter(|live| is_meant(live.state));
         let numbers: Vec<u32> = open.map(|live| live.id.number).collect();
         (!numbers.is_empty()).then(|| numbers[which % numbers.len()])
     }
 
-    fn check(&self, before: &House) -> Result<(), TestCaseError> {
-        let standing = &self.house.standing;
+    fn check(&self, before: &Harness) -> Result<(), TestCaseError> {
+        let standing = &self.harness.standing;
         let (job, open) = (&standing.job, &standing.open);
         let behind = open.iter().filter(|live| live.is_closed_by(Gate::Overlap)).count();
         if !self.is_overruled {
@@ -211,26 +211,30 @@ impl Walk {
         for waiting in open.iter().filter(|live| live.is_closed_by(Gate::Overlap)) {
             let others = open.iter().filter(|live| live.id != waiting.id);
             for other in others {
-                prop_assert!(other.ties.followed, "{} does not know of {}", other.id, waiting.id);
+                prop_assert!(other.flags.followed, "{} does not know of {}", other.id, waiting.id);
             }
         }
-        let is_paused = job.mark == JobMark::Paused;
+        let is_paused = job.mark == StoredStatus::Paused;
         for live in open {
             let is_free = live.state == LiveState::Queued;
-            prop_assert!(!is_paused || !is_free || live.ties.exempt, "not held: {:?}", live);
+            prop_assert!(!is_paused || !is_free || live.flags.exempt, "not held: {:?}", live);
             prop_assert!(is_paused || !live.is_closed_by(Gate::Paused), "held for ever: {:?}", live);
-            prop_assert!(job.mark != JobMark::Active || !live.ties.exempt, "exempt from nothing: {:?}", live);
+            prop_assert!(
+                job.mark != StoredStatus::Active || !live.flags.exempt,
+                "exempt from nothing: {:?}",
+                live
+            );
         }
         if let Some(schedule) = &standing.schedule {
             prop_assert_eq!(schedule.due_at.is_none(), is_paused, "{:?}", schedule);
             prop_assert_eq!(&schedule.schedule, &job.spec.settings.schedule);
             prop_assert!(schedule.numbered >= self.given.last().copied().unwrap_or(0));
-            prop_assert_ne!(job.mark, JobMark::Failed);
+            prop_assert_ne!(job.mark, StoredStatus::Failed);
         }
         if standing.status() == JobStatus::Cancelled {
             prop_assert_eq!(&standing.schedule, &None);
             for live in open {
-                prop_assert!(self.house.is_asked_to_stop(live.id.number), "still there: {:?}", live);
+                prop_assert!(self.harness.is_asked_to_stop(live.id.number), "still there: {:?}", live);
             }
         }
         prop_assert!(job.version >= before.standing.job.version);
@@ -247,15 +251,15 @@ impl Walk {
 
     /// Resumes the job and lets all open occurrences end.
     fn heal(&mut self) -> Result<(), TestCaseError> {
-        if self.house.status() == JobStatus::Paused {
-            self.house.does(Verb::Resume, at(self.now));
+        if self.harness.status() == JobStatus::Paused {
+            self.harness.does(Verb::Resume, at(self.now));
         }
-        self.house.standing.schedule = None;
+        self.harness.standing.schedule = None;
         for _ in 0..100 {
             self.now += 10_000;
-            self.house.look(at(self.now));
+            self.harness.look(at(self.now));
             let Some(live) = self
-                .house
+                .harness
                 .standing
                 .open
                 .iter()
@@ -265,11 +269,11 @@ impl Walk {
             };
             let number = live.id.number;
             if !live.is_running() {
-                self.house.claim(number, at(self.now));
+                self.harness.claim(number, at(self.now));
             }
-            self.house.end(number, Ending::Succeeded, at(self.now));
+            self.harness.end(number, Ending::Succeeded, at(self.now));
         }
-        prop_assert!(self.house.standing.open.is_empty(), "stuck: {:?}", self.house.standing.open);
+        prop_assert!(self.harness.standing.open.is_empty(), "stuck: {:?}", self.harness.standing.open);
         Ok(())
     }
 }
@@ -329,10 +333,10 @@ proptest! {
         for step in steps {
             walk.step(step)?;
         }
-        if walk.house.status() == JobStatus::Paused {
-            walk.house.does(Verb::Resume, at(walk.now));
+        if walk.harness.status() == JobStatus::Paused {
+            walk.harness.does(Verb::Resume, at(walk.now));
         }
-        let House { standing, history, skipped, .. } = &walk.house;
+        let Harness { standing, history, skipped, .. } = &walk.harness;
         let finished = history.iter().filter(|row| row.origin == Origin::Schedule);
         let open = standing.open.iter().filter(|live| live.origin == Origin::Schedule);
         let fired: BTreeSet<u32> = finished

@@ -5,7 +5,7 @@ mod replay;
 
 use proptest::prelude::*;
 use punctual_core::ids::JobId;
-use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::limits;
 use punctual_core::rank::Shares;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -31,7 +31,7 @@ fn begun(schedule: impl Into<Schedule>, overlap: OverlapPolicy, created_at: Time
     let mut spec = JobSpec::named("report");
     spec.settings.schedule = schedule.into();
     spec.settings.overlap = overlap;
-    let (id, mark) = (JobId::new(created_at, 1), JobMark::Active);
+    let (id, mark) = (JobId::new(created_at, 1), StoredStatus::Active);
     let job =
         Job { id, version: 1, mark, numbered: None, fired: 0, created_at, updated_at: created_at, spec };
     match begin(&job, created_at, false, &mut Shares::default()) {
@@ -129,7 +129,7 @@ fn a_schedule_that_ended_before_its_job_began_has_nothing_to_fire() {
     let mut spec = JobSpec::named("report");
     spec.settings.schedule = until(50, every(10)).into();
     let (id, created_at) = (JobId::new(at(60), 1), at(60));
-    let mark = JobMark::Active;
+    let mark = StoredStatus::Active;
     let job =
         Job { id, version: 1, mark, numbered: None, fired: 0, created_at, updated_at: created_at, spec };
     assert_eq!(begin(&job, at(60), false, &mut Shares::default()), Beginning::Over);

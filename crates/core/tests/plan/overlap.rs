@@ -5,7 +5,7 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::SessionId;
 use punctual_core::job::Expiry;
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::{Cancelled, Live, LiveState, Origin, Ties};
+use punctual_core::occurrence::{Cancelled, Live, LiveState, OccurrenceFlags, Origin};
 use punctual_core::rank::Shares;
 use punctual_core::schedule::{
     FirePlan, Overlap, OverlapPolicy, Present, Schedule, ScheduleState, SkipRange, SkipReason,
@@ -40,7 +40,7 @@ fn skipped(first: i64, last: i64, count: u64, reason: SkipReason) -> SkipRange {
 fn under_queue_each_occurrence_waits_behind_the_one_before() {
     let plan = plan(&state(every(10), OverlapPolicy::Queue), 30);
     assert_eq!(states(&plan), [LiveState::Queued, BEHIND, BEHIND]);
-    assert!(plan.fired.iter().all(|live| live.ties.followed));
+    assert!(plan.fired.iter().all(|live| live.flags.followed));
     assert_eq!((plan.numbered, plan.replaced), (3, vec![]));
 }
 
@@ -119,8 +119,8 @@ fn a_trigger_gives_way_to_an_occurrence_that_fires_late() {
 fn what_fires_beside_some_that_wait_knows_of_them() {
     let present = |behind| Present { open: 2, behind, ..Present::default() };
     let allow = state(every(10), OverlapPolicy::Allow);
-    assert!(!beside(&allow, 10, present(0)).fired[0].ties.followed);
-    assert!(beside(&allow, 10, present(1)).fired[0].ties.followed);
+    assert!(!beside(&allow, 10, present(0)).fired[0].flags.followed);
+    assert!(beside(&allow, 10, present(1)).fired[0].flags.followed);
 }
 
 #[test]
@@ -169,7 +169,10 @@ fn an_occurrence_knows_who_waits_for_its_job() {
     for schedule in [Schedule::OneTime { at: at(5) }, every(5).into()] {
         for awaited in [false, true] {
             let state = ScheduleState { awaited, ..state(schedule.clone(), OverlapPolicy::Skip) };
-            assert_eq!(plan(&state, 5).fired[0].ties, Ties { awaited, ..Ties::default() });
+            assert_eq!(
+                plan(&state, 5).fired[0].flags,
+                OccurrenceFlags { awaited, ..OccurrenceFlags::default() }
+            );
         }
     }
 }

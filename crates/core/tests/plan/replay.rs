@@ -53,13 +53,13 @@ impl World {
         let count =
             |wanted: &dyn Fn(&Live) -> bool| self.open.iter().filter(|(live, _)| wanted(live)).count();
         let is_replaceable =
-            |live: &&Live| self.state.overlap.policy == OverlapPolicy::Replace && !live.ties.replayed;
+            |live: &&Live| self.state.overlap.policy == OverlapPolicy::Replace && !live.flags.replayed;
         let replaceable = self.open.iter().map(|(live, _)| live).filter(is_replaceable);
         Present {
             open: self.open.len(),
             behind: count(&|live| live.is_closed_by(Gate::Overlap)),
-            replayed: count(&|live| live.ties.replayed),
-            replayed_behind: count(&|live| live.ties.replayed && live.is_closed_by(Gate::Overlap)),
+            replayed: count(&|live| live.flags.replayed),
+            replayed_behind: count(&|live| live.flags.replayed && live.is_closed_by(Gate::Overlap)),
             replaceable: replaceable.cloned().collect(),
             waits_for_parents: false,
         }
@@ -70,7 +70,7 @@ impl World {
         let plan = self.state.plan(now, self.present(), &mut Shares::default());
         if !self.state.is_replay_waiting() && plan.next.as_ref().is_some_and(ScheduleState::is_replay_waiting)
         {
-            self.open.iter_mut().for_each(|(live, _)| live.ties.followed = true);
+            self.open.iter_mut().for_each(|(live, _)| live.flags.followed = true);
         }
         for replaced in &plan.replaced {
             match replaced {
@@ -85,7 +85,7 @@ impl World {
         }
         for live in &plan.fired {
             *self.fates.entry(live.scheduled_time).or_default() += 1;
-            if live.ties.replayed {
+            if live.flags.replayed {
                 self.replayed.push(live.scheduled_time);
             }
             self.open.push((live.clone(), None));
@@ -128,9 +128,9 @@ impl World {
         let now = self.first_end().expect("one runs");
         let ended = self.open.iter().position(|(_, ends_at)| *ends_at == Some(now)).expect("one runs");
         let (ended, _) = self.open.remove(ended);
-        assert!(ended.ties.followed || !self.state.is_replay_waiting(), "a replay waits for it: {ended:?}");
+        assert!(ended.flags.followed || !self.state.is_replay_waiting(), "a replay waits for it: {ended:?}");
         if self.open.iter().all(|(live, _)| live.is_closed_by(Gate::Overlap)) {
-            let first = self.open.iter_mut().min_by_key(|(live, _)| (live.ties.replayed, live.id.number));
+            let first = self.open.iter_mut().min_by_key(|(live, _)| (live.flags.replayed, live.id.number));
             if let Some((live, _)) = first {
                 *live = live.gate_opened(Gate::Overlap, now).expect("it waits");
             }
@@ -169,7 +169,7 @@ impl World {
 
     /// How many open occurrences were not opened by a replay.
     fn regular(&self) -> usize {
-        self.open.iter().filter(|(live, _)| !live.ties.replayed).count()
+        self.open.iter().filter(|(live, _)| !live.flags.replayed).count()
     }
 }
 

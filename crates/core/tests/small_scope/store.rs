@@ -4,7 +4,7 @@
 use punctual_core::defects::{self, Defect};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec, Settings};
+use punctual_core::job::{Job, JobSpec, Settings, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::{Cancelled, End, Finished, GivenBack, Live, LiveState, Next, Settled, Terms};
 use punctual_core::ports::LeaseRef;
@@ -69,7 +69,7 @@ pub fn settings(job: JobId) -> Settings {
 
 fn submitted(id: JobId) -> ScheduleState {
     let spec = JobSpec { settings: settings(id), ..JobSpec::named("") };
-    let (version, mark, numbered) = (JOB_VERSION, JobMark::Active, None);
+    let (version, mark, numbered) = (JOB_VERSION, StoredStatus::Active, None);
     let job =
         Job { id, version, mark, numbered, fired: 0, created_at: SUBMITTED, updated_at: SUBMITTED, spec };
     match begin(&job, SUBMITTED, false, &mut Shares::default()) {
@@ -304,7 +304,7 @@ impl Store {
         let occurrence = live.id;
         let settled = live.settled(
             end,
-            Some(Terms { settings: &settings(occurrence.job), mark: JobMark::Active }),
+            Some(Terms { settings: &settings(occurrence.job), mark: StoredStatus::Active }),
             NOW,
         );
         let Settled { finished, next } = settled.expect("a held row is running");

@@ -3,8 +3,8 @@
 //! limits have become tighter.
 
 use crate::Context;
-use crate::desk::Reservation;
 use crate::pause::ErrorPause;
+use crate::poll_registry::ReservedSlots;
 use futures_util::future::select;
 use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
@@ -44,7 +44,7 @@ pub(crate) async fn admit(context: &Context) {
                 if admitted.is_look_due {
                     context.lines.look();
                 }
-                context.follow_up([admitted.begun], Reservation::default());
+                context.follow_up([admitted.effects], ReservedSlots::default());
             }
             Err(error) => {
                 tracing::warn!(%error, "executions that wait for a limit could not continue; retrying");

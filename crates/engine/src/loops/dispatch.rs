@@ -2,10 +2,10 @@
 //! notification or when a scan finds it.
 
 use crate::Context;
-use crate::desk::Reservation;
 use crate::pause::LookPause;
+use crate::poll_registry::ReservedSlots;
 use futures_util::future::select;
-use punctual_core::ports::{Claim, ClaimOutcome, Offer};
+use punctual_core::ports::{Claim, ClaimOutcome, SlotReservation};
 use std::pin::pin;
 
 pub(crate) async fn dispatch(context: &Context) {
@@ -19,22 +19,22 @@ pub(crate) async fn dispatch(context: &Context) {
         // The scan has a fixed time and does not wait for a period without wake-ups: on a node that is never
         // quiet for that long, work queued by another node would not reach a waiting poll here.
         let now = clock.monotonic();
-        let is_hearing = context.others.is_hearing();
+        let is_hearing = context.peers.is_hearing();
         let is_patient = is_hearing && !is_more_counted;
         let most = if is_patient { config.dispatch_interval_hearing } else { config.dispatch_interval };
         let look_at = looked_at.plus(pause.within(most));
         let is_look = now >= look_at;
         if is_look {
-            context.desk.wake_all();
+            context.poll_registry.wake_all();
             looked_at = now;
         }
-        let claims = context.desk.take_unchecked();
+        let claims = context.poll_registry.take_unchecked();
         if claims.is_empty() {
             if is_look {
                 pause.found(0);
                 is_more_counted = false;
             } else {
-                select(pin!(context.desk.unchecked()), clock.sleep(look_at.since(now))).await;
+                select(pin!(context.poll_registry.unchecked()), clock.sleep(look_at.since(now))).await;
             }
             continue;
         }
@@ -57,7 +57,7 @@ pub(crate) async fn dispatch(context: &Context) {
 /// that another transaction had locked, or the counters are a moment ahead.
 async fn is_more_counted_than_given(context: &Context) -> bool {
     match context.claimable().await {
-        Ok(depths) => depths.iter().any(|depth| context.desk.is_idle_for(&depth.lane)),
+        Ok(depths) => depths.iter().any(|depth| context.poll_registry.is_idle_for(&depth.lane)),
         Err(error) => {
             tracing::debug!(%error, "queued executions could not be counted; the next scan comes later");
             false
@@ -73,24 +73,24 @@ struct Round {
 }
 
 async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
-    let offers: Vec<Offer> =
-        claims.iter().map(|claim| Offer { session: claim.session, turn: claim.turn }).collect();
+    let reservations: Vec<SlotReservation> =
+        claims.iter().map(|claim| SlotReservation { session: claim.session, turn: claim.turn }).collect();
     match context.store.claim(context.time.now(), claims).await {
         Ok(outcomes) => {
             let mut undelivered = Vec::new();
             let (now, mut round) = (context.time.now(), Round { claimed: 0, is_any_empty: false });
-            for (offer, mut outcome) in offers.into_iter().zip(outcomes) {
-                if let ClaimOutcome::Claimed { assignments, begun } = &mut outcome {
+            for (reservation, mut outcome) in reservations.into_iter().zip(outcomes) {
+                if let ClaimOutcome::Claimed { assignments, effects } = &mut outcome {
                     context.counters.claimed.add(assignments.len() as u64);
                     context.measures.leased(now, assignments.iter());
                     round.claimed += assignments.len();
                     round.is_any_empty |= assignments.is_empty();
                     context.events.touched(assignments.iter().map(|one| one.execution.occurrence));
-                    context.follow_up([std::mem::take(begun)], Reservation::default());
+                    context.follow_up([std::mem::take(effects)], ReservedSlots::default());
                 }
-                let leases = context.desk.claimed(offer, outcome);
+                let leases = context.poll_registry.claimed(reservation, outcome);
                 if !leases.is_empty() {
-                    undelivered.push((offer, leases));
+                    undelivered.push((reservation, leases));
                 }
             }
             if round.claimed > 0 {
@@ -102,8 +102,8 @@ async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
         Err(error) => {
             tracing::warn!(%error, "work could not be claimed; the workers will poll again");
             context.counters.store_errors.add(1);
-            for offer in offers {
-                context.desk.failed(offer, &error.to_string());
+            for reservation in reservations {
+                context.poll_registry.failed(reservation, &error.to_string());
             }
             // The workers will poll again.
             Round { claimed: 0, is_any_empty: false }

@@ -2,8 +2,8 @@
 //! the store ahead of time and from commits of this node.
 
 use crate::agenda::segment_of;
-use crate::desk::Reservation;
 use crate::pause::ErrorPause;
+use crate::poll_registry::ReservedSlots;
 use crate::{Context, Duties};
 use futures_util::future::{join, pending, select};
 use punctual_core::ids::{OccurrenceId, Segment};
@@ -155,18 +155,26 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreErro
     let now = context.time.now();
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
     let mut due_at = Vec::new();
-    let (mut fire_places, mut look_places) = (Reservation::default(), Reservation::default());
+    let (mut fire_places, mut look_places) = (ReservedSlots::default(), ReservedSlots::default());
     for entry in due {
         match entry.what {
             DueKind::Schedule { job, version } => {
-                let offer = context.desk.reserve(&mut fire_places, entry.lane.queue(), entry.lane.job_type());
-                fires.push(Fire { job, version, offer });
+                let reservation = context.poll_registry.reserve(
+                    &mut fire_places,
+                    entry.lane.queue(),
+                    entry.lane.job_type(),
+                );
+                fires.push(Fire { job, version, reservation });
                 due_at.push(entry.at);
             }
             DueKind::Live { occurrence, attempt } => {
-                let offer = context.desk.reserve(&mut look_places, entry.lane.queue(), entry.lane.job_type());
-                let offer = offer.map(|offer| (offer, entry.lane));
-                looks.push(Look { occurrence, attempt, offer });
+                let reservation = context.poll_registry.reserve(
+                    &mut look_places,
+                    entry.lane.queue(),
+                    entry.lane.job_type(),
+                );
+                let reservation = reservation.map(|reservation| (reservation, entry.lane));
+                looks.push(Look { occurrence, attempt, reservation });
             }
         }
     }
@@ -183,7 +191,7 @@ async fn fire_schedules(
     now: Timestamp,
     fires: Vec<Fire>,
     due_at: &[Timestamp],
-    places: Reservation,
+    places: ReservedSlots,
 ) -> Result<usize, StoreError> {
     if fires.is_empty() {
         return Ok(0);
@@ -192,25 +200,25 @@ async fn fire_schedules(
     let outcomes = match context.store.fire(now, fires).await {
         Ok(outcomes) => outcomes,
         Err(error) => {
-            context.desk.settle_failed(places, &error.to_string());
+            context.poll_registry.settle_failed(places, &error.to_string());
             return Err(error);
         }
     };
-    let mut all_begun = Vec::with_capacity(outcomes.len());
+    let mut all_effects = Vec::with_capacity(outcomes.len());
     let fired_at = context.time.now();
     let mut lateness = Vec::with_capacity(outcomes.len());
     let mut conflicts = 0;
     for (outcome, due_at) in outcomes.into_iter().zip(due_at) {
         match outcome {
-            FireOutcome::Fired { mut begun, occurrences, skipped } => {
+            FireOutcome::Fired { mut effects, occurrences, skipped } => {
                 let late = fired_at.since(*due_at);
                 context.measures.fire_lateness.observe_duration(late);
                 lateness.push(late);
                 context.counters.fired.add(occurrences.len() as u64);
                 context.events.touched(occurrences.iter().map(|(occurrence, _)| *occurrence));
                 context.counters.skipped.add(skipped);
-                context.hold_next(std::mem::take(&mut begun.due));
-                all_begun.push(begun);
+                context.hold_next(std::mem::take(&mut effects.due));
+                all_effects.push(effects);
             }
             FireOutcome::Conflict => conflicts += 1,
             FireOutcome::NotDue => {}
@@ -218,7 +226,7 @@ async fn fire_schedules(
     }
     context.counters.fire_conflicts.add(conflicts as u64);
     context.note_lateness(lateness.into_iter());
-    context.follow_up(all_begun, places);
+    context.follow_up(all_effects, places);
     Ok(conflicts)
 }
 
@@ -226,7 +234,7 @@ async fn look(
     context: &Context,
     now: Timestamp,
     looks: Vec<Look>,
-    places: Reservation,
+    places: ReservedSlots,
 ) -> Result<(), StoreError> {
     if looks.is_empty() {
         return Ok(());
@@ -235,15 +243,15 @@ async fn look(
     match context.store.look(now, looks).await {
         Ok(outcomes) => {
             context.events.touched(looked_at);
-            let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
-                LookOutcome::Opened(begun) | LookOutcome::Expired(begun) => Some(begun),
+            let effects = outcomes.into_iter().filter_map(|outcome| match outcome {
+                LookOutcome::Opened(effects) | LookOutcome::Expired(effects) => Some(effects),
                 LookOutcome::Conflict | LookOutcome::NotDue => None,
             });
-            context.follow_up(begun, places);
+            context.follow_up(effects, places);
             Ok(())
         }
         Err(error) => {
-            context.desk.settle_failed(places, &error.to_string());
+            context.poll_registry.settle_failed(places, &error.to_string());
             Err(error)
         }
     }

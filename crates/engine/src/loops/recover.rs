@@ -6,7 +6,7 @@
 //! compare-and-swap. Only the sweep for remains of lost sessions is a duty of the leader; a scheduler that
 //! has just declared one lost sweeps, too.
 
-use crate::desk::Reservation;
+use crate::poll_registry::ReservedSlots;
 use crate::{Context, Duties};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::limits;
@@ -45,7 +45,7 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
         }
         context.count_ended(&recovered.ended);
         context.counters.retried.add(recovered.retried as u64);
-        context.follow_up([recovered.begun], Reservation::default());
+        context.follow_up([recovered.effects], ReservedSlots::default());
         if !recovered.more {
             break;
         }

@@ -1,7 +1,7 @@
 //! Releases or skips the dependents of finished jobs that the commit which finished them did not reach,
 //! because there were too many. A duty of the leader.
 
-use crate::desk::Reservation;
+use crate::poll_registry::ReservedSlots;
 use crate::{Context, Duties};
 use punctual_core::limits;
 
@@ -14,7 +14,7 @@ pub(crate) async fn resolve(context: &Context) {
         while context.leads() {
             match context.store.resolve(context.time.now(), limits::DEPENDENTS_PER_STEP_MAX).await {
                 Ok(resolved) => {
-                    context.follow_up([resolved.begun], Reservation::default());
+                    context.follow_up([resolved.effects], ReservedSlots::default());
                     if !resolved.more {
                         break;
                     }

@@ -77,7 +77,7 @@ impl UseCases {
         let mut items = Vec::with_capacity(page.items.len());
         for listed in page.items {
             let noted = match &listed.view {
-                ExecutionView::Live { live, .. } if live.ties.noted => {
+                ExecutionView::Live { live, .. } if live.flags.noted => {
                     self.store().notes(live.id.job, live.id.number, 1).await?.pop()
                 }
                 _ => None,

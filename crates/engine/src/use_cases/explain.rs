@@ -218,7 +218,7 @@ impl UseCases {
     }
 
     async fn open_notes(&self, view: &JobView) -> Result<Vec<Noted>, StoreError> {
-        if !view.open.iter().any(|live| live.ties.noted) {
+        if !view.open.iter().any(|live| live.flags.noted) {
             return Ok(vec![]);
         }
         self.store().notes(view.job.id, u32::MAX, limits::PAGE_ITEMS_MAX).await

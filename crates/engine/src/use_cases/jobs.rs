@@ -111,7 +111,7 @@ impl UseCases {
     }
 
     async fn progress(&self, view: &JobView) -> Result<Option<Noted>, StoreError> {
-        if !view.open.iter().any(|live| live.is_running() && live.ties.noted) {
+        if !view.open.iter().any(|live| live.is_running() && live.flags.noted) {
             return Ok(None);
         }
         let notes = self.store().notes(view.job.id, u32::MAX, OPEN_IN_VIEW_MAX).await?;

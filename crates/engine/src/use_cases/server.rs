@@ -84,8 +84,8 @@ impl UseCases {
     async fn counted(&self) -> (CounterSnapshot, u32) {
         let own = self.engine.counters();
         let Some(Ok(nodes)) = self.engine.nodes().await else { return (own, 1) };
-        let others = nodes.into_iter().filter(|node| !node.is_self).filter_map(|node| node.card);
-        others.fold((own, 1), |(sum, processes), card| (sum.plus(&card.counters), processes + 1))
+        let peers = nodes.into_iter().filter(|node| !node.is_self).filter_map(|node| node.card);
+        peers.fold((own, 1), |(sum, processes), card| (sum.plus(&card.counters), processes + 1))
     }
 
     pub async fn readings(&self) -> Result<Readings, UseCaseError> {

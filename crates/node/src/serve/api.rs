@@ -6,8 +6,8 @@ use super::listener::{limits, listen, node_info, server};
 use super::node::Node;
 use super::welcome::Welcome;
 use super::{
-    admin_token, apart, api_of, begin, engine, tell_commands, warn_of_open_address, warn_of_seen_passwords,
-    warn_of_token,
+    admin_token, api_of, begin, config_mismatch, engine, tell_commands, warn_of_open_address,
+    warn_of_seen_passwords, warn_of_token,
 };
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
@@ -48,8 +48,8 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let engine = engine::start(config, Duties::OwnCommits, &host, &open, seat).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
-    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
-    let api = api_of(&engine, &host, &node, info).noticing(apart);
+    let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
+    let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     let http = server(&api, &host, listener, limits(&settings.api));
     node.run_http(http.run(api.router(), node.stopping()));

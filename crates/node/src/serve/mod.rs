@@ -3,21 +3,21 @@
 
 mod admin_token;
 mod allowed;
-mod apart;
 mod api;
 mod clock;
+mod config_mismatch;
 mod engine;
 mod http;
 mod listener;
 mod logging;
 mod manual_clock;
+#[cfg(test)]
+mod multi_node;
 mod node;
 mod repeats;
 mod retention;
 mod scaling;
 mod scheduler;
-#[cfg(test)]
-mod several;
 mod signals;
 mod welcome;
 mod worker;
@@ -96,8 +96,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let now = engine.now();
     let is_driven = driven.is_some();
     let mut node = Node::new(settings.worker.drain_grace.get());
-    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
-    let mut api = api_of(&engine, &host, &node, info).noticing(apart);
+    let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
+    let mut api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
     if let Some(clock) = driven {
         api = api.driving(clock);
     }

@@ -6,7 +6,9 @@ use super::engine::store_time;
 use super::listener::{listen, node_info, server};
 use super::node::Node;
 use super::scaling::{self, Hook};
-use super::{apart, api_of, begin, engine, retention, warn_of_open_address, warn_of_seen_passwords};
+use super::{
+    api_of, begin, config_mismatch, engine, retention, warn_of_open_address, warn_of_seen_passwords,
+};
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
@@ -49,8 +51,8 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     let config = retention::config(&settings.scheduler, &settings.coordination);
     let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
     let mut node = Node::new(Duration::ZERO);
-    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
-    let api = api_of(&engine, &host, &node, info).noticing(apart);
+    let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
+    let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     let http = server(&api, &host, listener, ServerLimits::default());
     node.run_http(http.run(api.health_router(), node.stopping()));

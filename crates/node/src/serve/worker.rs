@@ -4,7 +4,7 @@
 use super::engine::store_time;
 use super::listener::{host_name, listen, node_info, server};
 use super::node::{Drained, Node};
-use super::{apart, api_of, begin, engine, warn_of_open_address, warn_of_seen_passwords};
+use super::{api_of, begin, config_mismatch, engine, warn_of_open_address, warn_of_seen_passwords};
 use crate::coordination;
 use crate::store::{self, OpenStore, PasswordArg, StorePlace};
 use anyhow::Context;
@@ -99,11 +99,11 @@ async fn on_store(
         EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
     let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, seat).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
-    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
     if let Some(listener) = listener {
         let address = listener.local_addr().context("cannot read the address of the listener")?;
-        let api = api_of(&engine, &host, &node, info).noticing(apart);
+        let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
         let http = server(&api, &host, listener, ServerLimits::default());
         node.run_http(http.run(api.health_router(), node.stopping()));
         said += &format!(", health checks on http://{address}");

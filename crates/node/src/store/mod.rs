@@ -12,7 +12,7 @@ use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{quoted, tell};
 use punctual_config::store_url::{Dialect, Password, ServerUrl, StoreUrl};
 use punctual_config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
-use punctual_core::ports::{Host, Register, Store, Wakes};
+use punctual_core::ports::{Host, MembershipTable, Store, Wakes};
 use punctual_store::baseline::BaselineDatabase;
 use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::data_migration::{DataMigrationError, StoreAddress};
@@ -190,7 +190,7 @@ fn read_password(
 #[derive(Clone)]
 pub struct SharedSide {
     /// The membership table.
-    pub register: Arc<dyn Register>,
+    pub membership_table: Arc<dyn MembershipTable>,
     /// The id of the database.
     pub cluster: String,
 }

@@ -32,7 +32,7 @@ pub async fn open(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliEr
     let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
     let store = Arc::new(store);
     Ok(OpenStore {
-        shared: Some(SharedSide { register: store.clone(), cluster }),
+        shared: Some(SharedSide { membership_table: store.clone(), cluster }),
         store,
         // It has no wake-ups between processes: they scan for each other's work.
         wakes: None,

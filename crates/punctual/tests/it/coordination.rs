@@ -3,7 +3,7 @@
 
 use punctual_coordination::StoreCoordination;
 use punctual_coordination::conformance::{DrivenTime, Stage, Time};
-use punctual_core::ports::{Clock, Coordination, Register, Task};
+use punctual_core::ports::{Clock, Coordination, MembershipTable, Task};
 use punctual_core::time::{Monotonic, Timestamp};
 use punctual_store::mysql::{self, MySqlOptions, MySqlStore};
 use punctual_store::postgres::{self, PostgresOptions, PostgresStore};
@@ -63,10 +63,11 @@ impl DrivenTime for Driven {
 }
 
 /// Three nodes on one store, and one on another.
-fn stage(here: [Arc<dyn Register>; 3], there: Arc<dyn Register>) -> Stage {
+fn stage(here: [Arc<dyn MembershipTable>; 3], there: Arc<dyn MembershipTable>) -> Stage {
     let clock = Arc::new(Driven::default());
-    let door =
-        |register| -> Arc<dyn Coordination> { Arc::new(StoreCoordination::new(register, clock.clone())) };
+    let door = |membership_table| -> Arc<dyn Coordination> {
+        Arc::new(StoreCoordination::new(membership_table, clock.clone()))
+    };
     Stage {
         doors: here.into_iter().map(door).collect(),
         elsewhere: door(there),

@@ -35,14 +35,14 @@ async fn a_database_that_goes_away_under_load_loses_and_doubles_nothing() {
         let load = Arc::new(Load::new(directory.path()));
         let submitters: Vec<_> =
             (0..SUBMITTERS).map(|index| tokio::spawn(load.clone().submit(server.clone(), index))).collect();
-        for weather in [Weather::Away, Weather::Held, Weather::Away] {
+        for network_fault in [NetworkFault::Away, NetworkFault::Held, NetworkFault::Away] {
             load.goes_on().await;
-            link.weather.send_replace(weather);
+            link.network_fault.send_replace(network_fault);
             is_told(&server).await;
-            if weather == Weather::Away {
+            if network_fault == NetworkFault::Away {
                 is_put_off(&server).await;
             }
-            link.weather.send_replace(Weather::Fair);
+            link.network_fault.send_replace(NetworkFault::Fair);
             eventually("it is ready again", async || ready(&server).await.0 == StatusCode::OK).await;
         }
         load.goes_on().await;
@@ -161,7 +161,7 @@ impl Load {
 
 /// The network faults on the way to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
+enum NetworkFault {
     Fair,
     /// Nothing passes, and connections stay open.
     Held,
@@ -172,7 +172,7 @@ enum Weather {
 /// A fault proxy to the database.
 struct Link {
     url: String,
-    weather: watch::Sender<Weather>,
+    network_fault: watch::Sender<NetworkFault>,
 }
 
 impl Link {
@@ -181,40 +181,40 @@ impl Link {
         let target = authority.and_then(|authority| authority.rsplit('@').next()).expect("a host").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let through = url.replace(&target, &listener.local_addr().unwrap().to_string());
-        let weather = watch::Sender::new(Weather::Fair);
-        let seen = weather.subscribe();
+        let network_fault = watch::Sender::new(NetworkFault::Fair);
+        let seen = network_fault.subscribe();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(pass(client, target.clone(), seen.clone()));
             }
         });
-        Link { url: through, weather }
+        Link { url: through, network_fault }
     }
 }
 
-async fn pass(client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
-    if *weather.borrow() == Weather::Away {
+async fn pass(client: TcpStream, target: String, mut network_fault: watch::Receiver<NetworkFault>) {
+    if *network_fault.borrow() == NetworkFault::Away {
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
-    let (held, held_too) = (weather.clone(), weather.clone());
+    let (held, held_too) = (network_fault.clone(), network_fault.clone());
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
         () = pass_on(from_client, to_server, held) => {}
         () = pass_on(from_server, to_client, held_too) => {}
-        _ = weather.wait_for(|weather| *weather == Weather::Away) => {}
+        _ = network_fault.wait_for(|network_fault| *network_fault == NetworkFault::Away) => {}
     }
 }
 
 async fn pass_on(
     mut source: impl AsyncRead + Unpin,
     mut sink: impl AsyncWrite + Unpin,
-    mut weather: watch::Receiver<Weather>,
+    mut network_fault: watch::Receiver<NetworkFault>,
 ) {
     let mut bytes = vec![0; 8 * 1024];
     loop {
         let Ok(read @ 1..) = source.read(&mut bytes).await else { return };
-        if weather.wait_for(|weather| *weather != Weather::Held).await.is_err()
+        if network_fault.wait_for(|network_fault| *network_fault != NetworkFault::Held).await.is_err()
             || sink.write_all(&bytes[..read]).await.is_err()
         {
             return;

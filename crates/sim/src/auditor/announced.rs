@@ -6,7 +6,7 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
 use punctual_core::limiter::Line;
-use punctual_core::ports::{Begun, DueKind, Lane};
+use punctual_core::ports::{CommitEffects, DueKind, Lane};
 use std::collections::BTreeSet;
 
 /// The expected effects of one item of a verb.
@@ -94,33 +94,33 @@ impl Auditor {
 
     /// Compares the commit effects of one item with the model. Work may have been leased to the slot
     /// reservation that was passed along.
-    pub(super) fn announced(&mut self, begun: &Begun) -> Verdict {
+    pub(super) fn announced(&mut self, effects: &CommitEffects) -> Verdict {
         let fresh = std::mem::take(&mut self.fresh);
-        for (offer, assignment) in &begun.assigned {
+        for (reservation, assignment) in &effects.assigned {
             let id = assignment.execution.occurrence;
-            self.granted(offer.session, offer.turn, assignment)?;
+            self.granted(reservation.session, reservation.turn, assignment)?;
             rule!(
                 fresh.queued.contains(&id),
                 "a slot reservation gets only the work that was committed with it",
-                "{id} was given to {offer:?}, fresh are {fresh:?}"
+                "{id} was given to {reservation:?}, fresh are {fresh:?}"
             );
-            self.count("offers taken");
+            self.count("slot reservations used");
         }
         for id in fresh.queued.iter().filter(|id| self.queued.contains(id)) {
             let lane = self.lane(id.job)?;
             rule!(
-                begun.queued.contains(&lane),
+                effects.queued.contains(&lane),
                 "work that is queued is announced",
                 "{id} is queued in {lane:?}, announced was {:?}",
-                begun.queued
+                effects.queued
             );
         }
         for line in &fresh.joined {
             rule!(
-                begun.joined.contains(line),
+                effects.joined.contains(line),
                 "what does not fit joins its wait list, and the commit reports it",
                 "{line:?} has been joined, reported is {:?}",
-                begun.joined
+                effects.joined
             );
         }
         for id in &fresh.waiting {
@@ -128,23 +128,23 @@ impl Auditor {
             let (at, attempt) = (occurrence.look_at(), occurrence.attempt);
             let what = DueKind::Live { occurrence: *id, attempt };
             rule!(
-                at.is_none() || begun.due.iter().any(|due| Some(due.at) == at && due.what == what),
+                at.is_none() || effects.due.iter().any(|due| Some(due.at) == at && due.what == what),
                 "a commit reports what is due next because of it",
                 "{id}.{attempt} is to be checked by {at:?}, reported is {:?}",
-                begun.due
+                effects.due
             );
         }
         for id in &fresh.scheduled {
             let (at, what) = self.schedule_due(*id)?;
             rule!(
-                at.is_none() || begun.due.iter().any(|due| Some(due.at) == at && Some(due.what) == what),
+                at.is_none() || effects.due.iter().any(|due| Some(due.at) == at && Some(due.what) == what),
                 "a commit reports what is due next because of it",
                 "job {id} is due at {at:?} as {what:?}, reported is {:?}",
-                begun.due
+                effects.due
             );
         }
-        let ended: BTreeSet<ExecutionId> = begun.ended.iter().map(|(execution, _)| *execution).collect();
-        for due in &begun.due {
+        let ended: BTreeSet<ExecutionId> = effects.ended.iter().map(|(execution, _)| *execution).collect();
+        for due in &effects.due {
             let (at, job) = match due.what {
                 DueKind::Schedule { job, .. } => {
                     let (at, what) = self.schedule_due(job)?;
@@ -164,12 +164,12 @@ impl Auditor {
                 "reported is {due:?}, but it is due at {at:?} in {lane:?}"
             );
         }
-        let ended: BTreeSet<(ExecutionId, Status)> = begun.ended.iter().copied().collect();
+        let ended: BTreeSet<(ExecutionId, Status)> = effects.ended.iter().copied().collect();
         rule!(
-            ended == fresh.ended && ended.len() == begun.ended.len(),
+            ended == fresh.ended && ended.len() == effects.ended.len(),
             "what ends unstarted is reported once",
             "reported are {:?}, ended have {:?}",
-            begun.ended,
+            effects.ended,
             fresh.ended
         );
         Ok(())

@@ -7,11 +7,11 @@ use super::shares::goes_before;
 use super::{Auditor, FinishedAttempt, OccurrenceState, SessionState, Verdict, Violation, rule};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
-use punctual_core::job::{JobMark, JobSpec, Settings};
+use punctual_core::job::{JobSpec, Settings, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Assignment, Begun, Claim, ClaimOutcome, DueKind, Lane, LeaseRef, Recovered, Report, ReportAnswer,
+    Assignment, Claim, ClaimOutcome, CommitEffects, DueKind, Lane, LeaseRef, Recovered, Report, ReportAnswer,
     ReportOutcome,
 };
 use punctual_core::retry::RetryPolicy;
@@ -48,13 +48,13 @@ impl Auditor {
             let (live, turn) = (session.state == SessionState::Live, session.turn);
             let gets_work = session.mode == SessionMode::Open;
             match outcome {
-                ClaimOutcome::Claimed { assignments, begun } => {
+                ClaimOutcome::Claimed { assignments, effects } => {
                     rule!(live, "only a live session is given work", "session {}", claim.session);
                     if !gets_work {
                         self.claimed_nothing(claim, outcome)?;
                         continue;
                     }
-                    self.claimed_one(claim, assignments, begun)?;
+                    self.claimed_one(claim, assignments, effects)?;
                 }
                 ClaimOutcome::StaleTurn => {
                     rule!(
@@ -74,8 +74,8 @@ impl Auditor {
         Ok(())
     }
 
-    fn claimed_one(&mut self, claim: &Claim, assignments: &[Assignment], begun: &Begun) -> Verdict {
-        let expired = self.expired_at_claim(claim, begun)?;
+    fn claimed_one(&mut self, claim: &Claim, assignments: &[Assignment], effects: &CommitEffects) -> Verdict {
+        let expired = self.expired_at_claim(claim, effects)?;
         rule!(
             assignments.len() <= claim.limit,
             "a claim keeps to its limit",
@@ -117,8 +117,8 @@ impl Auditor {
     }
 
     /// Ends the executions that a claim found expired; returns how many.
-    fn expired_at_claim(&mut self, claim: &Claim, begun: &Begun) -> Result<usize, Violation> {
-        for (execution, status) in &begun.ended {
+    fn expired_at_claim(&mut self, claim: &Claim, effects: &CommitEffects) -> Result<usize, Violation> {
+        for (execution, status) in &effects.ended {
             let id = execution.occurrence;
             // Other executions may have been skipped because of these.
             if *status != Status::Expired {
@@ -138,8 +138,8 @@ impl Auditor {
             self.expire(id)?;
             self.count("expiries found by a claim");
         }
-        self.announced(begun)?;
-        Ok(begun.ended.len())
+        self.announced(effects)?;
+        Ok(effects.ended.len())
     }
 
     /// Work is handed out by rank: each execution before the next, and all before those that remain.
@@ -236,12 +236,12 @@ impl Auditor {
         let id = execution.occurrence;
         let (job, occurrence) = (self.job(id.job)?, self.occurrence(id)?);
         rule!(
-            job.mark != JobMark::Paused || occurrence.is_exempt,
+            job.mark != StoredStatus::Paused || occurrence.is_exempt,
             "nothing of a paused job starts except executions that were triggered meanwhile",
             "{execution} was leased to session {session}: {occurrence:?}"
         );
         rule!(
-            !matches!(job.mark, JobMark::Cancelled | JobMark::Deleted),
+            !matches!(job.mark, StoredStatus::Cancelled | StoredStatus::Deleted),
             "nothing of a cancelled job starts",
             "{execution} was leased to session {session}, its job is {:?}",
             job.mark
@@ -354,7 +354,7 @@ impl Auditor {
             "{execution} was answered as {:?}, recorded is {recorded:?}",
             outcome.recorded
         );
-        let is_retried = self.settle(id, &report.end, &outcome.begun)?;
+        let is_retried = self.settle(id, &report.end, &outcome.effects)?;
         rule!(
             outcome.is_retried == is_retried,
             "a retry that is owed happens, and no other",
@@ -364,7 +364,7 @@ impl Auditor {
         if is_retried && report.end.ending == Ending::Lost {
             self.count("runs cut short by a drain");
         }
-        self.announced(&outcome.begun)
+        self.announced(&outcome.effects)
     }
 
     pub fn given_back(
@@ -372,7 +372,7 @@ impl Auditor {
         now: Timestamp,
         session: SessionId,
         leases: &[LeaseRef],
-        outcomes: &[Option<Begun>],
+        outcomes: &[Option<CommitEffects>],
     ) -> Verdict {
         self.not_ahead(now)?;
         answers_each("give_back", leases.len(), outcomes.len())?;
@@ -383,9 +383,9 @@ impl Auditor {
                 "a lease is returned once, by its holder",
                 "session {session} returned {lease:?}, held is {is_held}, answered was {outcome:?}"
             );
-            if let Some(begun) = outcome {
+            if let Some(effects) = outcome {
                 self.unstart(lease.execution.occurrence)?;
-                self.announced(begun)?;
+                self.announced(effects)?;
             }
         }
         Ok(())
@@ -395,7 +395,7 @@ impl Auditor {
     /// under this lease.
     pub(super) fn unstart(&mut self, id: OccurrenceId) -> Verdict {
         let at = self.at;
-        let is_paused = self.job(id.job)?.mark == JobMark::Paused;
+        let is_paused = self.job(id.job)?.mark == StoredStatus::Paused;
         let (occurrence, _) = self.occurrence_mut(id)?;
         let lease = (id.attempt(occurrence.attempt), occurrence.epoch);
         let state = occurrence.state;
@@ -411,7 +411,7 @@ impl Auditor {
         if let OccurrenceState::Running { session, claimed_at, is_asked_to_stop: true } = state {
             let ended_at = at.max(claimed_at);
             let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
-            self.close(id, ended, Some(JobMark::Cancelled))?;
+            self.close(id, ended, Some(StoredStatus::Cancelled))?;
             self.ended_unstarted(lease.0, Status::Cancelled);
             self.follow(id.job, false)?;
             return self.wake_replay(id.job);
@@ -461,9 +461,9 @@ impl Auditor {
                 error: None,
                 result: None,
             };
-            self.settle(id, &end, &recovered.begun)?;
+            self.settle(id, &end, &recovered.effects)?;
         }
-        self.announced(&recovered.begun)?;
+        self.announced(&recovered.effects)?;
         let left = self.running.iter().find(|id| self.is_held_by_lost(**id));
         rule!(
             // A session that another transaction has lost meanwhile is left to the next recovery.
@@ -490,9 +490,9 @@ impl Auditor {
 
     /// Ends the current run; returns whether another attempt follows. The start of a retry is taken from the
     /// commit effects and must be within the bounds of the policy.
-    fn settle(&mut self, id: OccurrenceId, end: &End, begun: &Begun) -> Result<bool, Violation> {
+    fn settle(&mut self, id: OccurrenceId, end: &End, effects: &CommitEffects) -> Result<bool, Violation> {
         let at = self.at;
-        let is_paused = self.job(id.job)?.mark == JobMark::Paused;
+        let is_paused = self.job(id.job)?.mark == StoredStatus::Paused;
         let (occurrence, spec) = self.occurrence_mut(id)?;
         let spec = spec.clone();
         let OccurrenceState::Running { session, claimed_at, is_asked_to_stop } = occurrence.state else {
@@ -515,7 +515,7 @@ impl Auditor {
         let next = id.attempt(occurrence.attempt + 1);
         let retry_at = match status {
             Status::Lost => Some(at),
-            _ => told_retry(begun, next),
+            _ => told_retry(effects, next),
         };
         let base_us = backoff_ms(&spec.settings.retry, occurrence.charged + 1) as i64 * 1_000;
         let (earliest, latest) = match status {
@@ -533,8 +533,8 @@ impl Auditor {
             }
             let mark = match status {
                 Status::Succeeded => None,
-                Status::Cancelled => Some(JobMark::Cancelled),
-                _ => Some(JobMark::Failed),
+                Status::Cancelled => Some(StoredStatus::Cancelled),
+                _ => Some(StoredStatus::Failed),
             };
             self.close(id, ended, mark)?;
             self.follow(id.job, status == Status::Succeeded)?;
@@ -544,7 +544,7 @@ impl Auditor {
         rule!(
             retry_at.is_some_and(|time| (earliest..=latest).contains(&time)),
             "a retry comes after its backoff plus at most a tenth",
-            "{next}: between {earliest} and {latest}, but {begun:?} follows"
+            "{next}: between {earliest} and {latest}, but {effects:?} follows"
         );
         let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);
@@ -566,7 +566,7 @@ impl Auditor {
 
     /// Closes an open occurrence. If nothing is left of a one-time job, the job gets this stored status.
     /// `follow` notifies those who wait for the end.
-    pub(super) fn close(&mut self, id: OccurrenceId, ended: Ended, mark: Option<JobMark>) -> Verdict {
+    pub(super) fn close(&mut self, id: OccurrenceId, ended: Ended, mark: Option<StoredStatus>) -> Verdict {
         self.queued.remove(&id);
         self.running.remove(&id);
         let (occurrence, _) = self.occurrence_mut(id)?;
@@ -583,7 +583,7 @@ impl Auditor {
         if let Some(mark) = mark
             && job.is_one_shot()
             && job.is_finished()
-            && !matches!(job.mark, JobMark::Cancelled | JobMark::Deleted)
+            && !matches!(job.mark, StoredStatus::Cancelled | StoredStatus::Deleted)
         {
             job.mark = mark;
         }
@@ -625,9 +625,9 @@ fn status_of(ending: Ending) -> Status {
 }
 
 /// The due time of an attempt according to the commit effects.
-fn told_retry(begun: &Begun, next: ExecutionId) -> Option<Timestamp> {
+fn told_retry(effects: &CommitEffects, next: ExecutionId) -> Option<Timestamp> {
     let what = DueKind::Live { occurrence: next.occurrence, attempt: next.attempt };
-    begun.due.iter().find(|due| due.what == what).map(|due| due.at)
+    effects.due.iter().find(|due| due.what == what).map(|due| due.at)
 }
 
 /// Whether the job's policy excludes this failure from retries.

@@ -8,9 +8,9 @@ use super::{
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, JobId};
-use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::occurrence::Origin;
-use punctual_core::ports::{Begun, CancelOutcome, Control, ControlOutcome, Controlled, Pausing};
+use punctual_core::ports::{CancelOutcome, CommitEffects, Control, ControlOutcome, Controlled, Pausing};
 use punctual_core::schedule::{OverlapPolicy, SkipReason};
 use punctual_core::time::Timestamp;
 
@@ -53,7 +53,7 @@ impl Auditor {
     }
 
     fn is_there(&self, id: JobId) -> bool {
-        self.jobs.get(&id).is_some_and(|job| job.mark != JobMark::Deleted)
+        self.jobs.get(&id).is_some_and(|job| job.mark != StoredStatus::Deleted)
     }
 
     pub(super) fn is_not_there(&mut self, id: JobId, outcome: &ControlOutcome) -> Verdict {
@@ -82,10 +82,10 @@ impl Auditor {
                     "{verb} of job {id}: expected {expected:?}, got {refusal:?}"
                 );
                 self.count("verbs refused");
-                self.announced(&Begun::default())
+                self.announced(&CommitEffects::default())
             }
             (Ok(expected), ControlOutcome::Done(controlled)) => {
-                let Controlled { begun, version, added, asked, skipped } = controlled;
+                let Controlled { effects, version, added, asked, skipped } = controlled;
                 rule!(
                     *version == self.job(id)?.version()
                         && *added == expected.added
@@ -102,7 +102,7 @@ impl Auditor {
                         "{verb} asked {execution}, which is {state:?}"
                     );
                 }
-                self.announced(begun)
+                self.announced(effects)
             }
             (expected, outcome) => {
                 rule!(
@@ -122,7 +122,7 @@ impl Auditor {
             finished => return Ok(Err(Refusal::Finished(finished))),
         }
         let job = self.job_mut(id)?;
-        job.mark = JobMark::Paused;
+        job.mark = StoredStatus::Paused;
         if let Some(schedule) = &mut job.schedule {
             schedule.version += 1;
             schedule.is_held = true;
@@ -148,7 +148,7 @@ impl Auditor {
         }
         let at = self.at;
         let job = self.job_mut(id)?;
-        job.mark = JobMark::Active;
+        job.mark = StoredStatus::Active;
         let skipped = job.release(id, at)?;
         for number in job.open.clone() {
             let (occurrence, _) = self.occurrence_mut(id.occurrence(number))?;
@@ -170,13 +170,13 @@ impl Auditor {
             JobStatus::Cancelled => return Ok(Ok(Effect::default())),
             finished => return Ok(Err(Refusal::Finished(finished))),
         }
-        self.end_job(id, JobMark::Cancelled)?;
+        self.end_job(id, StoredStatus::Cancelled)?;
         self.count("jobs cancelled");
         Ok(Ok(Effect::default()))
     }
 
     fn delete(&mut self, id: JobId) -> Asked {
-        self.end_job(id, JobMark::Deleted)?;
+        self.end_job(id, StoredStatus::Deleted)?;
         self.forget(id)?;
         self.count("jobs deleted");
         Ok(Ok(Effect::default()))
@@ -192,7 +192,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn end_job(&mut self, id: JobId, mark: JobMark) -> Verdict {
+    fn end_job(&mut self, id: JobId, mark: StoredStatus) -> Verdict {
         let at = self.at;
         let job = self.job_mut(id)?;
         job.mark = mark;
@@ -304,7 +304,7 @@ impl Auditor {
     fn cancelled_one(&mut self, execution: ExecutionId, outcome: &CancelOutcome) -> Verdict {
         let id = execution.occurrence;
         let job = self.job(id.job)?;
-        let occurrence = job.occurrences.get(&id.number).filter(|_| job.mark != JobMark::Deleted);
+        let occurrence = job.occurrences.get(&id.number).filter(|_| job.mark != StoredStatus::Deleted);
         let is_open = occurrence.is_some_and(|one| one.attempt == execution.attempt && !one.is_closed());
         let attempt = occurrence.and_then(|one| one.finished.get(execution.attempt as usize - 1));
         let is_past = attempt.is_some_and(|attempt| !attempt.is_forgotten);
@@ -324,16 +324,22 @@ impl Auditor {
             return Ok(());
         }
         self.count(if is_running { "running executions asked to stop" } else { "executions cancelled" });
-        self.stop(id, Some(JobMark::Cancelled))?;
-        if let CancelOutcome::Cancelled(begun) = outcome {
+        self.stop(id, Some(StoredStatus::Cancelled))?;
+        if let CancelOutcome::Cancelled(effects) = outcome {
             self.follow(id.job, false)?;
             self.wake_replay(id.job)?;
-            self.announced(begun)?;
+            self.announced(effects)?;
         }
         Ok(())
     }
 
-    pub fn queue_paused(&mut self, now: Timestamp, queue: &str, pausing: Pausing, begun: &Begun) -> Verdict {
+    pub fn queue_paused(
+        &mut self,
+        now: Timestamp,
+        queue: &str,
+        pausing: Pausing,
+        effects: &CommitEffects,
+    ) -> Verdict {
         self.not_ahead(now)?;
         match pausing {
             Pausing::Pause => {
@@ -348,16 +354,16 @@ impl Auditor {
                 for id in self.queued.iter().filter(|_| !self.is_overlapping) {
                     let lane = self.lane(id.job)?;
                     rule!(
-                        lane.queue() != queue || begun.queued.contains(&lane),
+                        lane.queue() != queue || effects.queued.contains(&lane),
                         "work that can be claimed again is announced",
                         "{id} is queued in {lane:?}, announced was {:?}",
-                        begun.queued
+                        effects.queued
                     );
                 }
                 self.count("queues resumed");
             }
         }
-        self.announced(begun)
+        self.announced(effects)
     }
 
     /// A client was told that its verb took effect.
@@ -409,7 +415,7 @@ impl JobModel {
     /// A job with this status has something to do again.
     pub(super) fn revive(&mut self, status: JobStatus) {
         if matches!(status, JobStatus::Failed | JobStatus::Completed) {
-            self.mark = JobMark::Active;
+            self.mark = StoredStatus::Active;
         }
     }
 

@@ -5,7 +5,7 @@ use super::attempts::Ended;
 use super::{Auditor, JobModel, Occurrence, OccurrenceState, Place, Verdict, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{ParentProblem, Resolved};
@@ -26,7 +26,7 @@ impl Auditor {
         let (mut unfinished, mut failed) = (BTreeSet::new(), false);
         for parent in depends_on {
             let bad = |problem| Parents::Bad { parent: *parent, problem };
-            let there = |job: &&JobModel| !job.is_purged && job.mark != JobMark::Deleted;
+            let there = |job: &&JobModel| !job.is_purged && job.mark != StoredStatus::Deleted;
             match self.jobs.get(parent).filter(there) {
                 None => return bad(ParentProblem::NotThere),
                 Some(job) if !job.is_one_shot() => return bad(ParentProblem::Recurring),
@@ -103,7 +103,7 @@ impl Auditor {
         self.ended_unstarted(id.occurrence(number).attempt(attempt), Status::Skipped);
         let ended =
             Ended { reason: Some(SkipReason::Dependency), dead, ..Ended::unstarted(Status::Skipped, at) };
-        self.close(id.occurrence(number), ended, Some(JobMark::Failed))?;
+        self.close(id.occurrence(number), ended, Some(StoredStatus::Failed))?;
         self.count("dependents skipped");
         self.follow(id, false)
     }
@@ -117,7 +117,7 @@ impl Auditor {
             "the commit that finishes a job resolves its dependents",
             "{resolved:?}"
         );
-        self.announced(&resolved.begun)
+        self.announced(&resolved.effects)
     }
 
     /// Checked when an execution is leased: everything that it depends on has succeeded.
@@ -137,7 +137,7 @@ impl Auditor {
 }
 
 fn has_succeeded(job: &JobModel) -> bool {
-    matches!(job.mark, JobMark::Active | JobMark::Paused)
+    matches!(job.mark, StoredStatus::Active | StoredStatus::Paused)
 }
 
 impl JobModel {

@@ -89,7 +89,7 @@ impl Auditor {
     pub(super) fn compare_queues(&self, rows: &[QueueRow]) -> Verdict {
         let got: Vec<_> = rows
             .iter()
-            .map(|row| (&row.queue, row.paused_at.is_some(), row.settings.clone(), row.placing.is_some()))
+            .map(|row| (&row.queue, row.paused_at.is_some(), row.settings.clone(), row.readmission.is_some()))
             .collect();
         let names = self.paused_queues.iter().chain(self.queue_settings.keys());
         let names: std::collections::BTreeSet<&String> = names.collect();
@@ -97,8 +97,8 @@ impl Auditor {
             .into_iter()
             .map(|name| {
                 let settings = self.queue_settings.get(name).cloned().unwrap_or_default();
-                let is_placing = self.lines.placing.contains_key(name);
-                (name, self.paused_queues.contains(name), settings, is_placing)
+                let is_readmitting = self.lines.readmission.contains_key(name);
+                (name, self.paused_queues.contains(name), settings, is_readmitting)
             })
             .collect();
         rule!(got == expected, "queues are as they were left", "expected {expected:?}, got {got:?}");

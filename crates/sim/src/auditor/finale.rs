@@ -2,7 +2,7 @@
 
 use super::{Auditor, Fate, JobModel, Life, Verdict, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
@@ -34,7 +34,7 @@ pub struct JobContents {
 impl Auditor {
     pub fn compare(&self, contents: &Contents) -> Verdict {
         let got: BTreeSet<JobId> = contents.jobs.iter().map(|job| job.view.job.id).collect();
-        let kept = self.jobs.iter().filter(|(_, job)| job.mark != JobMark::Deleted);
+        let kept = self.jobs.iter().filter(|(_, job)| job.mark != StoredStatus::Deleted);
         let expected: BTreeSet<JobId> = kept.map(|(id, _)| *id).collect();
         rule!(
             got == expected && got.len() == contents.jobs.len(),

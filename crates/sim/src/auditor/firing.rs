@@ -10,9 +10,9 @@ use super::{
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::occurrence::Origin;
-use punctual_core::ports::{Begun, Fire, FireOutcome, NewJob, SubmitOutcome};
+use punctual_core::ports::{CommitEffects, Fire, FireOutcome, NewJob, SubmitOutcome};
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,7 @@ impl Auditor {
                 self.count("submits refused for a parent");
                 Ok(())
             }
-            (_, SubmitOutcome::Created(begun)) => self.created(new, parents, begun),
+            (_, SubmitOutcome::Created(effects)) => self.created(new, parents, effects),
             _ => {
                 rule!(false, "a new job is created", "job {id}: {outcome:?}, {parents:?}");
                 Ok(())
@@ -108,7 +108,7 @@ impl Auditor {
         }
     }
 
-    fn created(&mut self, new: &NewJob, parents: Parents, begun: &Begun) -> Verdict {
+    fn created(&mut self, new: &NewJob, parents: Parents, effects: &CommitEffects) -> Verdict {
         let (id, at) = (new.job.id, self.at);
         let spec = new.job.spec.clone();
         let schedule = spec.settings.schedule.clone();
@@ -128,7 +128,7 @@ impl Auditor {
         let mut job = JobModel {
             versions: vec![spec],
             changed_by_hand_at: new.job.created_at,
-            mark: JobMark::Active,
+            mark: StoredStatus::Active,
             numbered: 0,
             runs: 0,
             schedule: None,
@@ -156,7 +156,7 @@ impl Auditor {
         if is_failed {
             self.skip_child(id)?;
         }
-        self.announced(begun)
+        self.announced(effects)
     }
 
     pub fn fired(&mut self, now: Timestamp, fires: &[Fire], outcomes: &[FireOutcome]) -> Verdict {
@@ -168,7 +168,7 @@ impl Auditor {
             let is_current = version == Some(fire.version);
             let due_at = job.due_at(fire.job);
             match outcome {
-                FireOutcome::Fired { begun, occurrences, skipped } => {
+                FireOutcome::Fired { effects, occurrences, skipped } => {
                     rule!(
                         is_current && due_at.is_some_and(|due_at| due_at <= now),
                         "a schedule fires only when due and in the version that was read",
@@ -177,7 +177,7 @@ impl Auditor {
                         fire.job,
                         fire.version
                     );
-                    self.fired_one(fire.job, begun, occurrences, *skipped)?;
+                    self.fired_one(fire.job, effects, occurrences, *skipped)?;
                 }
                 FireOutcome::Conflict => {
                     rule!(
@@ -205,7 +205,7 @@ impl Auditor {
     fn fired_one(
         &mut self,
         id: JobId,
-        begun: &Begun,
+        effects: &CommitEffects,
         occurrences: &[(OccurrenceId, Timestamp)],
         skipped: u64,
     ) -> Verdict {
@@ -301,7 +301,7 @@ impl Auditor {
         );
         self.rescheduled(id);
         self.follow(id, false)?;
-        self.announced(begun)
+        self.announced(effects)
     }
 
     fn open_is_replayed(&self, id: JobId) -> Result<bool, Violation> {

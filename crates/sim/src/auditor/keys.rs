@@ -3,7 +3,7 @@
 use super::{Auditor, JobModel, Verdict, Violation, rule};
 use punctual_core::control::Refusal;
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobMark, JobSpec};
+use punctual_core::job::{JobSpec, StoredStatus};
 use punctual_core::ports::SubmitOutcome;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl Auditor {
 
     /// The jobs that have not been deleted.
     fn kept_jobs(&self) -> impl Iterator<Item = (JobId, &JobModel)> {
-        self.jobs.iter().filter(|(_, job)| job.mark != JobMark::Deleted).map(|(id, job)| (*id, job))
+        self.jobs.iter().filter(|(_, job)| job.mark != StoredStatus::Deleted).map(|(id, job)| (*id, job))
     }
 
     /// No two unfinished jobs share a unique key, and no two jobs share an idempotency key.

@@ -3,7 +3,7 @@
 //! is room, nothing waits for long.
 
 use super::firing::state_behind;
-use super::placing::Placing;
+use super::readmission::Readmission;
 use super::shares::goes_before;
 use super::{Auditor, Occurrence, OccurrenceState, SETTLING, Verdict, Violation, rule};
 use punctual_core::gates::{Gate, Gates};
@@ -43,7 +43,7 @@ pub(super) struct Lines {
     /// Every limiter that was ever used, by the name of its wait list.
     pub known: BTreeMap<Line, Limiter>,
     /// The queues with a re-admission in progress.
-    pub placing: BTreeMap<String, Placing>,
+    pub readmission: BTreeMap<String, Readmission>,
     paces: BTreeMap<Limiter, Pace>,
     /// The wait lists on which something waits although there is room, and since when that has been observed.
     pub stuck_since: BTreeMap<Limiter, Timestamp>,
@@ -124,7 +124,7 @@ impl Auditor {
     /// Whether nothing passes the limits of a queue: a paused queue uses none of them, and during a
     /// re-admission the order is not known yet.
     fn holds_its_lines(&self, queue: &str) -> bool {
-        self.paused_queues.contains(queue) || self.lines.placing.contains_key(queue)
+        self.paused_queues.contains(queue) || self.lines.readmission.contains_key(queue)
     }
 
     /// How many more may pass now.
@@ -286,9 +286,9 @@ impl Auditor {
         for line in lines {
             // The execution that was about to join it may have moved elsewhere in the same commit.
             let Some(limiter) = self.lines.known.get(line).cloned() else { continue };
-            let placing = self.lines.placing.get(&limiter.queue).filter(|_| limiter.key.is_none());
-            if let Some(placing) = placing.copied() {
-                let is_done = self.place_again(&limiter, placing, count)?;
+            let readmission = self.lines.readmission.get(&limiter.queue).filter(|_| limiter.key.is_none());
+            if let Some(readmission) = readmission.copied() {
+                let is_done = self.readmit(&limiter, readmission, count)?;
                 is_look_due |= is_done;
                 more.extend((!is_done).then(|| line.clone()));
                 waiting.extend((!self.line(&limiter).is_empty()).then(|| (line.clone(), None)));
@@ -314,7 +314,7 @@ impl Auditor {
             "a wait list advances as far as there is room",
             "expected {waiting:?} to wait and {more:?} to continue, a scan to be due: {is_look_due}, got {admitted:?}"
         );
-        self.announced(&admitted.begun)
+        self.announced(&admitted.effects)
     }
 
     /// The next executions to be admitted.
@@ -390,7 +390,7 @@ impl Auditor {
         waited_in.retain(|id, _| next.is_none_or(|next| *id <= next));
         let mut expected: BTreeSet<Line> = waited_in.into_values().collect();
         if after.is_none() {
-            expected.extend(self.lines.placing.keys().map(|queue| Line::of_queue(queue)));
+            expected.extend(self.lines.readmission.keys().map(|queue| Line::of_queue(queue)));
         }
         rule!(
             page.items.iter().collect::<BTreeSet<_>>() == expected.iter().collect() && page.next == next,
@@ -414,7 +414,7 @@ impl Auditor {
                 stuck.insert(limiter, since);
             }
         }
-        for queue in self.lines.placing.keys() {
+        for queue in self.lines.readmission.keys() {
             let limiter = Limiter::of_queue(queue);
             let since = self.lines.stuck_since.get(&limiter).copied().unwrap_or(now);
             stuck.insert(limiter, since);

@@ -5,7 +5,7 @@ use super::firing::answers_each;
 use super::{Auditor, SETTLING, Verdict, Violation, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{OccurrenceId, SegmentSet};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::ports::{Due, DueKind, Look, LookOutcome};
 use punctual_core::time::Timestamp;
@@ -34,7 +34,7 @@ impl Auditor {
             (occurrence.state, occurrence.look_at(), occurrence.is_expired(at));
         let due_at = look_at.map(|due_at| due_at.max(occurrence.changed_at));
         match outcome {
-            LookOutcome::Opened(begun) => {
+            LookOutcome::Opened(effects) => {
                 rule!(
                     is_current && !is_expired && look_at.is_some_and(|due_at| due_at <= at),
                     "a time gate opens once, and not before its time",
@@ -44,9 +44,9 @@ impl Auditor {
                 self.on_time("a retry", due_at.unwrap_or(at))?;
                 self.open_gate(id, Gate::Time)?;
                 self.count("time gates opened");
-                self.announced(begun)
+                self.announced(effects)
             }
-            LookOutcome::Expired(begun) => {
+            LookOutcome::Expired(effects) => {
                 rule!(
                     is_current && is_expired,
                     "only what has passed its expiry before it started expires",
@@ -55,7 +55,7 @@ impl Auditor {
                 );
                 self.on_time("an expiry", due_at.unwrap_or(at))?;
                 self.expire(id)?;
-                self.announced(begun)
+                self.announced(effects)
             }
             LookOutcome::Conflict => {
                 rule!(
@@ -86,7 +86,7 @@ impl Auditor {
         let (execution, dead) = (id.attempt(occurrence.attempt), occurrence.charged > 0);
         self.ended_unstarted(execution, Status::Expired);
         let ended = Ended { dead, ..Ended::unstarted(Status::Expired, at) };
-        self.close(id, ended, Some(JobMark::Failed))?;
+        self.close(id, ended, Some(StoredStatus::Failed))?;
         self.count("occurrences expired");
         self.follow(id.job, false)?;
         self.wake_replay(id.job)

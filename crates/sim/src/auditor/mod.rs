@@ -13,15 +13,15 @@ mod depth;
 mod finale;
 mod firing;
 mod followed;
-mod house;
 mod keys;
 mod lines;
 mod look;
+mod maintenance;
 mod notes;
 mod orders;
 mod overlap;
-mod placing;
 mod polls;
+mod readmission;
 mod redrive;
 mod requests;
 mod runs;
@@ -37,7 +37,7 @@ pub use runs::{RESUME_GRACE, RunEnd};
 use clockwork::Clockwork;
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::{Expiry, JobMark, JobSpec, JobStatus};
+use punctual_core::job::{Expiry, JobSpec, JobStatus, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::Origin;
@@ -152,7 +152,7 @@ struct JobModel {
     versions: Vec<JobSpec>,
     /// The time of the verb that stored it, last updated it, or ended it or its schedule.
     changed_by_hand_at: Timestamp,
-    mark: JobMark,
+    mark: StoredStatus,
     /// The last occurrence number assigned.
     numbered: u32,
     /// How often its latest schedule has fired.
@@ -326,7 +326,9 @@ impl Auditor {
 
     /// Whether every job ever submitted has finished.
     pub fn is_drained(&self) -> bool {
-        self.jobs.values().all(|job| job.is_finished() && (job.mark != JobMark::Deleted || job.is_purged))
+        self.jobs
+            .values()
+            .all(|job| job.is_finished() && (job.mark != StoredStatus::Deleted || job.is_purged))
     }
 
     /// The remaining work, for a message.
@@ -336,7 +338,7 @@ impl Auditor {
             if let Some(schedule) = &job.schedule {
                 text += &format!("job {id} {:?} has still to fire {schedule:?}; ", job.mark);
             }
-            if job.is_finished() && job.mark == JobMark::Deleted && !job.is_purged {
+            if job.is_finished() && job.mark == StoredStatus::Deleted && !job.is_purged {
                 text += &format!("job {id} is deleted and still there; ");
             }
             for number in &job.open {
@@ -479,11 +481,11 @@ impl JobModel {
 
     fn status(&self) -> JobStatus {
         match (self.mark, self.is_finished()) {
-            (JobMark::Active, false) => JobStatus::Active,
-            (JobMark::Paused, false) => JobStatus::Paused,
-            (JobMark::Active | JobMark::Paused, true) => JobStatus::Completed,
-            (JobMark::Failed, _) => JobStatus::Failed,
-            (JobMark::Cancelled | JobMark::Deleted, _) => JobStatus::Cancelled,
+            (StoredStatus::Active, false) => JobStatus::Active,
+            (StoredStatus::Paused, false) => JobStatus::Paused,
+            (StoredStatus::Active | StoredStatus::Paused, true) => JobStatus::Completed,
+            (StoredStatus::Failed, _) => JobStatus::Failed,
+            (StoredStatus::Cancelled | StoredStatus::Deleted, _) => JobStatus::Cancelled,
         }
     }
 

@@ -67,8 +67,8 @@ impl Auditor {
     /// A paused or draining session gets nothing.
     pub(super) fn claimed_nothing(&mut self, claim: &Claim, outcome: &ClaimOutcome) -> Verdict {
         let is_nothing = match outcome {
-            ClaimOutcome::Claimed { assignments, begun } => {
-                assignments.is_empty() && begun.ended.is_empty() && begun.queued.is_empty()
+            ClaimOutcome::Claimed { assignments, effects } => {
+                assignments.is_empty() && effects.ended.is_empty() && effects.queued.is_empty()
             }
             ClaimOutcome::StaleTurn | ClaimOutcome::SessionLost => true,
         };

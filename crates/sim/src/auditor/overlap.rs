@@ -232,7 +232,7 @@ impl Auditor {
     pub(super) fn stop(
         &mut self,
         id: OccurrenceId,
-        mark: Option<punctual_core::job::JobMark>,
+        mark: Option<punctual_core::job::StoredStatus>,
     ) -> Result<(), super::Violation> {
         let at = self.at;
         let (occurrence, _) = self.occurrence_mut(id)?;

@@ -5,7 +5,7 @@ use super::firing::answers_each;
 use super::{Auditor, OccurrenceState, SessionModel, SessionState, Verdict, rule};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
+    Beat, BeatOutcome, CommitEffects, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
 };
 use punctual_core::session::{Pulse, SessionMode};
 use punctual_core::time::Timestamp;
@@ -138,7 +138,7 @@ impl Auditor {
         let session = self.session_mut(resync.session)?;
         let (live, used) = (session.state == SessionState::Live, session.turn);
         match outcome {
-            ResyncOutcome::GivenBack(begun) => {
+            ResyncOutcome::GivenBack(effects) => {
                 rule!(
                     live && resync.turn > used,
                     "a resync uses a new poll sequence number",
@@ -149,7 +149,7 @@ impl Auditor {
                 (session.turn, session.turn_call) = (resync.turn, call);
                 self.count("resyncs");
                 let held: BTreeSet<LeaseRef> = resync.held.iter().copied().collect();
-                self.all_given_back(resync.session, &held, begun)
+                self.all_given_back(resync.session, &held, effects)
             }
             ResyncOutcome::StaleTurn => {
                 rule!(
@@ -173,18 +173,23 @@ impl Auditor {
         self.not_ahead(now)?;
         let session = self.session_mut(id)?;
         let live = session.state == SessionState::Live;
-        if let ResyncOutcome::GivenBack(begun) = outcome {
+        if let ResyncOutcome::GivenBack(effects) = outcome {
             if live {
                 session.state = SessionState::Closed;
                 self.count("sessions closed");
             }
-            return self.all_given_back(id, &BTreeSet::new(), begun);
+            return self.all_given_back(id, &BTreeSet::new(), effects);
         }
         rule!(!live, "a live session is closed", "session {id} was answered {outcome:?}");
         Ok(())
     }
 
-    fn all_given_back(&mut self, session: SessionId, held: &BTreeSet<LeaseRef>, begun: &[Begun]) -> Verdict {
+    fn all_given_back(
+        &mut self,
+        session: SessionId,
+        held: &BTreeSet<LeaseRef>,
+        effects: &[CommitEffects],
+    ) -> Verdict {
         for id in self.leased_to(session) {
             let occurrence = self.occurrence(id)?;
             let lease = LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch };
@@ -192,8 +197,8 @@ impl Auditor {
                 self.unstart(id)?;
             }
         }
-        let mut all = Begun::default();
-        begun.iter().for_each(|one| all.add(one.clone()));
+        let mut all = CommitEffects::default();
+        effects.iter().for_each(|one| all.add(one.clone()));
         self.announced(&all)
     }
 

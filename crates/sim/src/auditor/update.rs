@@ -6,7 +6,7 @@ use super::{Auditor, JobModel, OccurrenceState, Place, Violation};
 use punctual_core::control::{Refusal, Update};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobMark, JobSpec, JobStatus};
+use punctual_core::job::{JobSpec, JobStatus, StoredStatus};
 use punctual_core::occurrence::Origin;
 use punctual_core::schedule::Schedule;
 use punctual_core::time::Timestamp;
@@ -146,7 +146,7 @@ impl Auditor {
         if begins {
             job.revive(status);
             job.begin_life(since, version, fired, now);
-            let is_held = job.mark == JobMark::Paused;
+            let is_held = job.mark == StoredStatus::Paused;
             if let Some(schedule) = &mut job.schedule {
                 (schedule.is_held, schedule.is_awaited) = (is_held, is_awaited);
             }

@@ -3,7 +3,7 @@
 
 use super::rows::{SESSION, payload};
 use punctual_core::ids::{Epoch, JobId};
-use punctual_core::job::{Job, JobMark, JobSpec, JobStatus};
+use punctual_core::job::{Job, JobSpec, JobStatus, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::time::{Timestamp, duration_micros};
@@ -82,7 +82,7 @@ impl Past {
         Job {
             id,
             version: 1,
-            mark: JobMark::Active,
+            mark: StoredStatus::Active,
             numbered: Some(runs),
             fired: 0,
             created_at: id.made_at(),

@@ -4,7 +4,7 @@ use super::BaselineOptions;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::occurrence::{End, Finished, Live};
 use punctual_core::ports::Outcome;
 use punctual_core::rank::Shares;
@@ -55,7 +55,7 @@ fn job(number: usize, schedule: Schedule, payload_bytes: usize) -> Job {
     Job {
         id: JobId::new(now, number as u64),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at: now,

@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, every, failed, job, job_with, lane, once, succ
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Begun, CancelOutcome, ControlOutcome, FireOutcome, ReportAnswer, Store};
+use punctual_core::ports::{CommitEffects, CancelOutcome, ControlOutcome, FireOutcome, ReportAnswer, Store};
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub async fn a_cancelled_job_does_not_fire(store: Arc<dyn Store>) {
     for job in jobs {
         harness.submit(at(1), job.clone()).await;
         let cancelled = harness.done(at(2), job.id, Verb::Cancel).await;
-        assert_eq!((cancelled.begun, cancelled.asked), (Begun::default(), vec![]));
+        assert_eq!((cancelled.effects, cancelled.asked), (CommitEffects::default(), vec![]));
         let view = harness.view(job.id).await;
         assert_eq!((view.status(), view.schedule), (JobStatus::Cancelled, None));
         assert_eq!(harness.fire(at(100), job.id, 1).await, FireOutcome::Conflict);
@@ -31,7 +31,7 @@ pub async fn cancelling_a_job_ends_what_is_queued(store: Arc<dyn Store>) {
     harness.submit(at(1), job(1)).await;
     let cancelled = harness.done(at(2), job(1).id, Verb::Cancel).await;
     let execution = job(1).id.occurrence(1).attempt(1);
-    assert_eq!(cancelled.begun.ended, [(execution, Status::Cancelled)]);
+    assert_eq!(cancelled.effects.ended, [(execution, Status::Cancelled)]);
     assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled);
     assert_eq!(harness.ended(job(1).id).await, [(1, 1, Status::Cancelled)]);
     assert!(worker.is_idle(at(3)).await);
@@ -55,7 +55,7 @@ pub async fn cancelling_a_job_asks_what_runs_to_stop(store: Arc<dyn Store>) {
     let running = worker.claim_one(at(2)).await;
     assert_eq!(worker.beat(at(3)).await, []);
     let cancelled = harness.done(at(4), job(1).id, Verb::Cancel).await;
-    assert_eq!((cancelled.asked, cancelled.begun), (vec![running.execution], Begun::default()));
+    assert_eq!((cancelled.asked, cancelled.effects), (vec![running.execution], CommitEffects::default()));
     assert_eq!(worker.beat(at(5)).await, [running.lease()]);
     assert_eq!(harness.open(job(1).id).await.len(), 1, "it runs until its worker says so");
     worker.end(at(6), &running, succeeded(6)).await;
@@ -76,12 +76,12 @@ pub async fn a_cancelled_run_is_never_retried(store: Arc<dyn Store>) {
         harness.done(at(6), job(n).id, Verb::Cancel).await;
     }
     let ended = vec![(held.execution, Status::Cancelled)];
-    assert_eq!(worker.give_back(at(7), &held).await, Begun { ended, ..Begun::default() });
+    assert_eq!(worker.give_back(at(7), &held).await, CommitEffects { ended, ..CommitEffects::default() });
     let reported = harness.report(at(7), worker.session, &failing, failed(7)).await;
-    assert_eq!((reported.recorded, reported.begun), (Some(Status::Cancelled), Begun::default()));
+    assert_eq!((reported.recorded, reported.effects), (Some(Status::Cancelled), CommitEffects::default()));
     let recovered = lost.lose(at(9)).await;
     assert_eq!(recovered.ended, [(silent.execution, Status::Cancelled)]);
-    assert_eq!(recovered.begun, Begun::default());
+    assert_eq!(recovered.effects, CommitEffects::default());
     for n in 1..=3 {
         assert_eq!(harness.ended(job(n).id).await, [(1, 1, Status::Cancelled)], "job {n}");
         assert_eq!(harness.status(job(n).id).await, JobStatus::Cancelled, "job {n}");
@@ -102,8 +102,8 @@ pub async fn cancelling_a_job_takes_all_its_occurrences(store: Arc<dyn Store>) {
     let cancelled = harness.done(at(32), job.id, Verb::Cancel).await;
     assert_eq!(cancelled.asked, [running.execution]);
     let ended = [2, 3].map(|number| (job.id.occurrence(number).attempt(1), Status::Cancelled));
-    assert_eq!(cancelled.begun.ended, ended);
-    assert_eq!(worker.end(at(33), &running, succeeded(33)).await, Begun::default());
+    assert_eq!(cancelled.effects.ended, ended);
+    assert_eq!(worker.end(at(33), &running, succeeded(33)).await, CommitEffects::default());
     assert_eq!(harness.open(job.id).await, []);
 }
 
@@ -111,7 +111,7 @@ pub async fn a_paused_job_can_be_cancelled(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), job(1)).await;
     harness.done(at(2), job(1).id, Verb::Pause).await;
-    assert_eq!(harness.done(at(3), job(1).id, Verb::Cancel).await.begun.ended.len(), 1);
+    assert_eq!(harness.done(at(3), job(1).id, Verb::Cancel).await.effects.ended.len(), 1);
     assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled);
     assert_eq!(harness.refused(at(4), job(1).id, Verb::Resume).await, Refusal::Finished(JobStatus::Cancelled));
 }
@@ -124,7 +124,7 @@ pub async fn cancelling_twice_is_cancelling_once(store: Arc<dyn Store>) {
     harness.done(at(3), job(1).id, Verb::Cancel).await;
     let once = harness.view(job(1).id).await;
     let again = harness.done(at(4), job(1).id, Verb::Cancel).await;
-    assert_eq!((again.asked, again.begun), (vec![], Begun::default()));
+    assert_eq!((again.asked, again.effects), (vec![], CommitEffects::default()));
     assert_eq!(harness.view(job(1).id).await, once);
     assert_eq!(harness.control(at(4), job(2).id, Verb::Cancel).await, ControlOutcome::NotThere);
 }
@@ -144,7 +144,7 @@ pub async fn cancelling_an_execution_that_has_not_started_ends_it(store: Arc<dyn
     harness.submit(at(1), job(1)).await;
     let execution = job(1).id.occurrence(1).attempt(1);
     let ended = vec![(execution, Status::Cancelled)];
-    let cancelled = CancelOutcome::Cancelled(Begun { ended, ..Begun::default() });
+    let cancelled = CancelOutcome::Cancelled(CommitEffects { ended, ..CommitEffects::default() });
     assert_eq!(harness.cancel(at(2), execution).await, cancelled);
     assert_eq!(harness.cancel(at(3), execution).await, CancelOutcome::Finished);
     assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled, "nothing else was to come");
@@ -197,6 +197,6 @@ pub async fn a_recurring_job_outlives_a_cancelled_execution(store: Arc<dyn Store
     let report = harness.report(at(13), worker.session, &running, succeeded(13)).await;
     assert_eq!((report.answer, report.is_retried), (ReportAnswer::Accepted, false));
     assert_eq!(harness.status(job.id).await, JobStatus::Active);
-    let FireOutcome::Fired { begun, .. } = harness.fire(at(20), job.id, 2).await else { panic!("it is due") };
-    assert_eq!(begun.queued, [lane()]);
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(20), job.id, 2).await else { panic!("it is due") };
+    assert_eq!(effects.queued, [lane()]);
 }

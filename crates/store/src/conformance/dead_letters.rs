@@ -15,7 +15,7 @@ pub async fn a_redrive_adds_the_next_attempt_to_the_same_occurrence(store: Arc<d
     let harness = Harness::new(store);
     let (mut worker, dead) = with_dead_job(&harness).await;
     let redriven = harness.redriven(at(9), dead).await;
-    assert_eq!((redriven.added, redriven.begun.queued), (Some(dead.attempt(2)), vec![lane()]));
+    assert_eq!((redriven.added, redriven.effects.queued), (Some(dead.attempt(2)), vec![lane()]));
     assert_eq!((harness.status(dead.job).await, harness.dead_letters().await), (JobStatus::Active, vec![]));
     let assignment = worker.claim_one(at(10)).await;
     assert_eq!((assignment.execution, assignment.scheduled_time), (dead.attempt(2), at(1)));
@@ -96,7 +96,7 @@ pub async fn a_redrive_waits_behind_what_is_open(store: Arc<dyn Store>) {
         harness.fired(at(20), job.id, 2).await;
         let running = worker.claim_one(at(21)).await;
         let redriven = harness.redriven(at(22), job.id.occurrence(1)).await;
-        assert_eq!((redriven.begun.queued, redriven.asked), (vec![], vec![]), "{policy:?}");
+        assert_eq!((redriven.effects.queued, redriven.asked), (vec![], vec![]), "{policy:?}");
         assert_eq!(harness.open(job.id).await[0], (1, behind(Gate::Overlap)), "{policy:?}");
         assert_eq!(worker.end(at(23), &running, succeeded(23)).await.queued, [lane()], "{policy:?}");
         assert_eq!(worker.run(at(24), succeeded(24)).await.0, job.id.occurrence(1).attempt(2));
@@ -123,8 +123,8 @@ pub async fn a_redrive_of_a_paused_job_waits_for_the_resume(store: Arc<dyn Store
     harness.fired(at(10), job.id, 1).await;
     worker.run(at(11), died(11)).await;
     harness.done(at(12), job.id, Verb::Pause).await;
-    assert_eq!(harness.redriven(at(13), job.id.occurrence(1)).await.begun.queued, []);
-    assert_eq!(harness.done(at(14), job.id, Verb::Resume).await.begun.queued, [lane()]);
+    assert_eq!(harness.redriven(at(13), job.id.occurrence(1)).await.effects.queued, []);
+    assert_eq!(harness.done(at(14), job.id, Verb::Resume).await.effects.queued, [lane()]);
 }
 
 pub async fn a_cancelled_job_is_not_redriven(store: Arc<dyn Store>) {

@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::lifecycle::Status;
 use punctual_core::ports::{
-    Begun, CancelOutcome, ControlOutcome, FireOutcome, JobQuery, LogLine, LogStream, Store, SubmitOutcome,
+    CommitEffects, CancelOutcome, ControlOutcome, FireOutcome, JobQuery, LogLine, LogStream, Store, SubmitOutcome,
 };
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub async fn deleting_ends_what_has_not_started(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     harness.submit(at(1), job(1)).await;
     let deleted = harness.done(at(2), job(1).id, Verb::Delete).await;
-    assert_eq!(deleted.begun.ended, [(job(1).id.occurrence(1).attempt(1), Status::Cancelled)]);
+    assert_eq!(deleted.effects.ended, [(job(1).id.occurrence(1).attempt(1), Status::Cancelled)]);
     assert!(worker.is_idle(at(3)).await);
     let later = job_with(2, |spec| spec.settings.schedule = once(100));
     harness.submit(at(1), later.clone()).await;
@@ -72,9 +72,9 @@ pub async fn what_runs_of_a_deleted_job_still_reports(store: Arc<dyn Store>) {
         assert_eq!(asked, [running[n as usize - 1].execution]);
     }
     assert_eq!(worker.beat(at(5)).await.len(), 2);
-    assert_eq!(worker.end(at(6), &running[0], succeeded(6)).await, Begun::default());
+    assert_eq!(worker.end(at(6), &running[0], succeeded(6)).await, CommitEffects::default());
     let ended = vec![(running[1].execution, Status::Cancelled)];
-    assert_eq!(worker.give_back(at(6), &running[1]).await, Begun { ended, ..Begun::default() });
+    assert_eq!(worker.give_back(at(6), &running[1]).await, CommitEffects { ended, ..CommitEffects::default() });
     assert!(worker.is_idle(at(7)).await);
 }
 

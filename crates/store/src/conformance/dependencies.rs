@@ -9,7 +9,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limits::DEPENDENTS_PER_STEP_MAX;
 use punctual_core::occurrence::{End, LiveState};
 use punctual_core::ports::{
-    Begun, FireOutcome, LookOutcome, NewJob, ParentProblem, Resolved, Store, SubmitOutcome,
+    CommitEffects, FireOutcome, LookOutcome, NewJob, ParentProblem, Resolved, Store, SubmitOutcome,
 };
 use punctual_core::schedule::{OverlapPolicy, SkipReason};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ pub async fn a_child_waits_until_all_its_parents_have_succeeded(store: Arc<dyn S
     for n in [1, 2] {
         harness.submit(at(i64::from(n)), job(n)).await;
     }
-    let offer = Some(worker.offer());
-    let begun = harness.submit_to(at(3), child(3, &[1, 2]), offer).await;
-    assert_eq!(begun, Begun::default(), "nothing of it can start");
+    let reservation = Some(worker.reservation());
+    let effects = harness.submit_to(at(3), child(3, &[1, 2]), reservation).await;
+    assert_eq!(effects, CommitEffects::default(), "nothing of it can start");
     assert_eq!(harness.open(job(3).id).await, [(1, behind(Gate::Dependency))]);
-    assert_eq!(worker.run(at(4), succeeded(4)).await.1, Begun::default());
+    assert_eq!(worker.run(at(4), succeeded(4)).await.1, CommitEffects::default());
     assert_eq!(worker.run(at(5), succeeded(5)).await.1.queued, [lane()]);
     assert_eq!(worker.run(at(6), succeeded(6)).await.0, job(3).id.occurrence(1).attempt(1));
     assert_eq!(harness.status(job(3).id).await, JobStatus::Completed);
@@ -55,7 +55,7 @@ pub async fn the_final_failure_of_one_parent_skips_the_child(store: Arc<dyn Stor
     assert_eq!((last.id, last.status, last.reason), (execution, Status::Skipped, Some(SkipReason::Dependency)));
     assert!(last.error.is_some_and(|error| error.contains(&job(1).id.to_string())));
     assert_eq!(harness.dead_letters().await.len(), 1, "only the parent can be redriven");
-    assert_eq!(worker.run(at(5), succeeded(5)).await.1, Begun::default());
+    assert_eq!(worker.run(at(5), succeeded(5)).await.1, CommitEffects::default());
 }
 
 pub async fn a_failure_that_is_retried_leaves_the_child_waiting(store: Arc<dyn Store>) {
@@ -104,12 +104,12 @@ pub async fn a_child_whose_parents_are_done_waits_for_its_time(store: Arc<dyn St
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
     harness.submit(at(1), job(1)).await;
-    let begun = harness.submit(at(2), later_child(2, &[1])).await;
-    assert_eq!(begun.due[0].at, at(100));
-    assert_eq!(worker.run(at(3), succeeded(3)).await.1, Begun::default());
+    let effects = harness.submit(at(2), later_child(2, &[1])).await;
+    assert_eq!(effects.due[0].at, at(100));
+    assert_eq!(worker.run(at(3), succeeded(3)).await.1, CommitEffects::default());
     assert_eq!(harness.due(at(100)).await, [at(100)]);
-    let FireOutcome::Fired { begun, .. } = harness.fire(at(100), job(2).id, 1).await else { panic!("it is due") };
-    assert_eq!(begun.queued, [lane()]);
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(100), job(2).id, 1).await else { panic!("it is due") };
+    assert_eq!(effects.queued, [lane()]);
 }
 
 pub async fn a_child_that_is_due_waits_for_its_parents(store: Arc<dyn Store>) {
@@ -117,8 +117,8 @@ pub async fn a_child_that_is_due_waits_for_its_parents(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     harness.submit(at(1), job(1)).await;
     harness.submit(at(2), later_child(2, &[1])).await;
-    let FireOutcome::Fired { begun, .. } = harness.fire(at(100), job(2).id, 1).await else { panic!("it is due") };
-    assert_eq!(begun, Begun::default());
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(100), job(2).id, 1).await else { panic!("it is due") };
+    assert_eq!(effects, CommitEffects::default());
     assert_eq!(harness.open(job(2).id).await, [(1, behind(Gate::Dependency))]);
     assert_eq!(worker.run(at(101), succeeded(101)).await.1.queued, [lane()]);
     assert_eq!(worker.claim_one(at(102)).await.scheduled_time, at(100));
@@ -177,7 +177,7 @@ pub async fn what_cannot_be_depended_on_is_refused(store: Arc<dyn Store>) {
 pub async fn a_batch_can_bring_parents_and_children(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
-    let jobs = [job(1), child(2, &[1]), child(3, &[1, 2])].map(|job| NewJob { job, offer: None });
+    let jobs = [job(1), child(2, &[1]), child(3, &[1, 2])].map(|job| NewJob { job, reservation: None });
     let outcomes = harness.store.submit(at(1), jobs.to_vec()).await.unwrap();
     assert!(outcomes.iter().all(|outcome| matches!(outcome, SubmitOutcome::Created(_))));
     for n in 1..=3 {
@@ -191,18 +191,18 @@ pub async fn a_parent_that_is_cancelled_skips_its_children(store: Arc<dyn Store>
     for (parent, verb) in [(1, Verb::Cancel), (3, Verb::Delete)] {
         harness.submit(at(1), job(parent)).await;
         harness.submit(at(2), child(parent + 1, &[parent])).await;
-        let begun = harness.done(at(3), job(parent).id, verb).await.begun;
-        assert!(begun.ended.contains(&skipped(&[parent + 1]).ended[0]), "{begun:?}");
+        let effects = harness.done(at(3), job(parent).id, verb).await.effects;
+        assert!(effects.ended.contains(&skipped(&[parent + 1]).ended[0]), "{effects:?}");
         assert_eq!(harness.status(job(parent + 1).id).await, JobStatus::Failed);
     }
     harness.submit(at(1), job_with(5, |spec| spec.settings.schedule = once(100))).await;
     harness.submit(at(2), child(6, &[5])).await;
-    assert_eq!(harness.done(at(3), job(5).id, Verb::Cancel).await.begun, skipped(&[6]), "before it was due");
+    assert_eq!(harness.done(at(3), job(5).id, Verb::Cancel).await.effects, skipped(&[6]), "before it was due");
 
     harness.submit(at(1), job(7)).await;
     harness.submit(at(2), child(8, &[7])).await;
     let running = worker.claim_one(at(3)).await;
-    assert_eq!(harness.done(at(4), job(7).id, Verb::Cancel).await.begun, Begun::default());
+    assert_eq!(harness.done(at(4), job(7).id, Verb::Cancel).await.effects, CommitEffects::default());
     assert_eq!(worker.end(at(5), &running, succeeded(5)).await, skipped(&[8]), "when it has stopped");
 }
 
@@ -215,16 +215,16 @@ pub async fn a_parent_that_is_deleted_while_it_runs_skips_its_children(store: Ar
         harness.submit(at(1), job(parent)).await;
         harness.submit(at(2), child(parent + 1, &[parent])).await;
         let running = worker.claim_one(at(3)).await;
-        assert_eq!(harness.done(at(4), job(parent).id, Verb::Delete).await.begun, Begun::default());
+        assert_eq!(harness.done(at(4), job(parent).id, Verb::Delete).await.effects, CommitEffects::default());
         assert_eq!(harness.store.job(job(parent).id).await.unwrap(), None);
         assert_eq!(harness.open(job(parent + 1).id).await, [(1, behind(Gate::Dependency))]);
         harness.store.purge(at(900), 100).await.unwrap();
-        let begun = match round {
+        let effects = match round {
             0 => worker.end(at(5), &running, succeeded(5)).await,
             1 => worker.give_back(at(5), &running).await,
-            _ => worker.lose(at(9)).await.begun,
+            _ => worker.lose(at(9)).await.effects,
         };
-        assert!(begun.ended.contains(&skipped(&[parent + 1]).ended[0]), "{begun:?}");
+        assert!(effects.ended.contains(&skipped(&[parent + 1]).ended[0]), "{effects:?}");
         assert_eq!(harness.ended(job(parent + 1).id).await, [(1, 1, Status::Skipped)]);
         assert_eq!(harness.status(job(parent + 1).id).await, JobStatus::Failed);
     }
@@ -234,10 +234,10 @@ pub async fn a_parent_that_expires_skips_its_children(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), job_with(1, |spec| spec.settings.expiry = Some(Expiry::AfterMs(10_000)))).await;
     harness.submit(at(2), child(2, &[1])).await;
-    let LookOutcome::Expired(begun) = harness.look(at(11), job(1).id.occurrence(1).attempt(1), None).await else {
+    let LookOutcome::Expired(effects) = harness.look(at(11), job(1).id.occurrence(1).attempt(1), None).await else {
         panic!("it has expired");
     };
-    assert_eq!(begun.ended[1..], skipped(&[2]).ended);
+    assert_eq!(effects.ended[1..], skipped(&[2]).ended);
     assert_eq!(harness.status(job(2).id).await, JobStatus::Failed);
 }
 
@@ -247,7 +247,7 @@ pub async fn a_parent_that_is_lost_for_good_skips_its_children(store: Arc<dyn St
     harness.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 0)).await;
     harness.submit(at(2), child(2, &[1])).await;
     worker.claim_one(at(3)).await;
-    assert_eq!(worker.lose(at(9)).await.begun, skipped(&[2]));
+    assert_eq!(worker.lose(at(9)).await.effects, skipped(&[2]));
 }
 
 pub async fn very_many_children_are_released_in_steps(store: Arc<dyn Store>) {
@@ -257,7 +257,7 @@ pub async fn very_many_children_are_released_in_steps(store: Arc<dyn Store>) {
     assert_eq!(worker.claim(at(4), 5_000).await.len(), DEPENDENTS_PER_STEP_MAX);
     let first = harness.store.resolve(at(4), 3).await.unwrap();
     assert_eq!((first.dependents, first.more), (3, true));
-    assert!(first.begun.queued.contains(&lane()));
+    assert!(first.effects.queued.contains(&lane()));
     let second = harness.store.resolve(at(4), 3).await.unwrap();
     assert_eq!((second.dependents, second.more), (2, false));
     assert_eq!(worker.claim(at(5), 5_000).await.len(), 5);
@@ -267,10 +267,10 @@ pub async fn very_many_children_are_released_in_steps(store: Arc<dyn Store>) {
 pub async fn very_many_children_are_skipped_in_steps(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = many_children(&harness, 5).await;
-    let begun = worker.run(at(3), died(3)).await.1;
-    assert_eq!(begun.ended.len(), DEPENDENTS_PER_STEP_MAX);
+    let effects = worker.run(at(3), died(3)).await.1;
+    assert_eq!(effects.ended.len(), DEPENDENTS_PER_STEP_MAX);
     let rest = harness.store.resolve(at(4), 100).await.unwrap();
-    assert_eq!((rest.dependents, rest.begun.ended.len(), rest.more), (5, 5, false));
+    assert_eq!((rest.dependents, rest.effects.ended.len(), rest.more), (5, 5, false));
 }
 
 pub async fn a_child_that_is_due_between_two_steps_waits_for_its_turn(store: Arc<dyn Store>) {
@@ -297,7 +297,7 @@ pub async fn a_child_that_was_cancelled_stays_cancelled(store: Arc<dyn Store>) {
         for n in [parent + 1, parent + 2] {
             harness.done(at(3), job(n).id, Verb::Cancel).await;
         }
-        assert_eq!(worker.run(at(5), end).await.1, Begun::default());
+        assert_eq!(worker.run(at(5), end).await.1, CommitEffects::default());
         for n in [parent + 1, parent + 2] {
             assert_eq!(harness.status(job(n).id).await, JobStatus::Cancelled);
         }
@@ -311,7 +311,7 @@ pub async fn a_child_that_was_deleted_stays_deleted(store: Arc<dyn Store>) {
     harness.submit(at(2), child(2, &[1])).await;
     harness.done(at(3), job(2).id, Verb::Delete).await;
     assert!(!harness.store.purge(at(1_000_000), 100).await.unwrap());
-    assert_eq!(worker.run(at(4), succeeded(4)).await.1, Begun::default());
+    assert_eq!(worker.run(at(4), succeeded(4)).await.1, CommitEffects::default());
     assert_eq!(harness.store.job(job(2).id).await.unwrap(), None);
 }
 
@@ -325,7 +325,7 @@ pub async fn a_paused_child_is_released_and_still_held(store: Arc<dyn Store>) {
     assert_eq!(harness.open(job(2).id).await, [(1, LiveState::Waiting(gates))]);
     assert_eq!(worker.run(at(4), succeeded(4)).await.1.queued, []);
     assert_eq!(harness.open(job(2).id).await, [(1, behind(Gate::Paused))]);
-    assert_eq!(harness.done(at(5), job(2).id, Verb::Resume).await.begun.queued, [lane()]);
+    assert_eq!(harness.done(at(5), job(2).id, Verb::Resume).await.effects.queued, [lane()]);
 }
 
 pub async fn a_redriven_parent_has_new_children_wait(store: Arc<dyn Store>) {
@@ -347,7 +347,7 @@ pub async fn a_parent_fails_when_nothing_of_it_can_succeed_any_more(store: Arc<d
     harness.submit(at(1), job_with(1, |spec| spec.settings.overlap = OverlapPolicy::Allow)).await;
     harness.done(at(2), job(1).id, TRIGGER).await;
     harness.submit(at(3), child(2, &[1])).await;
-    assert_eq!(worker.run(at(4), died(4)).await.1, Begun::default(), "the triggered one is open");
+    assert_eq!(worker.run(at(4), died(4)).await.1, CommitEffects::default(), "the triggered one is open");
     assert_eq!(worker.run(at(5), succeeded(5)).await.1.queued, [lane()]);
 }
 
@@ -361,7 +361,7 @@ pub async fn whichever_run_of_a_parent_ends_last_tells_its_children(store: Arc<d
         let mut running = worker.claim(at(4), 10).await;
         running.sort_by_key(|assignment| assignment.execution);
         let [first, last] = order.map(|place: usize| &running[place]);
-        assert_eq!(worker.end(at(5), first, died(5)).await, Begun::default());
+        assert_eq!(worker.end(at(5), first, died(5)).await, CommitEffects::default());
         assert_eq!(worker.end(at(6), last, died(6)).await, skipped(&[parent + 1]));
     }
 }
@@ -373,7 +373,7 @@ pub async fn a_parent_whose_run_is_replaced_keeps_its_children_waiting(store: Ar
     harness.submit(at(2), child(2, &[1])).await;
     let replaced = harness.done(at(3), job(1).id, TRIGGER).await;
     let first = job(1).id.occurrence(1).attempt(1);
-    assert_eq!(replaced.begun.ended, [(first, Status::Cancelled)]);
+    assert_eq!(replaced.effects.ended, [(first, Status::Cancelled)]);
     assert_eq!(worker.run(at(4), succeeded(4)).await.1.queued, [lane()]);
     assert_eq!(worker.claim_one(at(5)).await.execution.occurrence.job, job(2).id);
 }
@@ -386,8 +386,8 @@ pub async fn a_run_in_line_behind_a_skipped_child_starts(store: Arc<dyn Store>) 
     queueing.spec.settings.overlap = OverlapPolicy::Queue;
     harness.submit(at(2), queueing).await;
     harness.done(at(3), job(2).id, TRIGGER).await;
-    let begun = worker.run(at(4), died(4)).await.1;
-    assert_eq!((begun.ended, begun.queued), (skipped(&[2]).ended, vec![lane()]));
+    let effects = worker.run(at(4), died(4)).await.1;
+    assert_eq!((effects.ended, effects.queued), (skipped(&[2]).ended, vec![lane()]));
     assert_eq!(worker.claim_one(at(5)).await.execution, job(2).id.occurrence(2).attempt(1));
 }
 
@@ -418,16 +418,16 @@ fn later_child(number: u32, parents: &[u32]) -> Job {
 }
 
 /// The commit effects when these jobs are skipped.
-fn skipped(numbers: &[u32]) -> Begun {
+fn skipped(numbers: &[u32]) -> CommitEffects {
     let ended = numbers.iter().map(|n| (job(*n).id.occurrence(1).attempt(1), Status::Skipped)).collect();
-    Begun { ended, ..Begun::default() }
+    CommitEffects { ended, ..CommitEffects::default() }
 }
 
 /// Job 0 with this many more children than one step resolves.
 async fn many_children(harness: &Harness, more: usize) -> Worker {
     harness.submit(at(1), job(0)).await;
     let count = (DEPENDENTS_PER_STEP_MAX + more) as u32;
-    let children = (1..=count).map(|n| NewJob { job: child(n, &[0]), offer: None }).collect();
+    let children = (1..=count).map(|n| NewJob { job: child(n, &[0]), reservation: None }).collect();
     harness.store.submit(at(2), children).await.unwrap();
     harness.worker().await
 }

@@ -48,7 +48,7 @@ pub async fn what_waits_counts_as_much_as_what_is_queued(store: Arc<dyn Store>) 
 
 pub async fn a_batch_fills_a_queue_to_its_limit_and_no_further(store: Arc<dyn Store>) {
     let harness = limited(store, 3).await;
-    let jobs = (1..=5).map(|number| NewJob { job: in_bulk(number), offer: None }).collect();
+    let jobs = (1..=5).map(|number| NewJob { job: in_bulk(number), reservation: None }).collect();
     let outcomes = harness.store.submit(at(1), jobs).await.unwrap();
     let is_created = |outcome: &SubmitOutcome| matches!(outcome, SubmitOutcome::Created(_));
     assert!(outcomes[..3].iter().all(is_created));

@@ -5,7 +5,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::{Expiry, Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Begun, ClaimOutcome, DueKind, FireOutcome, LookOutcome, Store};
+use punctual_core::ports::{CommitEffects, ClaimOutcome, DueKind, FireOutcome, LookOutcome, Store};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 pub async fn what_is_queued_expires_when_it_is_looked_at(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
-    let begun = harness.submit(at(1), expiring(10)).await;
+    let effects = harness.submit(at(1), expiring(10)).await;
     let execution = job(1).id.occurrence(1).attempt(1);
     let what = DueKind::Live { occurrence: execution.occurrence, attempt: 1 };
-    assert_eq!(begun.due.iter().map(|due| (due.at, due.what)).collect::<Vec<_>>(), [(at(11), what)]);
-    assert_eq!((begun.queued, harness.due(at(11)).await), (vec![lane()], vec![at(11)]));
+    assert_eq!(effects.due.iter().map(|due| (due.at, due.what)).collect::<Vec<_>>(), [(at(11), what)]);
+    assert_eq!((effects.queued, harness.due(at(11)).await), (vec![lane()], vec![at(11)]));
     assert_eq!(harness.look(at(10), execution, None).await, LookOutcome::NotDue);
     assert_eq!(harness.look(at(11), execution, None).await, LookOutcome::Expired(expired(execution)));
     let view = harness.view(job(1).id).await;
@@ -36,8 +36,8 @@ pub async fn what_has_expired_is_not_claimed(store: Arc<dyn Store>) {
     harness.submit(at(2), job(2)).await;
     let session = harness.open_session("w").await;
     let outcome = harness.try_claim(at(11), session, 1, 1).await;
-    let ClaimOutcome::Claimed { assignments, begun } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(begun, expired(job(1).id.occurrence(1).attempt(1)));
+    let ClaimOutcome::Claimed { assignments, effects } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(effects, expired(job(1).id.occurrence(1).attempt(1)));
     assert_eq!(assignments[0].execution.occurrence.job, job(2).id, "it makes room for the next one");
     assert_eq!(harness.status(job(1).id).await, JobStatus::Failed);
 }
@@ -58,8 +58,8 @@ pub async fn what_comes_back_after_its_expiry_is_not_claimed_again(store: Arc<dy
     let mut worker = harness.worker().await;
     harness.submit(at(1), expiring(10)).await;
     let running = worker.claim_one(at(2)).await;
-    let begun = worker.give_back(at(20), &running).await;
-    assert_eq!(begun.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(11)]);
+    let effects = worker.give_back(at(20), &running).await;
+    assert_eq!(effects.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(11)]);
     assert!(worker.is_idle(at(21)).await);
     assert_eq!(harness.ended(job(1).id).await, [(1, 1, Status::Expired)]);
 }
@@ -70,8 +70,8 @@ pub async fn what_waits_for_its_retry_expires(store: Arc<dyn Store>) {
     let mut job = expiring(100);
     job.spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![10_000] };
     harness.submit(at(1), job.clone()).await;
-    let (first, begun) = worker.run(at(2), failed(2)).await;
-    assert_eq!(begun.due[0].at, at(12), "the gate opens before it expires");
+    let (first, effects) = worker.run(at(2), failed(2)).await;
+    assert_eq!(effects.due[0].at, at(12), "the gate opens before it expires");
     let next = first.occurrence.attempt(2);
     assert_eq!(harness.look(at(101), next, None).await, LookOutcome::Expired(expired(next)));
     assert_eq!(harness.ended(job.id).await, [(1, 1, Status::Failed), (1, 2, Status::Expired)]);
@@ -87,8 +87,8 @@ pub async fn a_retry_keeps_the_expiry_of_its_occurrence(store: Arc<dyn Store>) {
     harness.submit(at(1), job.clone()).await;
     let (first, _) = worker.run(at(2), failed(2)).await;
     let next = first.occurrence.attempt(2);
-    let LookOutcome::Opened(begun) = harness.look(at(12), next, None).await else { panic!("it is due") };
-    assert_eq!((begun.queued, begun.due[0].at), (vec![lane()], at(101)));
+    let LookOutcome::Opened(effects) = harness.look(at(12), next, None).await else { panic!("it is due") };
+    assert_eq!((effects.queued, effects.due[0].at), (vec![lane()], at(101)));
     assert_eq!(harness.look(at(101), next, None).await, LookOutcome::Expired(expired(next)));
 }
 
@@ -98,7 +98,7 @@ pub async fn a_retry_that_would_come_after_the_expiry_is_a_dead_letter(store: Ar
     let mut job = expiring(30);
     job.spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![60_000] };
     harness.submit(at(1), job.clone()).await;
-    assert_eq!(worker.run(at(2), failed(2)).await.1, Begun::default());
+    assert_eq!(worker.run(at(2), failed(2)).await.1, CommitEffects::default());
     assert_eq!(harness.status(job.id).await, JobStatus::Failed);
     assert_eq!(harness.dead_letters().await[0].attempts, 1);
     assert_eq!(harness.due(at(9_999)).await, []);
@@ -126,8 +126,8 @@ pub async fn each_fire_of_a_recurring_job_expires_for_itself(store: Arc<dyn Stor
     harness.fired(at(20), job.id, 1).await;
     assert_eq!(harness.due(at(35)).await, [at(25), at(30), at(35)], "two expiries and the next fire");
     let first = job.id.occurrence(1).attempt(1);
-    let LookOutcome::Expired(begun) = harness.look(at(25), first, None).await else { panic!("it is due") };
-    assert_eq!((begun.ended, begun.queued), (vec![(first, Status::Expired)], vec![lane()]));
+    let LookOutcome::Expired(effects) = harness.look(at(25), first, None).await else { panic!("it is due") };
+    assert_eq!((effects.ended, effects.queued), (vec![(first, Status::Expired)], vec![lane()]));
     assert_eq!(harness.status(job.id).await, JobStatus::Active);
     assert_eq!(worker.claim_one(at(26)).await.execution.occurrence.number, 2);
 }
@@ -136,8 +136,8 @@ pub async fn an_offer_does_not_take_what_has_expired(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
     let expired_before = job_with(1, |spec| spec.settings.expiry = Some(Expiry::At(at(0))));
-    let begun = harness.submit_to(at(1), expired_before, Some(worker.offer())).await;
-    assert_eq!((begun.assigned, begun.due[0].at), (vec![], at(0)));
+    let effects = harness.submit_to(at(1), expired_before, Some(worker.reservation())).await;
+    assert_eq!((effects.assigned, effects.due[0].at), (vec![], at(0)));
     assert!(worker.is_idle(at(2)).await);
 }
 
@@ -148,10 +148,10 @@ pub async fn a_run_found_after_its_expiry_ends_at_its_first_look(store: Arc<dyn 
         spec.settings.expiry = Some(Expiry::At(at(110)));
     });
     harness.submit(at(1), job.clone()).await;
-    let FireOutcome::Fired { begun, .. } = harness.fire(at(200), job.id, 1).await else {
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(200), job.id, 1).await else {
         panic!("one-time jobs are never missed");
     };
-    assert_eq!(begun.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(110)]);
+    assert_eq!(effects.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(110)]);
     let execution = job.id.occurrence(1).attempt(1);
     assert_eq!(harness.look(at(200), execution, None).await, LookOutcome::Expired(expired(execution)));
     assert_eq!(harness.status(job.id).await, JobStatus::Failed);
@@ -164,7 +164,7 @@ pub async fn a_redriven_occurrence_does_not_expire(store: Arc<dyn Store>) {
     job.spec.settings.max_retries = 0;
     harness.submit(at(1), job.clone()).await;
     worker.run(at(2), failed(2)).await;
-    assert_eq!(harness.redriven(at(500), job.id.occurrence(1)).await.begun.due, []);
+    assert_eq!(harness.redriven(at(500), job.id.occurrence(1)).await.effects.due, []);
     assert_eq!(worker.claim_one(at(600)).await.execution.attempt, 2);
 }
 
@@ -174,6 +174,6 @@ fn expiring(seconds: u64) -> Job {
 }
 
 /// The commit effects when an execution without dependents expires.
-fn expired(execution: ExecutionId) -> Begun {
-    Begun { ended: vec![(execution, Status::Expired)], ..Begun::default() }
+fn expired(execution: ExecutionId) -> CommitEffects {
+    CommitEffects { ended: vec![(execution, Status::Expired)], ..CommitEffects::default() }
 }

@@ -3,14 +3,14 @@
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec, JobStatus};
+use punctual_core::job::{Job, JobSpec, JobStatus, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::{End, Finished, LiveState};
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome,
-    Controlled, DeadLetter, DeadLetterQuery, Due, DueKind, Fire, FireOutcome, JobView, Lane, LeaseRef, Look,
-    LookOutcome, NewJob, Offer, Recovered, Report, ReportAnswer, ReportOutcome, SessionOpening, Store,
-    SubmitOutcome,
+    Assignment, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control,
+    ControlOutcome, Controlled, DeadLetter, DeadLetterQuery, Due, DueKind, Fire, FireOutcome, JobView, Lane,
+    LeaseRef, Look, LookOutcome, NewJob, Recovered, Report, ReportAnswer, ReportOutcome, SessionOpening,
+    SlotReservation, Store, SubmitOutcome,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{Recurring, Schedule};
@@ -35,7 +35,7 @@ pub(super) fn job_with(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
     Job {
         id: JobId::new(created_at, u64::from(number)),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at,
@@ -99,14 +99,19 @@ impl Harness {
     }
 
     /// Submits one job without a slot reservation.
-    pub async fn submit(&self, now: Timestamp, job: Job) -> Begun {
+    pub async fn submit(&self, now: Timestamp, job: Job) -> CommitEffects {
         self.submit_to(now, job, None).await
     }
 
-    pub async fn submit_to(&self, now: Timestamp, job: Job, offer: Option<Offer>) -> Begun {
-        let mut outcomes = self.store.submit(now, vec![NewJob { job, offer }]).await.unwrap();
+    pub async fn submit_to(
+        &self,
+        now: Timestamp,
+        job: Job,
+        reservation: Option<SlotReservation>,
+    ) -> CommitEffects {
+        let mut outcomes = self.store.submit(now, vec![NewJob { job, reservation }]).await.unwrap();
         match outcomes.pop() {
-            Some(SubmitOutcome::Created(begun)) => begun,
+            Some(SubmitOutcome::Created(effects)) => effects,
             other => panic!("submitted: {other:?}"),
         }
     }
@@ -170,31 +175,42 @@ impl Harness {
     }
 
     /// Reports an end that must be accepted. Returns the commit effects.
-    pub async fn accept(&self, now: Timestamp, session: SessionId, of: &Assignment, end: End) -> Begun {
+    pub async fn accept(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        of: &Assignment,
+        end: End,
+    ) -> CommitEffects {
         let outcome = self.report(now, session, of, end).await;
         assert_eq!(outcome.answer, ReportAnswer::Accepted);
-        outcome.begun
+        outcome.effects
     }
 
     pub async fn fire(&self, now: Timestamp, job: JobId, version: u32) -> FireOutcome {
-        self.store.fire(now, vec![Fire { job, version, offer: None }]).await.unwrap().pop().unwrap()
+        self.store.fire(now, vec![Fire { job, version, reservation: None }]).await.unwrap().pop().unwrap()
     }
 
     /// Fires a schedule that must be due. Returns how many occurrences fired, how many were skipped, and
     /// when it fires next.
     pub async fn fired(&self, now: Timestamp, job: JobId, version: u32) -> (usize, u64, Option<Due>) {
         match self.fire(now, job, version).await {
-            FireOutcome::Fired { begun, occurrences, skipped } => {
+            FireOutcome::Fired { effects, occurrences, skipped } => {
                 let is_schedule = |due: &Due| matches!(due.what, DueKind::Schedule { .. });
-                (occurrences.len(), skipped, begun.due.into_iter().find(is_schedule))
+                (occurrences.len(), skipped, effects.due.into_iter().find(is_schedule))
             }
             other => panic!("fired: {other:?}"),
         }
     }
 
-    pub async fn look(&self, now: Timestamp, of: ExecutionId, offer: Option<Offer>) -> LookOutcome {
-        let offer = offer.map(|offer| (offer, lane()));
-        let look = Look { occurrence: of.occurrence, attempt: of.attempt, offer };
+    pub async fn look(
+        &self,
+        now: Timestamp,
+        of: ExecutionId,
+        reservation: Option<SlotReservation>,
+    ) -> LookOutcome {
+        let reservation = reservation.map(|reservation| (reservation, lane()));
+        let look = Look { occurrence: of.occurrence, attempt: of.attempt, reservation };
         self.store.look(now, vec![look]).await.unwrap().pop().unwrap()
     }
 
@@ -237,7 +253,7 @@ impl Harness {
     }
 
     pub async fn try_submit(&self, now: Timestamp, job: Job) -> SubmitOutcome {
-        self.store.submit(now, vec![NewJob { job, offer: None }]).await.unwrap().remove(0)
+        self.store.submit(now, vec![NewJob { job, reservation: None }]).await.unwrap().remove(0)
     }
 
     pub async fn control(&self, now: Timestamp, job: JobId, verb: Verb) -> ControlOutcome {
@@ -324,25 +340,25 @@ impl Worker {
     }
 
     /// A slot reservation of this worker.
-    pub fn offer(&self) -> Offer {
-        Offer { session: self.session, turn: self.turn + 1 }
+    pub fn reservation(&self) -> SlotReservation {
+        SlotReservation { session: self.session, turn: self.turn + 1 }
     }
 
     /// Reports an end that must be accepted. Returns the commit effects.
-    pub async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
+    pub async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> CommitEffects {
         self.harness.accept(now, self.session, of, end).await
     }
 
     /// Claims one execution and ends it. Returns the execution and the commit effects.
-    pub async fn run(&mut self, now: Timestamp, end: End) -> (ExecutionId, Begun) {
+    pub async fn run(&mut self, now: Timestamp, end: End) -> (ExecutionId, CommitEffects) {
         let assignment = self.claim_one(now).await;
-        let begun = self.end(now, &assignment, end).await;
-        (assignment.execution, begun)
+        let effects = self.end(now, &assignment, end).await;
+        (assignment.execution, effects)
     }
 
-    pub async fn give_back(&self, now: Timestamp, of: &Assignment) -> Begun {
-        let mut begun = self.harness.store.give_back(now, self.session, vec![of.lease()]).await.unwrap();
-        begun.remove(0).expect("it holds the lease")
+    pub async fn give_back(&self, now: Timestamp, of: &Assignment) -> CommitEffects {
+        let mut effects = self.harness.store.give_back(now, self.session, vec![of.lease()]).await.unwrap();
+        effects.remove(0).expect("it holds the lease")
     }
 
     /// Sends a heartbeat. Returns what it is asked to stop.
@@ -373,8 +389,8 @@ pub(super) fn lane() -> Lane {
 }
 
 /// The time gate that a failed attempt is waiting behind.
-pub(super) fn time_gate(begun: &Begun) -> (Timestamp, ExecutionId) {
-    match &begun.due[..] {
+pub(super) fn time_gate(effects: &CommitEffects) -> (Timestamp, ExecutionId) {
+    match &effects.due[..] {
         [Due { at, what: DueKind::Live { occurrence, attempt }, .. }] => (*at, occurrence.attempt(*attempt)),
         other => panic!("due: {other:?}"),
     }

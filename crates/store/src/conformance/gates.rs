@@ -6,7 +6,7 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{ExecutionId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DueKind, Lane, LookOutcome, Offer, Store};
+use punctual_core::ports::{DueKind, Lane, LookOutcome, SlotReservation, Store};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ pub async fn a_failed_attempt_waits_behind_its_time_gate(store: Arc<dyn Store>) 
 pub async fn a_time_gate_opens_when_its_time_has_come(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, due_at, execution) = fail_once(&harness).await;
-    let LookOutcome::Opened(begun) = harness.look(due_at, execution, None).await else {
+    let LookOutcome::Opened(effects) = harness.look(due_at, execution, None).await else {
         panic!("its time has come");
     };
-    assert!(begun.queued.len() == 1 && begun.due.is_empty());
+    assert!(effects.queued.len() == 1 && effects.due.is_empty());
     let assignment = harness.claim_one(due_at, session, 2).await;
     assert_eq!((assignment.execution, assignment.epoch.0), (execution, 2));
     assert_eq!(harness.store.due(SegmentSet::ALL, due_at, 10).await.unwrap(), []);
@@ -67,13 +67,13 @@ pub async fn a_time_gate_of_another_attempt_conflicts(store: Arc<dyn Store>) {
 pub async fn an_opened_gate_leases_to_a_valid_offer(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, due_at, execution) = fail_once(&harness).await;
-    let offer = Offer { session, turn: 2 };
-    let LookOutcome::Opened(begun) = harness.look(due_at, execution, Some(offer)).await else {
+    let reservation = SlotReservation { session, turn: 2 };
+    let LookOutcome::Opened(effects) = harness.look(due_at, execution, Some(reservation)).await else {
         panic!("its time has come");
     };
-    assert_eq!(begun.queued, []);
-    let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
-    assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, execution, 2));
+    assert_eq!(effects.queued, []);
+    let (to, assignment) = effects.assigned.into_iter().next().expect("it is leased");
+    assert_eq!((to, assignment.execution, assignment.epoch.0), (reservation, execution, 2));
     assert_eq!(assignment.payload, "null");
 }
 
@@ -84,11 +84,11 @@ pub async fn an_offer_made_for_another_lane_is_not_taken(store: Arc<dyn Store>) 
     spec.job_type = "another".to_owned();
     let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
     harness.done(at(4), job(1).id, update).await;
-    let LookOutcome::Opened(begun) = harness.look(due_at, execution, Some(Offer { session, turn: 2 })).await
+    let LookOutcome::Opened(effects) = harness.look(due_at, execution, Some(SlotReservation { session, turn: 2 })).await
     else {
         panic!("its time has come");
     };
-    assert_eq!((begun.assigned.len(), begun.queued), (0, vec![Lane::new("default", "another")]));
+    assert_eq!((effects.assigned.len(), effects.queued), (0, vec![Lane::new("default", "another")]));
 }
 
 /// Runs the first attempt of job 1 into a failure. Returns the session (poll sequence number 1 used), when
@@ -97,8 +97,8 @@ async fn fail_once(harness: &Harness) -> (SessionId, Timestamp, ExecutionId) {
     let session = harness.open_session("w").await;
     harness.submit(at(1), job(1)).await;
     let assignment = harness.claim_one(at(2), session, 1).await;
-    let begun = harness.accept(at(3), session, &assignment, failed(3)).await;
-    let (due_at, execution) = time_gate(&begun);
+    let effects = harness.accept(at(3), session, &assignment, failed(3)).await;
+    let (due_at, execution) = time_gate(&effects);
     assert!(due_at >= at(63) && due_at <= at(69), "a minute and up to a tenth: {due_at}");
     (session, due_at, execution)
 }

@@ -37,7 +37,7 @@ pub async fn a_repeated_submit_of_a_keyed_job_is_already_there(store: Arc<dyn St
 pub async fn the_first_of_a_batch_gets_the_key(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let jobs = [named(1), named(2), unique(3), unique(4)];
-    let jobs = jobs.map(|job| NewJob { job, offer: None }).to_vec();
+    let jobs = jobs.map(|job| NewJob { job, reservation: None }).to_vec();
     let outcomes = harness.store.submit(at(1), jobs).await.unwrap();
     assert!(matches!(outcomes[0], SubmitOutcome::Created(_)));
     assert_eq!(outcomes[1], SubmitOutcome::Existing(named(1).id));

@@ -27,17 +27,17 @@ pub async fn no_more_of_a_queue_run_at_once_than_it_allows(store: Arc<dyn Store>
     assert_eq!(harness.open(job(3).id).await, [(1, in_line())]);
     assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()]);
 
-    let begun = worker.end(at(3), &claimed[0], succeeded(3)).await;
-    assert_eq!(begun.freed, [queue()]);
+    let effects = worker.end(at(3), &claimed[0], succeeded(3)).await;
+    assert_eq!(effects.freed, [queue()]);
     let admitted = admit(&harness, at(3), &queue()).await;
-    assert_eq!(admitted.begun.queued.len(), 1);
+    assert_eq!(admitted.effects.queued.len(), 1);
     assert_eq!(admitted.waiting, [(queue(), None)], "the last one still waits, and not for a time");
     assert_eq!(worker.claim_one(at(4)).await.execution.occurrence.job, job(3).id);
-    assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued, [], "there is no room");
+    assert_eq!(admit(&harness, at(4), &queue()).await.effects.queued, [], "there is no room");
 
     worker.end(at(5), &claimed[1], succeeded(5)).await;
     let admitted = admit(&harness, at(5), &queue()).await;
-    assert_eq!((admitted.begun.queued.len(), admitted.waiting.len(), admitted.more.len()), (1, 0, 0));
+    assert_eq!((admitted.effects.queued.len(), admitted.waiting.len(), admitted.more.len()), (1, 0, 0));
     assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, []);
 }
 
@@ -70,8 +70,8 @@ pub async fn each_key_has_a_limit_of_its_own(store: Arc<dyn Store>) {
     assert_eq!(jobs, [1, 3, 4, 5].map(|number| job(number).id), "those without a key have no limit");
     assert_eq!((used(&harness, &key("a")).await, used(&harness, &key("b")).await), ((1, 1), (0, 1)));
 
-    let begun = worker.end(at(3), &claimed[0], succeeded(3)).await;
-    assert!(begun.freed.contains(&key("a")), "{:?}", begun.freed);
+    let effects = worker.end(at(3), &claimed[0], succeeded(3)).await;
+    assert!(effects.freed.contains(&key("a")), "{:?}", effects.freed);
     assert_eq!(admit(&harness, at(3), &key("b")).await, Admitted::default());
     admit(&harness, at(3), &key("a")).await;
     assert_eq!(worker.claim_one(at(4)).await.execution.occurrence.job, job(2).id);
@@ -90,14 +90,14 @@ pub async fn what_has_passed_its_key_waits_for_its_queue(store: Arc<dyn Store>) 
     let claimed = worker.claim(at(2), 10).await;
     worker.end(at(3), &claimed[0], succeeded(3)).await;
     // The wait list of the key moves when its first execution has ended, not when it has started.
-    assert_eq!(admit(&harness, at(3), &key("c")).await.begun.queued, []);
-    assert_eq!(admit(&harness, at(3), &queue()).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(3), &key("c")).await.effects.queued, []);
+    assert_eq!(admit(&harness, at(3), &queue()).await.effects.queued.len(), 1);
     let third = worker.claim_one(at(4)).await;
     assert_eq!(third.execution.occurrence.job, job(3).id);
     worker.end(at(5), &claimed[1], succeeded(5)).await;
     worker.end(at(5), &third, succeeded(5)).await;
     let admitted = admit(&harness, at(5), &key("c")).await;
-    assert_eq!((admitted.begun.queued.len(), admitted.begun.joined.len()), (1, 0));
+    assert_eq!((admitted.effects.queued.len(), admitted.effects.joined.len()), (1, 0));
     worker.run(at(6), succeeded(6)).await;
     assert_nothing_is_used(&harness, &[queue(), key("a"), key("b"), key("c")]).await;
 }
@@ -122,16 +122,16 @@ pub async fn an_attempt_that_waits_for_its_retry_holds_no_place(store: Arc<dyn S
     let mut worker = harness.worker().await;
     harness.submit(at(1), keyed(1, Some("a"))).await;
     harness.submit(at(1), keyed(2, Some("a"))).await;
-    let (first, begun) = worker.run(at(2), failed(2)).await;
-    assert_eq!(begun.freed, [queue(), key("a")]);
+    let (first, effects) = worker.run(at(2), failed(2)).await;
+    assert_eq!(effects.freed, [queue(), key("a")]);
     admit(&harness, at(2), &key("a")).await;
     let second = worker.claim_one(at(3)).await;
     assert_eq!(second.execution.occurrence.job, job(2).id);
     // Its time gate is open, and now it is on the wait list.
     let again = first.occurrence.attempt(2);
     let due_at = harness.view(job(1).id).await.open[0].available_at;
-    let LookOutcome::Opened(begun) = harness.look(due_at, again, None).await else { panic!("it was due") };
-    assert_eq!((begun.queued.len(), begun.joined), (0, vec![key("a")]));
+    let LookOutcome::Opened(effects) = harness.look(due_at, again, None).await else { panic!("it was due") };
+    assert_eq!((effects.queued.len(), effects.joined), (0, vec![key("a")]));
     worker.end(due_at, &second, succeeded(3)).await;
     admit(&harness, due_at, &key("a")).await;
     worker.run(due_at, succeeded(3)).await;
@@ -161,17 +161,17 @@ pub async fn a_pause_holds_no_place(store: Arc<dyn Store>) {
         harness.submit(at(1), in_bulk(number, |_| {})).await;
     }
     let paused = harness.done(at(2), job(1).id, Verb::Pause).await;
-    assert_eq!(paused.begun.freed, [queue()]);
+    assert_eq!(paused.effects.freed, [queue()]);
     harness.done(at(2), job(2).id, Verb::Pause).await;
     let admitted = admit(&harness, at(2), &queue()).await;
-    assert_eq!(admitted.begun.queued, [], "the first in line is held by its pause");
+    assert_eq!(admitted.effects.queued, [], "the first in line is held by its pause");
     assert_eq!(admitted.more, [queue()], "and there is room for another");
     admit(&harness, at(2), &queue()).await;
     let third = worker.claim_one(at(3)).await;
     assert_eq!(third.execution.occurrence.job, job(3).id);
     for number in [1, 2] {
         let resumed = harness.done(at(4), job(number).id, Verb::Resume).await;
-        assert_eq!((resumed.begun.queued.len(), resumed.begun.joined), (0, vec![queue()]));
+        assert_eq!((resumed.effects.queued.len(), resumed.effects.joined), (0, vec![queue()]));
     }
     assert_eq!(used(&harness, &queue()).await, (2, 1));
     // An execution that is given back while the job is paused makes room, too.
@@ -201,22 +201,22 @@ pub async fn what_comes_back_or_is_lost_keeps_its_place(store: Arc<dyn Store>) {
 pub async fn a_limit_that_is_raised_or_taken_away_lets_more_go_on(store: Arc<dyn Store>) {
     let harness = limited(store, QueueLimits { concurrency: Some(1), ..none() }).await;
     let mut worker = harness.worker().await;
-    let jobs = (1..=9).map(|number| NewJob { job: in_bulk(number, |_| {}), offer: None }).collect();
+    let jobs = (1..=9).map(|number| NewJob { job: in_bulk(number, |_| {}), reservation: None }).collect();
     harness.store.submit(at(1), jobs).await.unwrap();
     assert_eq!(used(&harness, &queue()).await, (8, 1));
     set(&harness, QueueLimits { concurrency: Some(3), ..none() }).await;
-    assert_eq!(admit(&harness, at(2), &queue()).await.begun.queued.len(), 2);
+    assert_eq!(admit(&harness, at(2), &queue()).await.effects.queued.len(), 2);
     let claimed = worker.claim(at(3), 10).await;
     // A lower limit admits nothing until enough executions have ended.
     set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
     for (assignment, admitted) in claimed.iter().zip([0, 1, 1]) {
         worker.end(at(4), assignment, succeeded(4)).await;
-        assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued.len(), admitted);
+        assert_eq!(admit(&harness, at(4), &queue()).await.effects.queued.len(), admitted);
     }
     set(&harness, none()).await;
     let admitted = harness.store.admit(at(5), vec![queue()], 3).await.unwrap();
-    assert_eq!((admitted.begun.queued.len(), admitted.more), (3, vec![queue()]), "in steps");
-    assert_eq!(admit(&harness, at(5), &queue()).await.begun.queued.len(), 1);
+    assert_eq!((admitted.effects.queued.len(), admitted.more), (3, vec![queue()]), "in steps");
+    assert_eq!(admit(&harness, at(5), &queue()).await.effects.queued.len(), 1);
     assert_eq!(worker.claim(at(6), 10).await.len(), 6);
 }
 
@@ -231,9 +231,9 @@ pub async fn a_limit_of_a_queue_counts_what_was_there_before(store: Arc<dyn Stor
     harness.submit(at(3), in_bulk(4, |_| {})).await;
     assert_eq!(used(&harness, &queue()).await, (1, 3));
     worker.end(at(4), &claimed[0], succeeded(4)).await;
-    assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued, []);
+    assert_eq!(admit(&harness, at(4), &queue()).await.effects.queued, []);
     worker.run(at(5), succeeded(5)).await;
-    assert_eq!(admit(&harness, at(5), &queue()).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(5), &queue()).await.effects.queued.len(), 1);
 }
 
 pub async fn starts_are_paced_by_a_rate(store: Arc<dyn Store>) {
@@ -245,12 +245,12 @@ pub async fn starts_are_paced_by_a_rate(store: Arc<dyn Store>) {
     }
     assert_eq!(worker.claim(at(1), 10).await.len(), 1);
     let admitted = admit(&harness, at(2), &queue()).await;
-    assert_eq!((admitted.begun.queued.len(), admitted.waiting), (0, vec![(queue(), Some(at(6)))]));
+    assert_eq!((admitted.effects.queued.len(), admitted.waiting), (0, vec![(queue(), Some(at(6)))]));
     let admitted = admit(&harness, at(6), &queue()).await;
-    assert_eq!((admitted.begun.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(11)))]));
+    assert_eq!((admitted.effects.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(11)))]));
     assert_eq!(worker.claim(at(6), 10).await.len(), 1);
     let admitted = admit(&harness, at(100), &queue()).await;
-    assert_eq!(admitted.begun.queued.len(), 1, "what was missed is not made up for");
+    assert_eq!(admitted.effects.queued.len(), 1, "what was missed is not made up for");
     admit(&harness, at(105), &queue()).await;
     harness.submit(at(106), in_bulk(5, |_| {})).await;
     assert_eq!(harness.open(job(5).id).await, [(1, in_line())], "the next start is still to come");
@@ -267,7 +267,7 @@ pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {
     assert_eq!(admit(&harness, at(2), &queue()).await.waiting, [(queue(), Some(at(3_601)))]);
     set(&harness, rate(5_000)).await;
     assert_eq!(admit(&harness, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
-    assert_eq!(admit(&harness, at(6), &queue()).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(6), &queue()).await.effects.queued.len(), 1);
     set(&harness, rate(60_000)).await;
     assert!(admit(&harness, at(7), &queue()).await.is_look_due, "who is queued goes back in line");
     assert_eq!(admit(&harness, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
@@ -289,9 +289,9 @@ pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) 
         assert_eq!(used(&harness, &line).await.0, waiting);
     }
     pause(&harness, Pausing::Resume).await;
-    assert_eq!(admit(&harness, at(60), &key("b")).await.begun.joined, [queue()]);
+    assert_eq!(admit(&harness, at(60), &key("b")).await.effects.joined, [queue()]);
     let admitted = admit(&harness, at(60), &queue()).await;
-    assert_eq!((admitted.begun.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(70)))]));
+    assert_eq!((admitted.effects.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(70)))]));
     let claimed = worker.claim(at(60), 10).await;
     let jobs: Vec<JobId> = claimed.iter().map(|assignment| assignment.execution.occurrence.job).collect();
     assert_eq!(jobs, [1, 2].map(|number| job(number).id), "what was let through before, and one more");
@@ -320,7 +320,7 @@ pub async fn each_key_is_paced_by_itself(store: Arc<dyn Store>) {
     }
     assert_eq!(worker.claim(at(1), 10).await.len(), 2);
     assert_eq!(admit(&harness, at(60), &key("a")).await.waiting, [(key("a"), Some(at(61)))]);
-    assert_eq!(admit(&harness, at(61), &key("a")).await.begun.queued.len(), 1);
+    assert_eq!(admit(&harness, at(61), &key("a")).await.effects.queued.len(), 1);
 }
 
 pub async fn an_update_takes_a_place_in_the_other_queue(store: Arc<dyn Store>) {
@@ -331,9 +331,9 @@ pub async fn an_update_takes_a_place_in_the_other_queue(store: Arc<dyn Store>) {
     harness.submit(at(1), job_with(3, |_| {})).await;
     // From the wait list into a queue without limits, and the other way round.
     let moved = harness.done(at(2), job(2).id, update(job_with(2, |_| {}).spec)).await;
-    assert_eq!(moved.begun.queued.len(), 2, "the lane, and what is queued in it");
+    assert_eq!(moved.effects.queued.len(), 2, "the lane, and what is queued in it");
     let moved = harness.done(at(2), job(3).id, update(in_bulk(3, |_| {}).spec)).await;
-    assert_eq!(moved.begun.joined, [queue()]);
+    assert_eq!(moved.effects.joined, [queue()]);
     assert_eq!(used(&harness, &queue()).await, (1, 1));
     assert_eq!(worker.claim(at(3), 10).await.len(), 2);
     assert_eq!(harness.open(job(3).id).await, [(1, in_line())]);
@@ -345,8 +345,8 @@ pub async fn an_update_takes_a_place_under_the_other_key(store: Arc<dyn Store>) 
         harness.submit(at(1), keyed(number, Some(key))).await;
     }
     let moved = harness.done(at(2), job(2).id, update(keyed(2, Some("c")).spec)).await;
-    assert_eq!(moved.begun.joined, [key("c")]);
-    assert_eq!(admit(&harness, at(2), &key("c")).await.begun.queued.len(), 1);
+    assert_eq!(moved.effects.joined, [key("c")]);
+    assert_eq!(admit(&harness, at(2), &key("c")).await.effects.queued.len(), 1);
     harness.done(at(2), job(2).id, update(keyed(2, None).spec)).await;
     assert_eq!(harness.open(job(2).id).await, [(1, LiveState::Queued)]);
     assert_nothing_is_used(&harness, &[key("c")]).await;
@@ -365,8 +365,8 @@ pub async fn what_follows_takes_its_place_in_line(store: Arc<dyn Store>) {
         spec.settings.concurrency_key = Some("a".to_owned());
     };
     harness.submit(at(1), in_bulk(3, child)).await;
-    let begun = worker.run(at(2), succeeded(2)).await.1;
-    assert_eq!(begun.joined, [queue()], "the second goes before the child");
+    let effects = worker.run(at(2), succeeded(2)).await.1;
+    assert_eq!(effects.joined, [queue()], "the second goes before the child");
     let recurring = in_bulk(4, |spec| {
         spec.settings.schedule = every(60);
         spec.settings.overlap = OverlapPolicy::Queue;

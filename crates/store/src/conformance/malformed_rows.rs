@@ -250,7 +250,7 @@ pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
     let job = |place: u32, change: &dyn Fn(&mut JobSpec)| sound(first + place, |spec| change(spec));
     let (plain, later) = (job(1, &|_| {}), job(2, &|spec| spec.settings.schedule = soon(now)));
     let beside = damaged(first + 3, |_| {});
-    let new = [beside, plain.clone(), later.clone()].map(|job| NewJob { job, offer: None });
+    let new = [beside, plain.clone(), later.clone()].map(|job| NewJob { job, reservation: None });
     let outcomes = store.submit(now, new.to_vec()).await.unwrap();
     assert!(matches!(outcomes[1..], [SubmitOutcome::Created(_), SubmitOutcome::Created(_)]), "{outcomes:?}");
 
@@ -293,8 +293,10 @@ async fn fire_all(store: &dyn Store, now: Timestamp, sound: JobId) {
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
     for one in &due {
         match one.what {
-            DueKind::Schedule { job, version } => fires.push(Fire { job, version, offer: None }),
-            DueKind::Live { occurrence, attempt } => looks.push(Look { occurrence, attempt, offer: None }),
+            DueKind::Schedule { job, version } => fires.push(Fire { job, version, reservation: None }),
+            DueKind::Live { occurrence, attempt } => {
+                looks.push(Look { occurrence, attempt, reservation: None })
+            }
         }
     }
     let place = fires.iter().position(|fire| fire.job == sound).expect("it is due");
@@ -346,7 +348,7 @@ fn beat_of(session: SessionId) -> Beat {
 }
 
 async fn control(store: &dyn Store, now: Timestamp, job: Job) {
-    store.submit(now, vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+    store.submit(now, vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
     for verb in [Verb::Pause, Verb::Resume, Verb::Cancel, Verb::Delete] {
         let control = punctual_core::ports::Control { job: job.id, verb: verb.clone() };
         let outcome = store.control(now, vec![control]).await.unwrap().remove(0);
@@ -356,7 +358,7 @@ async fn control(store: &dyn Store, now: Timestamp, job: Job) {
 
 /// A worker dies, and its executions are retried.
 async fn recover(store: &dyn Store, now: Timestamp, opening: SessionOpening, job: Job) {
-    store.submit(now, vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+    store.submit(now, vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
     let session = store.open_session(now, opening).await.unwrap();
     let claimed = claim_all(store, now, session, &[job.id]).await;
     let pulse = punctual_core::session::Pulse { session, beat: 0, lease: Duration::from_secs(6) };

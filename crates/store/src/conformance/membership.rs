@@ -4,7 +4,8 @@
 use futures_util::future::join_all;
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{
-    Entries, HeldLease, Joining, LeaseEpoch, LeaseName, MemberId, MemberPulse, Register, Standing, Take,
+    Entries, HeldLease, Joining, LeaseEpoch, LeaseName, MemberId, MemberPulse, MembershipTable, Standing,
+    Take,
 };
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Connections to one database, at least one.
-pub type Doors = Vec<Arc<dyn Register>>;
+pub type Doors = Vec<Arc<dyn MembershipTable>>;
 
 /// Passes the list of all cases to another macro.
 #[macro_export]
@@ -58,21 +59,21 @@ fn segments(count: usize) -> Vec<LeaseName> {
     all_names().into_iter().take(count).collect()
 }
 
-async fn enter(membership: &dyn Register, number: usize) {
+async fn enter(membership: &dyn MembershipTable, number: usize) {
     membership.enter_member(at(0), joining(number)).await.unwrap();
 }
 
-async fn take(membership: &dyn Register, number: usize, names: &[LeaseName]) -> Vec<Take> {
+async fn take(membership: &dyn MembershipTable, number: usize, names: &[LeaseName]) -> Vec<Take> {
     membership.take_leases(&id(number), names.to_vec()).await.unwrap()
 }
 
-async fn pulse(membership: &dyn Register, number: usize) -> MemberPulse {
+async fn pulse(membership: &dyn MembershipTable, number: usize) -> MemberPulse {
     let entries = membership.entries().await.unwrap();
     let row = entries.members.into_iter().find(|row| row.id == id(number)).expect("it is there");
     MemberPulse { member: row.id, beat: row.beat }
 }
 
-async fn give_up(membership: &dyn Register, pulse: MemberPulse) -> bool {
+async fn give_up(membership: &dyn MembershipTable, pulse: MemberPulse) -> bool {
     membership.give_up_members(vec![pulse]).await.unwrap()[0]
 }
 
@@ -304,15 +305,15 @@ pub(crate) mod moved {
     //! The membership table of a store that is migrated or forked.
 
     use super::{all_names, enter, take};
-    use punctual_core::ports::{Entries, Register};
+    use punctual_core::ports::{Entries, MembershipTable};
 
     /// A member that holds a lease.
-    pub async fn be_in_a_cluster(membership: &dyn Register) {
+    pub async fn be_in_a_cluster(membership: &dyn MembershipTable) {
         enter(membership, 1).await;
         take(membership, 1, &all_names()).await;
     }
 
-    pub async fn is_forgotten(membership: &dyn Register) {
+    pub async fn is_forgotten(membership: &dyn MembershipTable) {
         assert_eq!(membership.entries().await.unwrap(), Entries::default());
     }
 }
@@ -322,7 +323,7 @@ pub(crate) mod malformed {
     //! Rows that Punctual cannot have written.
 
     use super::{Doors, all_names, at, enter, held, id, segments, take};
-    use punctual_core::ports::{LeaseName, OddRow, RegisterTable, Standing, Take};
+    use punctual_core::ports::{LeaseName, MalformedRow, MembershipTableName, Standing, Take};
 
     /// Each with the expected message.
     const SPOILED: [(&str, &str); 7] = [
@@ -365,20 +366,20 @@ pub(crate) mod malformed {
         let entries = membership.entries().await.unwrap();
         assert_eq!(entries.members.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), [id(1)]);
         assert_eq!(entries.held.len(), all_names().len() - 2);
-        let mut said: Vec<&str> = entries.odd.iter().map(|row| row.why.as_str()).collect();
+        let mut said: Vec<&str> = entries.malformed.iter().map(|row| row.why.as_str()).collect();
         let mut expected = SPOILED.map(|(_, why)| why);
         said.sort_unstable();
         expected.sort_unstable();
         assert_eq!(said, expected);
 
-        let (clear, left): (Vec<OddRow>, Vec<OddRow>) =
-            entries.odd.into_iter().partition(OddRow::is_in_the_way);
+        let (clear, left): (Vec<MalformedRow>, Vec<MalformedRow>) =
+            entries.malformed.into_iter().partition(MalformedRow::is_in_the_way);
         assert_eq!(left.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(), ["tail"]);
         for _ in 0..2 {
             membership.clear_rows(clear.clone()).await.unwrap();
         }
         let entries = membership.entries().await.unwrap();
-        assert_eq!((entries.members.len(), entries.odd), (1, left), "a name that nobody knows stays");
+        assert_eq!((entries.members.len(), entries.malformed), (1, left), "a name that nobody knows stays");
         assert_eq!(membership.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::Alive));
         for number in [2, 3, 4] {
             let beaten = membership.beat_member(at(1), &id(number), String::new()).await;
@@ -401,7 +402,7 @@ pub(crate) mod malformed {
         membership.remove_member(&id(1)).await.unwrap();
         let entries = membership.entries().await.unwrap();
         assert_eq!(entries.held.len(), 2);
-        let left = entries.odd.iter().filter(|row| row.table == RegisterTable::Leases);
-        assert!(left.clone().all(|row| LeaseName::parse(&row.key).is_none()), "{:?}", entries.odd);
+        let left = entries.malformed.iter().filter(|row| row.table == MembershipTableName::Leases);
+        assert!(left.clone().all(|row| LeaseName::parse(&row.key).is_none()), "{:?}", entries.malformed);
     }
 }

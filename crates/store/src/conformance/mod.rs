@@ -257,7 +257,7 @@ macro_rules! each_conformance_case {
                 limits_are_kept_with_their_queue,
                 racing_workers_never_exceed_a_limit,
             }
-            placing {
+            readmission {
                 a_limit_reaches_what_is_queued,
                 a_rate_reaches_all_that_is_queued_in_steps,
                 a_limit_of_keys_reaches_those_who_have_one,

@@ -100,8 +100,8 @@ pub async fn a_checkpoint_comes_along_with_an_offer(store: Arc<dyn Store>) {
     let (worker, first) = running(&harness).await;
     save(&harness, &worker, &first, 1, "[1]").await;
     let (retry_at, next) = time_gate(&worker.end(at(4), &first, failed(4)).await);
-    match harness.look(retry_at, next, Some(worker.offer())).await {
-        LookOutcome::Opened(begun) => assert_eq!(begun.assigned[0].1.checkpoint, Some(document("[1]"))),
+    match harness.look(retry_at, next, Some(worker.reservation())).await {
+        LookOutcome::Opened(effects) => assert_eq!(effects.assigned[0].1.checkpoint, Some(document("[1]"))),
         other => panic!("{other:?}"),
     }
 }

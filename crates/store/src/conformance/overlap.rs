@@ -24,8 +24,8 @@ pub async fn queued_occurrences_start_one_after_the_other(store: Arc<dyn Store>)
     for number in 1..=3 {
         let claimed = worker.claim(at(40), 10).await;
         assert_eq!(claimed.iter().map(|next| next.execution.occurrence.number).collect::<Vec<_>>(), [number]);
-        let begun = worker.end(at(41), &claimed[0], succeeded(41)).await;
-        assert_eq!(begun.queued, if number < 3 { vec![lane()] } else { vec![] });
+        let effects = worker.end(at(41), &claimed[0], succeeded(41)).await;
+        assert_eq!(effects.queued, if number < 3 { vec![lane()] } else { vec![] });
     }
     assert_eq!(harness.fired(at(50), job.id, 4).await.0, 2, "40 and 50, of which one waits");
 }
@@ -72,12 +72,12 @@ pub async fn the_line_moves_on_however_its_first_one_ends(store: Arc<dyn Store>)
     assert_eq!(worker.run(at(51), died(51)).await.1.queued, [lane()], "it died");
 
     let lost = worker.claim_one(at(52)).await;
-    assert_eq!(worker.lose(at(60)).await.begun.queued, [lane()], "its worker was lost");
+    assert_eq!(worker.lose(at(60)).await.effects.queued, [lane()], "its worker was lost");
     assert_eq!(lost.execution.occurrence.number, 2);
 
     let queued = job.id.occurrence(3).attempt(1);
-    let CancelOutcome::Cancelled(begun) = harness.cancel(at(61), queued).await else { panic!("it waits") };
-    assert_eq!(begun.queued, [lane()], "it was cancelled before it started");
+    let CancelOutcome::Cancelled(effects) = harness.cancel(at(61), queued).await else { panic!("it waits") };
+    assert_eq!(effects.queued, [lane()], "it was cancelled before it started");
 
     let mut worker = harness.worker().await;
     let asked = worker.claim_one(at(62)).await;
@@ -93,10 +93,10 @@ pub async fn one_in_line_can_leave_it(store: Arc<dyn Store>) {
     let job = recurring(OverlapPolicy::Queue);
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(30), job.id, 1).await;
-    let CancelOutcome::Cancelled(begun) = harness.cancel(at(31), job.id.occurrence(2).attempt(1)).await else {
+    let CancelOutcome::Cancelled(effects) = harness.cancel(at(31), job.id.occurrence(2).attempt(1)).await else {
         panic!("it waits");
     };
-    assert_eq!(begun.queued, [], "the first one is still open");
+    assert_eq!(effects.queued, [], "the first one is still open");
     assert_eq!(worker.run(at(32), succeeded(32)).await.1.queued, [lane()]);
     assert_eq!(worker.claim_one(at(33)).await.execution.occurrence.number, 3);
 }
@@ -108,8 +108,8 @@ pub async fn the_line_waits_for_the_retries_of_its_first_one(store: Arc<dyn Stor
     job.spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![1_000] };
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(20), job.id, 1).await;
-    let (first, begun) = worker.run(at(21), failed(21)).await;
-    assert_eq!(begun.queued, []);
+    let (first, effects) = worker.run(at(21), failed(21)).await;
+    assert_eq!(effects.queued, []);
     assert_eq!(harness.open(job.id).await, [(1, behind(Gate::Time)), (2, behind(Gate::Overlap))]);
     assert!(matches!(harness.look(at(22), first.occurrence.attempt(2), None).await, LookOutcome::Opened(_)));
     assert_eq!(worker.run(at(23), succeeded(23)).await.1.queued, [lane()]);
@@ -121,11 +121,11 @@ pub async fn a_replaced_occurrence_that_has_not_started_is_cancelled(store: Arc<
     let job = recurring(OverlapPolicy::Replace);
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(10), job.id, 1).await;
-    let FireOutcome::Fired { begun, skipped, .. } = harness.fire(at(20), job.id, 2).await else {
+    let FireOutcome::Fired { effects, skipped, .. } = harness.fire(at(20), job.id, 2).await else {
         panic!("it is due");
     };
-    assert_eq!(begun.ended, [(job.id.occurrence(1).attempt(1), Status::Cancelled)]);
-    assert_eq!((begun.queued, skipped), (vec![lane()], 0));
+    assert_eq!(effects.ended, [(job.id.occurrence(1).attempt(1), Status::Cancelled)]);
+    assert_eq!((effects.queued, skipped), (vec![lane()], 0));
     assert_eq!(harness.open(job.id).await, [(2, LiveState::Queued)]);
     assert_eq!(harness.ended(job.id).await, [(1, 1, Status::Cancelled)]);
     assert_eq!(worker.claim(at(21), 10).await.len(), 1);
@@ -138,8 +138,8 @@ pub async fn a_replaced_run_is_asked_to_stop_and_its_successor_waits_for_the_end
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(10), job.id, 1).await;
     let running = worker.claim_one(at(11)).await;
-    let FireOutcome::Fired { begun, .. } = harness.fire(at(20), job.id, 2).await else { panic!("it is due") };
-    assert!(begun.queued.is_empty() && begun.ended.is_empty());
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(20), job.id, 2).await else { panic!("it is due") };
+    assert!(effects.queued.is_empty() && effects.ended.is_empty());
     assert_eq!(harness.open(job.id).await[1], (2, behind(Gate::Overlap)));
     assert_eq!(worker.beat(at(21)).await, [running.lease()]);
     assert!(worker.is_idle(at(21)).await);
@@ -157,7 +157,7 @@ pub async fn a_successor_starts_when_the_worker_of_the_replaced_run_is_lost(stor
     worker.claim_one(at(11)).await;
     harness.fired(at(20), job.id, 2).await;
     let recovered = worker.lose(at(30)).await;
-    assert_eq!(recovered.begun.queued, [lane()]);
+    assert_eq!(recovered.effects.queued, [lane()]);
     assert_eq!(other.run(at(31), succeeded(31)).await.0.occurrence.number, 2);
 }
 
@@ -182,9 +182,9 @@ pub async fn a_successor_that_waits_is_replaced_in_turn(store: Arc<dyn Store>) {
     harness.fired(at(10), job.id, 1).await;
     let running = worker.claim_one(at(11)).await;
     harness.fired(at(20), job.id, 2).await;
-    let FireOutcome::Fired { begun, .. } = harness.fire(at(30), job.id, 3).await else { panic!("it is due") };
-    assert_eq!(begun.ended, [(job.id.occurrence(2).attempt(1), Status::Cancelled)]);
-    assert_eq!(begun.queued, [], "the first one has not ended yet");
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(30), job.id, 3).await else { panic!("it is due") };
+    assert_eq!(effects.ended, [(job.id.occurrence(2).attempt(1), Status::Cancelled)]);
+    assert_eq!(effects.queued, [], "the first one has not ended yet");
     assert_eq!(worker.end(at(31), &running, succeeded(31)).await.queued, [lane()]);
     assert_eq!(worker.claim_one(at(32)).await.execution.occurrence.number, 3);
 }

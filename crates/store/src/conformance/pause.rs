@@ -19,7 +19,7 @@ pub async fn a_pause_holds_what_is_queued(store: Arc<dyn Store>) {
     assert_eq!(harness.open(job(1).id).await, [(1, behind(Gate::Paused))]);
     assert!(worker.is_idle(at(3)).await);
     let resumed = harness.done(at(9), job(1).id, Verb::Resume).await;
-    assert_eq!((resumed.begun.queued, resumed.skipped), (vec![lane()], 0));
+    assert_eq!((resumed.effects.queued, resumed.skipped), (vec![lane()], 0));
     assert_eq!(harness.status(job(1).id).await, JobStatus::Active);
     assert_eq!(worker.claim_one(at(10)).await.execution, job(1).id.occurrence(1).attempt(1));
 }
@@ -40,7 +40,7 @@ pub async fn a_paused_schedule_does_not_fall_due(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
     harness.submit(at(1), job.clone()).await;
-    assert_eq!(harness.done(at(2), job.id, Verb::Pause).await.begun.due, []);
+    assert_eq!(harness.done(at(2), job.id, Verb::Pause).await.effects.due, []);
     assert_eq!(harness.due(at(9_999)).await, []);
     let held = harness.view(job.id).await.schedule.expect("it is to come");
     assert_eq!((held.nominal, held.due_at), (Some(at(100)), None));
@@ -54,7 +54,7 @@ pub async fn a_one_time_job_whose_time_passed_in_a_pause_runs_late(store: Arc<dy
     harness.submit(at(1), job.clone()).await;
     harness.done(at(2), job.id, Verb::Pause).await;
     let resumed = harness.done(at(200), job.id, Verb::Resume).await;
-    let due = &resumed.begun.due[0];
+    let due = &resumed.effects.due[0];
     let DueKind::Schedule { version, .. } = due.what else { panic!("the schedule goes on: {due:?}") };
     assert_eq!((due.at, resumed.skipped, harness.due(at(200)).await), (at(100), 0, vec![at(100)]));
     assert_eq!(harness.fired(at(200), job.id, version).await.0, 1);
@@ -76,7 +76,7 @@ pub async fn what_fell_due_in_a_pause_is_skipped_as_one_range(store: Arc<dyn Sto
     harness.submit(at(1), job.clone()).await;
     harness.done(at(5), job.id, Verb::Pause).await;
     let resumed = harness.done(at(35), job.id, Verb::Resume).await;
-    assert_eq!((resumed.skipped, resumed.begun.due[0].at), (3, at(40)));
+    assert_eq!((resumed.skipped, resumed.effects.due[0].at), (3, at(40)));
     let range = SkipRange { first: at(10), last: at(30), count: 3, reason: SkipReason::Paused };
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
     assert_eq!(harness.done(at(36), job.id, Verb::Resume).await.skipped, 0, "once");
@@ -95,7 +95,7 @@ pub async fn a_schedule_that_ended_in_a_pause_completes_the_job_on_resume(store:
     harness.submit(at(1), job.clone()).await;
     harness.done(at(5), job.id, Verb::Pause).await;
     let resumed = harness.done(at(100), job.id, Verb::Resume).await;
-    assert_eq!((resumed.skipped, resumed.begun.due), (2, vec![]));
+    assert_eq!((resumed.skipped, resumed.effects.due), (2, vec![]));
     let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.schedule), (JobStatus::Completed, None));
 }
@@ -110,12 +110,12 @@ pub async fn a_retry_that_falls_due_in_a_pause_waits_for_the_resume(store: Arc<d
     let gates = Gates::only(Gate::Time).with(Gate::Paused);
     assert_eq!(harness.open(job(1).id).await, [(1, LiveState::Waiting(gates))]);
     let next = running.execution.occurrence.attempt(2);
-    let LookOutcome::Opened(begun) = harness.look(at(100), next, Some(worker.offer())).await else {
+    let LookOutcome::Opened(effects) = harness.look(at(100), next, Some(worker.reservation())).await else {
         panic!("its time has come");
     };
-    assert!(begun.queued.is_empty() && begun.assigned.is_empty() && begun.due.is_empty());
+    assert!(effects.queued.is_empty() && effects.assigned.is_empty() && effects.due.is_empty());
     assert!(worker.is_idle(at(100)).await);
-    assert_eq!(harness.done(at(200), job(1).id, Verb::Resume).await.begun.queued, [lane()]);
+    assert_eq!(harness.done(at(200), job(1).id, Verb::Resume).await.effects.queued, [lane()]);
     assert_eq!(worker.claim_one(at(201)).await.execution, next);
 }
 
@@ -130,10 +130,10 @@ pub async fn what_comes_back_in_a_pause_is_held(store: Arc<dyn Store>) {
         harness.done(at(4), job(n).id, Verb::Pause).await;
     }
     assert_eq!(worker.give_back(at(5), &running[0]).await.queued, []);
-    assert_eq!(worker.lose(at(9)).await.begun.queued, []);
+    assert_eq!(worker.lose(at(9)).await.effects.queued, []);
     for n in [1, 2] {
         assert_eq!(harness.open(job(n).id).await, [(1, behind(Gate::Paused))]);
-        assert_eq!(harness.done(at(10), job(n).id, Verb::Resume).await.begun.queued, [lane()]);
+        assert_eq!(harness.done(at(10), job(n).id, Verb::Resume).await.effects.queued, [lane()]);
     }
 }
 

@@ -5,7 +5,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::Job;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, Begun, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store, SubmitOutcome,
+    Assignment, CommitEffects, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store, SubmitOutcome,
 };
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub async fn nothing_of_a_paused_queue_is_claimed(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     harness.submit(at(1), in_bulk(1)).await;
     harness.submit(at(2), job(2)).await;
-    assert_eq!(pause(&harness, Pausing::Pause).await, Begun::default());
+    assert_eq!(pause(&harness, Pausing::Pause).await, CommitEffects::default());
     harness.submit(at(4), in_bulk(3)).await;
     assert_eq!(jobs(&worker.claim(at(5), 10).await), [job(2).id]);
     let live = harness.view(job(1).id).await.open.remove(0);
@@ -50,30 +50,30 @@ pub async fn an_offer_takes_nothing_of_a_paused_queue(store: Arc<dyn Store>) {
     pause(&harness, Pausing::Pause).await;
     let bulk = vec![Lane::new("bulk", "report")];
 
-    let offer = Some(worker.offer());
-    let submitted = harness.submit_to(at(3), in_bulk(3), offer).await;
+    let reservation = Some(worker.reservation());
+    let submitted = harness.submit_to(at(3), in_bulk(3), reservation).await;
     assert_eq!((submitted.assigned, submitted.queued), (vec![], bulk.clone()));
-    let fire = Fire { job: job(1).id, version: 1, offer };
+    let fire = Fire { job: job(1).id, version: 1, reservation };
     let fired = harness.store.fire(at(100), vec![fire]).await.unwrap().remove(0);
-    let FireOutcome::Fired { begun, .. } = fired else { panic!("{fired:?}") };
-    assert_eq!((begun.assigned, begun.queued), (vec![], bulk.clone()));
-    let LookOutcome::Opened(begun) = harness.look(at(100), failing.occurrence.attempt(2), offer).await else {
+    let FireOutcome::Fired { effects, .. } = fired else { panic!("{fired:?}") };
+    assert_eq!((effects.assigned, effects.queued), (vec![], bulk.clone()));
+    let LookOutcome::Opened(effects) = harness.look(at(100), failing.occurrence.attempt(2), reservation).await else {
         panic!("it is due");
     };
-    assert_eq!((begun.assigned, begun.queued), (vec![], bulk));
-    let other = harness.submit_to(at(101), job(4), offer).await;
-    assert_eq!(other.assigned.len(), 1, "the offer is still good for other queues");
+    assert_eq!((effects.assigned, effects.queued), (vec![], bulk));
+    let other = harness.submit_to(at(101), job(4), reservation).await;
+    assert_eq!(other.assigned.len(), 1, "the reservation is still good for other queues");
 }
 
 pub async fn one_batch_of_offered_jobs_heeds_each_queue(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let worker = harness.worker().await;
     pause(&harness, Pausing::Pause).await;
-    let offer = Some(worker.offer());
-    let jobs = [in_bulk(1), job(2)].map(|job| NewJob { job, offer }).to_vec();
+    let reservation = Some(worker.reservation());
+    let jobs = [in_bulk(1), job(2)].map(|job| NewJob { job, reservation }).to_vec();
     let outcomes = harness.store.submit(at(1), jobs).await.unwrap();
-    assert!(matches!(&outcomes[0], SubmitOutcome::Created(begun) if begun.assigned.is_empty()));
-    assert!(matches!(&outcomes[1], SubmitOutcome::Created(begun) if begun.assigned.len() == 1));
+    assert!(matches!(&outcomes[0], SubmitOutcome::Created(effects) if effects.assigned.is_empty()));
+    assert!(matches!(&outcomes[1], SubmitOutcome::Created(effects) if effects.assigned.len() == 1));
 }
 
 pub async fn what_runs_of_a_paused_queue_finishes_and_goes_back(store: Arc<dyn Store>) {
@@ -122,7 +122,7 @@ fn in_bulk(number: u32) -> Job {
     job_with(number, |spec| spec.queue = "bulk".to_owned())
 }
 
-async fn pause(harness: &Harness, pausing: Pausing) -> Begun {
+async fn pause(harness: &Harness, pausing: Pausing) -> CommitEffects {
     harness.store.pause_queue(at(3), "bulk".to_owned(), pausing).await.unwrap()
 }
 

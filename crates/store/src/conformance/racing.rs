@@ -11,7 +11,7 @@ use punctual_core::ids::SessionId;
 use punctual_core::job::{Job, JobSpec};
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Assignment, Begun, Claim, ClaimOutcome, Depth, ReportAnswer, Resync, ResyncOutcome, Store,
+    Assignment, CommitEffects, Claim, ClaimOutcome, Depth, ReportAnswer, Resync, ResyncOutcome, Store,
 };
 use punctual_core::time::Timestamp;
 use std::future::Future;
@@ -117,8 +117,8 @@ impl Nodes {
         let named = std::env::var("PUNCTUAL_RACING_ROUNDS");
         let rounds = named.map_or(ROUNDS_DEFAULT, |text| text.parse().expect("a number of rounds"));
         let count = rounds.min(ROUNDS_MAX).div_ceil(one_in);
-        let begun = (0..count).map(|number| race(Round { number, nodes: self.clone() }));
-        let mut ended = stream::iter(begun).map(tokio::spawn).buffer_unordered(BESIDE);
+        let effects = (0..count).map(|number| race(Round { number, nodes: self.clone() }));
+        let mut ended = stream::iter(effects).map(tokio::spawn).buffer_unordered(BESIDE);
         while let Some(ended) = ended.next().await {
             if let Err(error) = ended {
                 resume_unwind(error.into_panic());
@@ -243,11 +243,11 @@ impl Hand {
     }
 
     /// Reports an end that must be accepted.
-    async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
+    async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> CommitEffects {
         self.harness.accept(now, self.session, of, end).await
     }
 
-    async fn give_back(&self, now: Timestamp, of: &Assignment) -> Vec<Option<Begun>> {
+    async fn give_back(&self, now: Timestamp, of: &Assignment) -> Vec<Option<CommitEffects>> {
         self.harness.store.give_back(now, self.session, vec![of.lease()]).await.unwrap()
     }
 

@@ -7,7 +7,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{Job, Settings};
 use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{Begun, CancelOutcome, Due, DueKind, Store};
+use punctual_core::ports::{CommitEffects, CancelOutcome, Due, DueKind, Store};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, ScheduleState, SkipReason};
 use punctual_core::time::Timestamp;
@@ -54,11 +54,11 @@ async fn open(harness: &Harness, id: JobId) -> Vec<(Timestamp, LiveState)> {
 }
 
 /// Whether a commit has made the schedule due.
-fn wakes(begun: &Begun, now: Timestamp, id: JobId) -> bool {
+fn wakes(effects: &CommitEffects, now: Timestamp, id: JobId) -> bool {
     let is_woken = |due: &Due| {
         due.at == now && matches!(due.what, DueKind::Schedule { job, .. } if job == id)
     };
-    begun.due.iter().any(is_woken)
+    effects.due.iter().any(is_woken)
 }
 
 pub async fn a_replay_waits_for_room_instead_of_being_cut(store: Arc<dyn Store>) {
@@ -73,9 +73,9 @@ pub async fn a_replay_waits_for_room_instead_of_being_cut(store: Arc<dyn Store>)
     assert_eq!(fire(&harness, tried_at, id).await, 0, "there is no room");
     for number in 2..=10 {
         let now = tried_at.shifted(i64::from(number) * 100_000);
-        let (ended, begun) = worker.run(now, succeeded(1_067)).await;
+        let (ended, effects) = worker.run(now, succeeded(1_067)).await;
         assert_eq!(ended.occurrence.number, number - 1);
-        assert!(wakes(&begun, now, id), "{begun:?}");
+        assert!(wakes(&effects, now, id), "{effects:?}");
         assert_eq!(harness.due(now).await, [now]);
         assert_eq!(fire(&harness, now, id).await, 1);
         assert_eq!(open(&harness, id).await, [(at(i64::from(number) * 100), LiveState::Queued)]);
@@ -110,11 +110,11 @@ pub async fn a_regular_occurrence_waits_behind_a_replayed_one_and_goes_next(stor
     let first = worker.claim_one(at(1_062)).await;
     assert_eq!(fire(&harness, at(1_100), id).await, 1);
     assert_eq!(open(&harness, id).await[1..], [(at(1_100), behind(Gate::Overlap))]);
-    let begun = worker.end(at(1_101), &first, succeeded(1_101)).await;
-    assert!(!wakes(&begun, at(1_101), id), "the regular one goes first");
+    let effects = worker.end(at(1_101), &first, succeeded(1_101)).await;
+    assert!(!wakes(&effects, at(1_101), id), "the regular one goes first");
     assert_eq!(open(&harness, id).await, [(at(1_100), LiveState::Queued)]);
-    let (_, begun) = worker.run(at(1_102), succeeded(1_102)).await;
-    assert!(wakes(&begun, at(1_102), id));
+    let (_, effects) = worker.run(at(1_102), succeeded(1_102)).await;
+    assert!(wakes(&effects, at(1_102), id));
 
     assert_eq!(fire(&harness, at(1_102), id).await, 1);
     worker.claim_one(at(1_103)).await;
@@ -131,11 +131,11 @@ pub async fn a_replay_fills_the_line_but_for_one_place_and_lets_regular_ones_go_
     let gated = behind(Gate::Overlap);
     assert_eq!(open(&harness, id).await, [(at(100), LiveState::Queued), (at(200), gated), (at(300), gated)]);
     fire(&harness, at(1_100), id).await;
-    let (_, begun) = worker.run(at(1_101), succeeded(1_101)).await;
+    let (_, effects) = worker.run(at(1_101), succeeded(1_101)).await;
     assert_eq!(open(&harness, id).await, [(at(200), gated), (at(300), gated), (at(1_100), LiveState::Queued)]);
-    assert!(!wakes(&begun, at(1_101), id), "the place is kept");
-    let (_, begun) = worker.run(at(1_102), succeeded(1_102)).await;
-    assert!(wakes(&begun, at(1_102), id));
+    assert!(!wakes(&effects, at(1_101), id), "the place is kept");
+    let (_, effects) = worker.run(at(1_102), succeeded(1_102)).await;
+    assert!(wakes(&effects, at(1_102), id));
     fire(&harness, at(1_102), id).await;
     assert_eq!(open(&harness, id).await, [(at(200), LiveState::Queued), (at(300), gated), (at(400), gated)]);
 }
@@ -152,11 +152,11 @@ pub async fn a_replay_beside_others_leaves_room_for_a_regular_occurrence(store: 
     assert_eq!((skipped.len(), skipped[0].first), (1, at(1_400)), "three regular ones are open");
     let running = worker.claim(at(1_401), 10).await;
     for assignment in &running[..3] {
-        let begun = worker.end(at(1_402), assignment, succeeded(1_402)).await;
-        assert!(!wakes(&begun, at(1_402), id));
+        let effects = worker.end(at(1_402), assignment, succeeded(1_402)).await;
+        assert!(!wakes(&effects, at(1_402), id));
     }
-    let begun = worker.end(at(1_402), &running[3], succeeded(1_402)).await;
-    assert!(wakes(&begun, at(1_402), id));
+    let effects = worker.end(at(1_402), &running[3], succeeded(1_402)).await;
+    assert!(wakes(&effects, at(1_402), id));
     assert_eq!(fire(&harness, at(1_402), id).await, 1);
 }
 
@@ -175,30 +175,30 @@ pub async fn a_replay_is_woken_however_an_occurrence_ends(store: Arc<dyn Store>)
     let job = replaying(OverlapPolicy::Skip, |_| {});
     let (harness, mut worker, id) = down_until_1061(store, job).await;
     // A failure that is retried keeps its place; one that is not does not.
-    let begun = worker.run(at(1_062), failed(1_062)).await.1;
-    assert!(!wakes(&begun, at(1_062), id));
+    let effects = worker.run(at(1_062), failed(1_062)).await.1;
+    assert!(!wakes(&effects, at(1_062), id));
     harness.look(at(1_100), harness.view(id).await.open[0].execution(), None).await;
     fire(&harness, at(1_100), id).await;
     worker.run(at(1_101), died(1_101)).await;
-    let (_, begun) = worker.run(at(1_102), died(1_102)).await;
-    assert!(wakes(&begun, at(1_102), id), "the regular one has failed for good");
+    let (_, effects) = worker.run(at(1_102), died(1_102)).await;
+    assert!(wakes(&effects, at(1_102), id), "the regular one has failed for good");
     assert_eq!(fire(&harness, at(1_102), id).await, 1);
 
     let execution = harness.view(id).await.open[0].execution();
-    let CancelOutcome::Cancelled(begun) = harness.cancel(at(1_103), execution).await else { panic!("queued") };
-    assert!(wakes(&begun, at(1_103), id));
+    let CancelOutcome::Cancelled(effects) = harness.cancel(at(1_103), execution).await else { panic!("queued") };
+    assert!(wakes(&effects, at(1_103), id));
     assert_eq!(fire(&harness, at(1_103), id).await, 1);
 
     let held = worker.claim_one(at(1_104)).await;
     harness.cancel(at(1_105), held.execution).await;
-    let begun = worker.give_back(at(1_106), &held).await;
-    assert!(wakes(&begun, at(1_106), id));
+    let effects = worker.give_back(at(1_106), &held).await;
+    assert!(wakes(&effects, at(1_106), id));
     assert_eq!(fire(&harness, at(1_106), id).await, 1);
 
     let held = worker.claim_one(at(1_107)).await;
     harness.cancel(at(1_108), held.execution).await;
     let recovered = worker.lose(at(1_109)).await;
-    assert!(wakes(&recovered.begun, at(1_109), id));
+    assert!(wakes(&recovered.effects, at(1_109), id));
     assert_eq!(fire(&harness, at(1_109), id).await, 1);
 }
 
@@ -211,8 +211,8 @@ pub async fn what_was_open_before_a_replay_wakes_it(store: Arc<dyn Store>) {
     harness.fired(at(100), id, 1).await;
     let running = worker.claim_one(at(101)).await;
     assert_eq!(fire(&harness, at(1_061), id).await, 0, "one has run through the outage");
-    let begun = worker.end(at(1_062), &running, succeeded(1_062)).await;
-    assert!(wakes(&begun, at(1_062), id));
+    let effects = worker.end(at(1_062), &running, succeeded(1_062)).await;
+    assert!(wakes(&effects, at(1_062), id));
     assert_eq!(fire(&harness, at(1_062), id).await, 1);
     assert_eq!(open(&harness, id).await, [(at(200), LiveState::Queued)]);
 }
@@ -221,10 +221,10 @@ pub async fn a_replay_that_waits_is_held_by_a_pause_and_tried_by_the_resume(stor
     let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
     let running = worker.claim_one(at(1_062)).await;
     harness.done(at(1_063), id, Verb::Pause).await;
-    let begun = worker.end(at(1_064), &running, succeeded(1_064)).await;
-    assert_eq!((begun.due, harness.due(at(2_000)).await), (vec![], vec![]));
+    let effects = worker.end(at(1_064), &running, succeeded(1_064)).await;
+    assert_eq!((effects.due, harness.due(at(2_000)).await), (vec![], vec![]));
     let controlled = harness.done(at(1_070), id, Verb::Resume).await;
-    assert!(wakes(&controlled.begun, at(1_070), id));
+    assert!(wakes(&controlled.effects, at(1_070), id));
     assert_eq!(fire(&harness, at(1_070), id).await, 1);
 }
 
@@ -236,6 +236,6 @@ pub async fn higher_limits_wake_a_replay(store: Arc<dyn Store>) {
     spec.settings.max_open = 5;
     let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
     let controlled = harness.done(at(1_062), id, update).await;
-    assert!(wakes(&controlled.begun, at(1_062), id));
+    assert!(wakes(&controlled.effects, at(1_062), id));
     assert_eq!(fire(&harness, at(1_062), id).await, 3);
 }

@@ -5,7 +5,7 @@ use punctual_core::ids::{Epoch, SegmentSet, SessionId};
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::End;
-use punctual_core::ports::{Assignment, Begun, LookOutcome, Report, ReportAnswer, Store};
+use punctual_core::ports::{Assignment, CommitEffects, LookOutcome, Report, ReportAnswer, Store};
 use punctual_core::retry::RetryPolicy;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub async fn a_success_closes_the_occurrence(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
     let end = End { started_at: Some(at(3)), completed_at: at(5), ..succeeded(5) };
-    assert_eq!(harness.accept(at(6), session, &assignment, end).await, Begun::default());
+    assert_eq!(harness.accept(at(6), session, &assignment, end).await, CommitEffects::default());
     let view = harness.view(job(1).id).await;
     assert_eq!((view.status(), view.open), (JobStatus::Completed, vec![]));
     let finished = view.last_finished.expect("it has run");
@@ -30,7 +30,7 @@ pub async fn a_repeated_report_was_accepted_already(store: Arc<dyn Store>) {
     let (session, assignment) = run(&harness, job(1)).await;
     harness.accept(at(3), session, &assignment, succeeded(3)).await;
     let again = harness.report(at(4), session, &assignment, succeeded(3)).await;
-    assert_eq!((again.answer, again.begun), (ReportAnswer::AlreadyAccepted, Begun::default()));
+    assert_eq!((again.answer, again.effects), (ReportAnswer::AlreadyAccepted, CommitEffects::default()));
 
     let (session, assignment) = run(&harness, job(2)).await;
     harness.accept(at(3), session, &assignment, failed(3)).await;
@@ -95,7 +95,7 @@ pub async fn an_exhausted_job_fails_and_leaves_a_dead_letter(store: Arc<dyn Stor
         assignment = harness.claim_one(due_at, session, attempt as u64 + 1).await;
         assert_eq!(i64::from(assignment.execution.attempt), attempt + 1);
     }
-    assert_eq!(harness.accept(at(50), session, &assignment, failed(50)).await, Begun::default());
+    assert_eq!(harness.accept(at(50), session, &assignment, failed(50)).await, CommitEffects::default());
     let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Failed, 0));
     let letters = harness.dead_letters().await;
@@ -115,7 +115,7 @@ pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) 
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
     let end = End { retryable: false, ..failed(3) };
-    assert_eq!(harness.accept(at(3), session, &assignment, end).await, Begun::default());
+    assert_eq!(harness.accept(at(3), session, &assignment, end).await, CommitEffects::default());
     assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
     assert_eq!(harness.dead_letters().await.len(), 1);
 }
@@ -123,7 +123,7 @@ pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) 
 pub async fn no_retries_means_at_most_once(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job_with(1, |spec| spec.settings.max_retries = 0)).await;
-    assert_eq!(harness.accept(at(3), session, &assignment, failed(3)).await, Begun::default());
+    assert_eq!(harness.accept(at(3), session, &assignment, failed(3)).await, CommitEffects::default());
     assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
     assert_eq!(harness.claim(at(9_999), session, 2, 1).await, []);
     assert_eq!(harness.store.due(SegmentSet::ALL, at(9_999), 10).await.unwrap(), []);
@@ -133,7 +133,7 @@ pub async fn a_cancelled_run_ends_the_job_cancelled(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
     let end = End { ending: Ending::Cancelled, error: None, ..failed(3) };
-    assert_eq!(harness.accept(at(3), session, &assignment, end).await, Begun::default());
+    assert_eq!(harness.accept(at(3), session, &assignment, end).await, CommitEffects::default());
     let view = harness.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Cancelled);
     assert_eq!(view.last_finished.expect("it has run").status, Status::Cancelled);
@@ -172,7 +172,7 @@ pub async fn one_call_settles_many_reports_in_order(store: Arc<dyn Store>) {
     let answers: Vec<_> = outcomes.iter().map(|outcome| outcome.answer).collect();
     use ReportAnswer::{Accepted, AlreadyAccepted};
     assert_eq!(answers, [Accepted, Accepted, AlreadyAccepted, Accepted]);
-    assert!(outcomes[1].is_retried && outcomes[1].begun.due.len() == 1);
+    assert!(outcomes[1].is_retried && outcomes[1].effects.due.len() == 1);
 }
 
 pub async fn an_error_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store>) {
@@ -201,7 +201,7 @@ pub async fn a_loss_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store
     let fragile = job_with(1, |spec| spec.settings.fail_on = vec!["LOST".to_owned()]);
     let (session, _) = run(&harness, fragile).await;
     let recovered = harness.lose_and_recover(at(9), session).await;
-    assert_eq!((recovered.ended.len(), recovered.begun), (1, Begun::default()));
+    assert_eq!((recovered.ended.len(), recovered.effects), (1, CommitEffects::default()));
     assert_eq!(harness.status(job(1).id).await, JobStatus::Failed);
 }
 

@@ -7,7 +7,7 @@ use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Begun, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome,
+    Assignment, Beat, BeatOutcome, CommitEffects, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome,
     SessionOpening, SessionRow, Store,
 };
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -128,7 +128,7 @@ pub async fn a_lost_execution_is_charged_and_retried_at_once(store: Arc<dyn Stor
     let (session, assignment) = hold(&harness, 1).await;
     let recovered = harness.lose_and_recover(at(9), session).await;
     assert_eq!(recovered.ended, [(assignment.execution, Status::Lost)]);
-    assert_eq!((recovered.begun.queued, recovered.more), (vec![Lane::new("default", "report")], false));
+    assert_eq!((recovered.effects.queued, recovered.more), (vec![Lane::new("default", "report")], false));
     let view = harness.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Active);
     let live = &view.open[0];
@@ -157,7 +157,7 @@ pub async fn a_lost_execution_without_retries_is_a_dead_letter(store: Arc<dyn St
     harness.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 0)).await;
     harness.claim_one(at(2), session, 1).await;
     let recovered = harness.lose_and_recover(at(9), session).await;
-    assert_eq!((recovered.ended.len(), recovered.begun.queued), (1, vec![]));
+    assert_eq!((recovered.ended.len(), recovered.effects.queued), (1, vec![]));
     assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
     assert_eq!(harness.dead_letters().await.len(), 1);
 }
@@ -204,8 +204,8 @@ pub async fn losing_embedded_sessions_spares_the_others(store: Arc<dyn Store>) {
 pub async fn work_given_back_is_neither_charged_nor_numbered(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = hold(&harness, 1).await;
-    let begun = harness.store.give_back(at(3), session, vec![assignment.lease()]).await.unwrap();
-    assert_eq!(begun, [Some(queued_in("default"))]);
+    let effects = harness.store.give_back(at(3), session, vec![assignment.lease()]).await.unwrap();
+    assert_eq!(effects, [Some(queued_in("default"))]);
     let view = harness.view(job(1).id).await;
     let live = &view.open[0];
     assert_eq!((live.state, live.attempt, live.charged), (LiveState::Queued, 1, 0));
@@ -243,8 +243,8 @@ pub async fn a_resync_gives_back_only_what_is_not_held(store: Arc<dyn Store>) {
     let claimed = harness.claim(at(4), session, 1, 3).await;
     let resync = Resync { session, turn: 2, held: vec![claimed[1].lease()] };
     let outcome = harness.store.resync(at(5), resync).await.unwrap();
-    let ResyncOutcome::GivenBack(begun) = outcome else { panic!("resynced: {outcome:?}") };
-    let lanes: BTreeSet<_> = begun.into_iter().flat_map(|begun| begun.queued).collect();
+    let ResyncOutcome::GivenBack(effects) = outcome else { panic!("resynced: {outcome:?}") };
+    let lanes: BTreeSet<_> = effects.into_iter().flat_map(|effects| effects.queued).collect();
     assert_eq!(lanes, BTreeSet::from([Lane::new("q1", "report"), Lane::new("q3", "report")]));
     harness.accept(at(6), session, &claimed[1], succeeded(6)).await;
     assert_eq!(harness.report(at(6), session, &claimed[0], succeeded(6)).await.answer, ReportAnswer::Stale);
@@ -282,8 +282,8 @@ pub async fn a_closed_session_gives_back_all_it_holds(store: Arc<dyn Store>) {
     assert_eq!(harness.claim_one(at(5), other, 1).await.execution.attempt, 1);
 }
 
-fn queued_in(queue: &str) -> Begun {
-    Begun { queued: vec![Lane::new(queue, "report")], ..Begun::default() }
+fn queued_in(queue: &str) -> CommitEffects {
+    CommitEffects { queued: vec![Lane::new(queue, "report")], ..CommitEffects::default() }
 }
 
 /// A session that holds the n-th job, from its first poll.
@@ -303,8 +303,8 @@ pub async fn a_paused_session_gets_no_work_and_keeps_what_it_has(store: Arc<dyn 
     let held = worker.claim_one(at(2)).await;
     assert_eq!(order(&harness, worker.session, SessionOrder::Pause).await, Some(Ok(SessionMode::Paused)));
     assert!(worker.is_idle(at(3)).await);
-    let offered = harness.submit_to(at(3), job(4), Some(worker.offer())).await;
-    assert_eq!((offered.assigned, offered.queued), (vec![], vec![lane()]), "its offer is not taken");
+    let reserved = harness.submit_to(at(3), job(4), Some(worker.reservation())).await;
+    assert_eq!((reserved.assigned, reserved.queued), (vec![], vec![lane()]), "its reservation is not used");
     assert_eq!(harness.store.holdings().await.unwrap(), [(worker.session, 1)]);
     worker.beat(at(4)).await;
     worker.end(at(5), &held, succeeded(5)).await;

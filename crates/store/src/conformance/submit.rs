@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, every, job, job_with, once};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{Begun, DueKind, JobQuery, Lane, NewJob, Offer, Store, SubmitOutcome};
+use punctual_core::ports::{CommitEffects, DueKind, JobQuery, Lane, NewJob, SlotReservation, Store, SubmitOutcome};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::OverlapPolicy;
 use std::collections::BTreeSet;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 pub async fn a_submitted_job_is_queued(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
-    let begun = harness.submit(at(1), job(1)).await;
+    let effects = harness.submit(at(1), job(1)).await;
     let queued = vec![Lane::new("default", "report")];
-    assert_eq!(begun, Begun { queued, ..Begun::default() });
+    assert_eq!(effects, CommitEffects { queued, ..CommitEffects::default() });
     let view = harness.view(job(1).id).await;
     assert_eq!((view.status(), &view.job, &view.schedule), (JobStatus::Active, &job(1), &None));
     assert_eq!(view.open.len(), 1);
@@ -27,9 +27,9 @@ pub async fn a_repeated_submit_is_already_there(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), job(1)).await;
     let twice =
-        vec![NewJob { job: job(1), offer: None }, NewJob { job: job(2), offer: None }, NewJob {
+        vec![NewJob { job: job(1), reservation: None }, NewJob { job: job(2), reservation: None }, NewJob {
             job: job(2),
-            offer: None,
+            reservation: None,
         }];
     let outcomes = harness.store.submit(at(2), twice).await.unwrap();
     assert_eq!(outcomes[0], SubmitOutcome::AlreadyThere);
@@ -70,11 +70,11 @@ pub async fn a_job_reads_back_as_it_was_written(store: Arc<dyn Store>) {
 pub async fn a_valid_offer_leases_the_job(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let session = harness.open_session("w").await;
-    let offer = Offer { session, turn: 1 };
-    let begun = harness.submit_to(at(1), job(1), Some(offer)).await;
-    assert_eq!((begun.queued, begun.due), (vec![], vec![]));
-    let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
-    assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, job(1).id.occurrence(1).attempt(1), 1));
+    let reservation = SlotReservation { session, turn: 1 };
+    let effects = harness.submit_to(at(1), job(1), Some(reservation)).await;
+    assert_eq!((effects.queued, effects.due), (vec![], vec![]));
+    let (to, assignment) = effects.assigned.into_iter().next().expect("it is leased");
+    assert_eq!((to, assignment.execution, assignment.epoch.0), (reservation, job(1).id.occurrence(1).attempt(1), 1));
     let open = harness.view(job(1).id).await.open;
     assert!(matches!(open[0].state, LiveState::Running(lease) if lease.session == session));
     assert_eq!(harness.claim(at(2), session, 2, 1).await, [], "nothing is queued, and turn 1 is used");
@@ -82,12 +82,12 @@ pub async fn a_valid_offer_leases_the_job(store: Arc<dyn Store>) {
 
 pub async fn one_offer_takes_all_jobs_of_its_call(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
-    let offer = Some(Offer { session: harness.open_session("w").await, turn: 1 });
-    let jobs = (1..=3).map(|n| NewJob { job: job(n), offer }).collect();
+    let reservation = Some(SlotReservation { session: harness.open_session("w").await, turn: 1 });
+    let jobs = (1..=3).map(|n| NewJob { job: job(n), reservation }).collect();
     for outcome in harness.store.submit(at(1), jobs).await.unwrap() {
-        assert!(matches!(outcome, SubmitOutcome::Created(begun) if begun.assigned.len() == 1));
+        assert!(matches!(outcome, SubmitOutcome::Created(effects) if effects.assigned.len() == 1));
     }
-    let later = harness.submit_to(at(2), job(4), offer).await;
+    let later = harness.submit_to(at(2), job(4), reservation).await;
     assert!(later.assigned.is_empty() && later.queued.len() == 1, "another call finds the turn used");
 }
 
@@ -96,15 +96,15 @@ pub async fn an_offer_with_a_used_turn_queues(store: Arc<dyn Store>) {
     let session = harness.open_session("w").await;
     harness.submit(at(1), job(1)).await;
     harness.claim_one(at(1), session, 1).await;
-    let begun = harness.submit_to(at(2), job(2), Some(Offer { session, turn: 1 })).await;
-    assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
+    let effects = harness.submit_to(at(2), job(2), Some(SlotReservation { session, turn: 1 })).await;
+    assert!(effects.assigned.is_empty() && effects.queued.len() == 1);
 }
 
 pub async fn an_offer_from_the_future_queues(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let session = harness.open_session("w").await;
-    let begun = harness.submit_to(at(1), job(1), Some(Offer { session, turn: 2 })).await;
-    assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
+    let effects = harness.submit_to(at(1), job(1), Some(SlotReservation { session, turn: 2 })).await;
+    assert!(effects.assigned.is_empty() && effects.queued.len() == 1);
     harness.claim_one(at(2), session, 1).await;
 }
 
@@ -112,25 +112,25 @@ pub async fn an_offer_of_a_lost_session_queues(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let session = harness.open_session("w").await;
     harness.lose(at(1), session, 0).await;
-    let begun = harness.submit_to(at(2), job(1), Some(Offer { session, turn: 1 })).await;
-    assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
+    let effects = harness.submit_to(at(2), job(1), Some(SlotReservation { session, turn: 1 })).await;
+    assert!(effects.assigned.is_empty() && effects.queued.len() == 1);
 }
 
 pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
     let session = harness.open_session("w").await;
-    let begun = harness.submit_to(at(1), job.clone(), Some(Offer { session, turn: 1 })).await;
-    let due = begun.due.first().expect("it is due later");
+    let effects = harness.submit_to(at(1), job.clone(), Some(SlotReservation { session, turn: 1 })).await;
+    let due = effects.due.first().expect("it is due later");
     assert_eq!((due.at, due.what), (at(100), DueKind::Schedule { job: job.id, version: 1 }));
     assert_eq!(due.lane, Lane::new("default", "report"));
-    assert_eq!((begun.due.len(), begun.assigned, begun.queued), (1, vec![], vec![]));
+    assert_eq!((effects.due.len(), effects.assigned, effects.queued), (1, vec![], vec![]));
     let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Active, 0));
     let schedule = view.schedule.expect("it has something to come");
     assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(100)), Some(at(100)), 0));
     assert_eq!(schedule.schedule, once(100));
-    assert_eq!(harness.claim(at(200), session, 1, 1).await, [], "the offer was not used");
+    assert_eq!(harness.claim(at(200), session, 1, 1).await, [], "the reservation was not used");
 }
 
 pub async fn a_one_time_job_of_the_past_is_due_at_once(store: Arc<dyn Store>) {
@@ -163,6 +163,6 @@ pub async fn a_thousand_concurrent_submits_are_neither_lost_nor_doubled(store: A
 
 /// Submits the n-th job. Returns whether that created it.
 async fn create(harness: &Harness, n: u32) -> bool {
-    let outcomes = harness.store.submit(at(1), vec![NewJob { job: job(n), offer: None }]).await.unwrap();
+    let outcomes = harness.store.submit(at(1), vec![NewJob { job: job(n), reservation: None }]).await.unwrap();
     matches!(outcomes[0], SubmitOutcome::Created(_))
 }

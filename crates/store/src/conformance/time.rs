@@ -3,7 +3,7 @@
 use super::fixture::{Harness, at, every, job, job_with, once, recurring_every, succeeded};
 use punctual_core::ids::{JobId, SegmentSet};
 use punctual_core::job::{Job, JobStatus};
-use punctual_core::ports::{DueKind, Fire, FireOutcome, Offer, Store};
+use punctual_core::ports::{DueKind, Fire, FireOutcome, SlotReservation, Store};
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{
     Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipRange, SkipReason,
@@ -39,11 +39,11 @@ pub async fn a_fire_opens_the_occurrence_of_a_one_time_job(store: Arc<dyn Store>
     let harness = Harness::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
     harness.submit(at(1), job.clone()).await;
-    let FireOutcome::Fired { begun, occurrences, skipped } = harness.fire(at(101), job.id, 1).await else {
+    let FireOutcome::Fired { effects, occurrences, skipped } = harness.fire(at(101), job.id, 1).await else {
         panic!("it is due");
     };
     assert_eq!((occurrences, skipped), (vec![(job.id.occurrence(1), at(100))], 0));
-    assert!(begun.queued.len() == 1 && begun.due.is_empty() && begun.assigned.is_empty());
+    assert!(effects.queued.len() == 1 && effects.due.is_empty() && effects.assigned.is_empty());
     let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.schedule), (JobStatus::Active, None));
     assert_eq!((view.open[0].scheduled_time, view.open[0].available_at), (at(100), at(101)));
@@ -190,8 +190,8 @@ pub async fn a_schedule_that_ended_before_its_job_began_completes_it(store: Arc<
     let harness = Harness::new(store);
     let spec = RecurrenceSpec { end_at: Some(at(-5)), ..RecurrenceSpec::interval("10s", at(-100)) };
     let job = recurring(1, Recurring::new(spec).expect("it is valid").into(), OverlapPolicy::Skip);
-    let begun = harness.submit(at(1), job.clone()).await;
-    assert!(begun.due.is_empty() && begun.queued.is_empty());
+    let effects = harness.submit(at(1), job.clone()).await;
+    assert!(effects.due.is_empty() && effects.queued.is_empty());
     let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.schedule), (JobStatus::Completed, None));
 }
@@ -215,16 +215,16 @@ pub async fn an_exhausted_schedule_completes_the_job(store: Arc<dyn Store>) {
 pub async fn an_offer_takes_the_first_occurrence_of_a_fire(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let session = harness.open_session("w").await;
-    let offer = Some(Offer { session, turn: 1 });
+    let reservation = Some(SlotReservation { session, turn: 1 });
     let job = recurring(1, every(10), OverlapPolicy::Allow);
     harness.submit(at(1), job.clone()).await;
     let outcome =
-        harness.store.fire(at(30), vec![Fire { job: job.id, version: 1, offer }]).await.unwrap().remove(0);
-    let FireOutcome::Fired { begun, occurrences, .. } = outcome else { panic!("it is due") };
+        harness.store.fire(at(30), vec![Fire { job: job.id, version: 1, reservation }]).await.unwrap().remove(0);
+    let FireOutcome::Fired { effects, occurrences, .. } = outcome else { panic!("it is due") };
     assert_eq!(occurrences.len(), 3);
-    let assigned: Vec<_> = begun.assigned.iter().map(|(_, assignment)| assignment.scheduled_time).collect();
-    assert_eq!(assigned, [at(10)], "an offer is one free place");
-    assert_eq!(begun.queued.len(), 1);
+    let assigned: Vec<_> = effects.assigned.iter().map(|(_, assignment)| assignment.scheduled_time).collect();
+    assert_eq!(assigned, [at(10)], "a reservation is one free slot");
+    assert_eq!(effects.queued.len(), 1);
     assert_eq!(harness.claim(at(31), session, 2, 10).await.len(), 2);
 }
 

@@ -20,7 +20,7 @@ pub async fn a_trigger_adds_an_occurrence_and_leaves_the_schedule(store: Arc<dyn
     harness.submit(at(1), job.clone()).await;
     let triggered = harness.done(at(3), job.id, TRIGGER).await;
     assert_eq!(triggered.added, Some(job.id.occurrence(1).attempt(1)));
-    assert_eq!(triggered.begun.queued, [lane()]);
+    assert_eq!(triggered.effects.queued, [lane()]);
     let live = harness.view(job.id).await.open.remove(0);
     assert_eq!((live.origin, live.scheduled_time, live.available_at), (Origin::Trigger, at(3), at(3)));
     assert_eq!(worker.run(at(4), succeeded(4)).await.0.occurrence.number, 1);
@@ -75,7 +75,7 @@ pub async fn a_trigger_under_queue_waits_in_line_while_there_is_room(store: Arc<
     harness.submit(at(1), queued.clone()).await;
     harness.done(at(2), queued.id, TRIGGER).await;
     let second = harness.done(at(3), queued.id, TRIGGER).await;
-    assert_eq!(second.begun.queued, []);
+    assert_eq!(second.effects.queued, []);
     assert_eq!(harness.open(queued.id).await, [(1, LiveState::Queued), (2, behind(Gate::Overlap))]);
     assert_eq!(harness.refused(at(4), queued.id, TRIGGER).await, Refusal::QueueFull);
     assert_eq!(worker.run(at(5), succeeded(5)).await.1.queued, [lane()]);
@@ -89,12 +89,12 @@ pub async fn a_trigger_under_replace_takes_the_place_of_what_is_open(store: Arc<
     harness.submit(at(1), job.clone()).await;
     let first = harness.done(at(2), job.id, TRIGGER).await.added.expect("it was added");
     let second = harness.done(at(3), job.id, TRIGGER).await;
-    assert_eq!((second.begun.ended, second.asked), (vec![(first, Status::Cancelled)], vec![]));
+    assert_eq!((second.effects.ended, second.asked), (vec![(first, Status::Cancelled)], vec![]));
     assert_eq!(harness.open(job.id).await, [(2, LiveState::Queued)]);
 
     let running = worker.claim_one(at(4)).await;
     let third = harness.done(at(5), job.id, TRIGGER).await;
-    assert_eq!((third.begun.queued, third.asked), (vec![], vec![running.execution]));
+    assert_eq!((third.effects.queued, third.asked), (vec![], vec![running.execution]));
     assert_eq!(worker.beat(at(6)).await, [running.lease()]);
     assert!(worker.is_idle(at(6)).await);
     assert_eq!(worker.end(at(7), &running, succeeded(7)).await.queued, [lane()]);
@@ -107,11 +107,11 @@ pub async fn a_trigger_works_while_the_job_is_paused(store: Arc<dyn Store>) {
     let job = recurring(OverlapPolicy::Skip);
     harness.submit(at(1), job.clone()).await;
     harness.done(at(2), job.id, Verb::Pause).await;
-    assert_eq!(harness.done(at(3), job.id, TRIGGER).await.begun.queued, [lane()]);
+    assert_eq!(harness.done(at(3), job.id, TRIGGER).await.effects.queued, [lane()]);
     assert_eq!(harness.status(job.id).await, JobStatus::Paused);
     let (first, _) = worker.run(at(4), failed(4)).await;
     let next = first.occurrence.attempt(2);
-    assert!(matches!(harness.look(at(100), next, None).await, LookOutcome::Opened(begun) if begun.queued == [lane()]));
+    assert!(matches!(harness.look(at(100), next, None).await, LookOutcome::Opened(effects) if effects.queued == [lane()]));
     assert_eq!(worker.run(at(101), succeeded(101)).await.0, next, "nor does the pause hold its retry");
     assert_eq!(harness.due(at(9_999)).await, []);
 }
@@ -162,11 +162,11 @@ pub async fn a_one_time_run_comes_after_what_was_triggered_before(store: Arc<dyn
     harness.submit(at(1), job.clone()).await;
     harness.done(at(50), job.id, TRIGGER).await;
     let running = worker.claim_one(at(51)).await;
-    let FireOutcome::Fired { begun, occurrences, skipped } = harness.fire(at(100), job.id, 1).await else {
+    let FireOutcome::Fired { effects, occurrences, skipped } = harness.fire(at(100), job.id, 1).await else {
         panic!("it is due");
     };
     assert_eq!((occurrences, skipped), (vec![(job.id.occurrence(2), at(100))], 0));
-    assert_eq!(begun.queued, []);
+    assert_eq!(effects.queued, []);
     assert_eq!(harness.open(job.id).await[1], (2, behind(Gate::Overlap)));
     assert_eq!(worker.end(at(101), &running, died(101)).await.queued, [lane()]);
     worker.run(at(102), succeeded(102)).await;

@@ -63,7 +63,7 @@ pub async fn a_new_queue_or_job_type_moves_what_is_queued(store: Arc<dyn Store>)
         spec.job_type = "mail".to_owned();
     });
     let lane = Lane::new("bulk", "mail");
-    assert_eq!(harness.done(at(2), job(1).id, to(&moved)).await.begun.queued, std::slice::from_ref(&lane));
+    assert_eq!(harness.done(at(2), job(1).id, to(&moved)).await.effects.queued, std::slice::from_ref(&lane));
     assert!(worker.is_idle(at(3)).await);
     let depths = harness.store.depths().await.unwrap();
     assert_eq!(depths.iter().map(|depth| (&depth.lane, depth.queued)).collect::<Vec<_>>(), [(&lane, 1)]);
@@ -78,8 +78,8 @@ pub async fn a_new_queue_moves_what_waits_for_its_retry(store: Arc<dyn Store>) {
     let (first, _) = worker.run(at(2), failed(2)).await;
     harness.done(at(3), job(1).id, to(&in_bulk(1))).await;
     let next = first.occurrence.attempt(2);
-    let LookOutcome::Opened(begun) = harness.look(at(100), next, None).await else { panic!("it is due") };
-    assert_eq!(begun.queued, [Lane::new("bulk", "report")]);
+    let LookOutcome::Opened(effects) = harness.look(at(100), next, None).await else { panic!("it is due") };
+    assert_eq!(effects.queued, [Lane::new("bulk", "report")]);
     assert_eq!(worker.claim_in(at(101), "default", "report").await, []);
     assert_eq!(worker.claim_in(at(101), "bulk", "report").await, [next]);
 }
@@ -101,7 +101,7 @@ pub async fn a_new_queue_moves_what_is_to_come(store: Arc<dyn Store>) {
     harness.submit(at(1), job.clone()).await;
     let mut moved = job.clone();
     moved.spec.queue = "bulk".to_owned();
-    let due = harness.done(at(2), job.id, to(&moved)).await.begun.due;
+    let due = harness.done(at(2), job.id, to(&moved)).await.effects.due;
     let DueKind::Schedule { version, .. } = due[0].what else { panic!("{due:?}") };
     assert_eq!((due[0].at, &due[0].lane), (at(100), &Lane::new("bulk", "report")));
     assert_eq!(harness.fire(at(100), job.id, 1).await, FireOutcome::Conflict, "the old entry is void");
@@ -159,12 +159,12 @@ pub async fn a_gate_that_opens_to_an_offer_hands_out_the_new_description(store: 
     harness.submit(at(1), job(1)).await;
     let (first, _) = worker.run(at(2), failed(2)).await;
     harness.done(at(3), job(1).id, to(&job_with(1, |spec| spec.payload = "7".to_owned()))).await;
-    let offer = worker.offer();
-    let LookOutcome::Opened(begun) = harness.look(at(100), first.occurrence.attempt(2), Some(offer)).await
+    let reservation = worker.reservation();
+    let LookOutcome::Opened(effects) = harness.look(at(100), first.occurrence.attempt(2), Some(reservation)).await
     else {
         panic!("it is due");
     };
-    let (_, assignment) = &begun.assigned[0];
+    let (_, assignment) = &effects.assigned[0];
     assert_eq!((assignment.job_version, assignment.payload.as_str()), (2, "7"));
 }
 
@@ -175,7 +175,7 @@ pub async fn a_new_schedule_counts_from_now(store: Arc<dyn Store>) {
     harness.fired(at(10), job.id, 1).await;
     let mut changed = job.clone();
     changed.spec.settings.schedule = every(7);
-    let due = harness.done(at(15), job.id, to(&changed)).await.begun.due;
+    let due = harness.done(at(15), job.id, to(&changed)).await.effects.due;
     let DueKind::Schedule { version, .. } = due[0].what else { panic!("{due:?}") };
     assert_eq!((due[0].at, version), (at(21), 3));
     assert_eq!(harness.fire(at(21), job.id, 2).await, FireOutcome::Conflict, "the old entry is void");
@@ -209,7 +209,7 @@ pub async fn a_run_that_has_not_started_moves_to_its_new_time(store: Arc<dyn Sto
     harness.submit(at(1), job(1)).await;
     let later = job_with(1, |spec| spec.settings.schedule = once(500));
     let postponed = harness.done(at(2), job(1).id, to(&later)).await;
-    assert_eq!(postponed.begun.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(500)]);
+    assert_eq!(postponed.effects.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(500)]);
     assert_eq!(harness.open(job(1).id).await, [(1, behind(Gate::Time))]);
     assert!(worker.is_idle(at(499)).await);
     let execution = job(1).id.occurrence(1).attempt(1);
@@ -238,9 +238,9 @@ pub async fn a_paused_job_stays_paused_under_its_new_description(store: Arc<dyn 
     let mut changed = job.clone();
     changed.spec.queue = "bulk".to_owned();
     changed.spec.settings.schedule = every(7);
-    assert_eq!(harness.done(at(3), job.id, to(&changed)).await.begun.due, []);
+    assert_eq!(harness.done(at(3), job.id, to(&changed)).await.effects.due, []);
     assert_eq!((harness.status(job.id).await, harness.due(at(9_999)).await), (JobStatus::Paused, vec![]));
-    assert_eq!(harness.done(at(5), job.id, Verb::Resume).await.begun.due[0].at, at(7));
+    assert_eq!(harness.done(at(5), job.id, Verb::Resume).await.effects.due[0].at, at(7));
 }
 
 pub async fn a_cancelled_job_cannot_be_updated(store: Arc<dyn Store>) {
@@ -257,7 +257,7 @@ pub async fn an_update_that_moves_nothing_wakes_nobody(store: Arc<dyn Store>) {
     let running = worker.claim_one(at(2)).await;
     let changed = job_with(1, |spec| spec.settings.max_retries = 0);
     let updated = harness.done(at(3), job(1).id, to(&changed)).await;
-    assert!(updated.begun.queued.is_empty() && updated.asked.is_empty());
+    assert!(updated.effects.queued.is_empty() && updated.asked.is_empty());
     assert_eq!(worker.give_back(at(4), &running).await.queued, [lane()]);
 }
 

@@ -246,7 +246,7 @@ pub async fn jobs_are_counted_by_status(store: Arc<dyn Store>) {
 pub async fn a_filtered_list_reaches_the_oldest_job_through_its_cursors(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), job_with(0, |spec| spec.owner = "ann".to_owned())).await;
-    let flood = (1..=5_000).map(|n| NewJob { job: job(n), offer: None }).collect();
+    let flood = (1..=5_000).map(|n| NewJob { job: job(n), reservation: None }).collect();
     harness.store.submit(at(1), flood).await.unwrap();
     let query = JobQuery { owner: Some("ann".to_owned()), limit: 10, ..JobQuery::default() };
     assert_eq!(list(&harness, query).await, [job(0).id]);

@@ -7,13 +7,14 @@
 use super::snapshot::{JobSnapshot, StoreSnapshot};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
-use punctual_core::job::{Expiry, Job, JobMark, JobSpec, Priority};
+use punctual_core::job::{Expiry, Job, JobSpec, Priority, StoredStatus};
 use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, Due, DueKind, Fire,
-    Horizon, LogLine, LogStream, Look, NewJob, NewRequest, Offer, Outcome, Pausing, Report, RequestKey,
-    Resync, Retirement, Role, SessionOpening, Store, StoredAnswer, SubmitOutcome, Token, WorkerAbout,
+    Horizon, LogLine, LogStream, Look, NewJob, NewRequest, Outcome, Pausing, Report, RequestKey, Resync,
+    Retirement, Role, SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, Token,
+    WorkerAbout,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -191,8 +192,8 @@ impl Walk {
         Worker { name, session, turn: 0, beat: 0, held: vec![] }
     }
 
-    fn offer(&self, worker: usize) -> Offer {
-        Offer { session: self.workers[worker].session, turn: self.workers[worker].turn + 1 }
+    fn reservation(&self, worker: usize) -> SlotReservation {
+        SlotReservation { session: self.workers[worker].session, turn: self.workers[worker].turn + 1 }
     }
 
     fn assigned(&mut self, worker: usize, assignments: Vec<Assignment>) {
@@ -208,17 +209,17 @@ impl Walk {
             if number < JOBS {
                 let job = self.new_job(number);
                 self.tried.push(job.clone());
-                jobs.push(NewJob { job, offer: (self.draw(3) == 0).then(|| self.offer(worker)) });
+                jobs.push(NewJob { job, reservation: (self.draw(3) == 0).then(|| self.reservation(worker)) });
             }
         }
         // Twice, like a client that did not get the reply.
         for _ in 0..2 {
             let outcomes = both!(self, submit(self.now, jobs));
-            let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
-                SubmitOutcome::Created(begun) => Some(begun.assigned),
+            let effects = outcomes.into_iter().filter_map(|outcome| match outcome {
+                SubmitOutcome::Created(effects) => Some(effects.assigned),
                 _ => None,
             });
-            let assigned = begun.flatten().map(|(_, assignment)| assignment).collect();
+            let assigned = effects.flatten().map(|(_, assignment)| assignment).collect();
             self.assigned(worker, assigned);
         }
     }
@@ -254,7 +255,7 @@ impl Walk {
             settings.depends_on = BTreeSet::from(parents).into_iter().collect();
         }
         let (id, now) = (JobId::new(self.now, number), self.now);
-        let (version, mark, numbered, fired) = (1, JobMark::Active, None, 0);
+        let (version, mark, numbered, fired) = (1, StoredStatus::Active, None, 0);
         Job { id, version, mark, numbered, fired, created_at: now, updated_at: now, spec }
     }
 
@@ -276,11 +277,15 @@ impl Walk {
         let due: Vec<Due> = both!(self, due(SegmentSet::ALL, self.now, 1_000));
         let (mut fires, mut looks) = (vec![], vec![]);
         for Due { lane, what, .. } in due {
-            let offer = (self.draw(4) == 0).then(|| self.offer(worker));
+            let reservation = (self.draw(4) == 0).then(|| self.reservation(worker));
             match what {
-                DueKind::Schedule { job, version } => fires.push(Fire { job, version, offer }),
+                DueKind::Schedule { job, version } => fires.push(Fire { job, version, reservation }),
                 DueKind::Live { occurrence, attempt } => {
-                    looks.push(Look { occurrence, attempt, offer: offer.map(|offer| (offer, lane)) });
+                    looks.push(Look {
+                        occurrence,
+                        attempt,
+                        reservation: reservation.map(|reservation| (reservation, lane)),
+                    });
                 }
             }
         }
@@ -290,13 +295,15 @@ impl Walk {
             both!(self, fire(self.now, fires));
             both!(self, look(self.now, looks));
         }
-        if fires.iter().any(|fire| fire.offer.is_some()) || looks.iter().any(|look| look.offer.is_some()) {
+        if fires.iter().any(|fire| fire.reservation.is_some())
+            || looks.iter().any(|look| look.reservation.is_some())
+        {
             self.resync(worker).await;
         }
     }
 
     async fn claim(&mut self, worker: usize) {
-        let Offer { session, turn } = self.offer(worker);
+        let SlotReservation { session, turn } = self.reservation(worker);
         let queues = if self.draw(3) == 0 { vec!["bulk".to_owned()] } else { vec![] };
         let limit = self.draw(8) as usize;
         let claim = Claim { session, turn, limit, queues, job_types: vec!["noop".to_owned()] };
@@ -360,7 +367,7 @@ impl Walk {
     }
 
     async fn resync(&mut self, worker: usize) {
-        let Offer { session, turn } = self.offer(worker);
+        let SlotReservation { session, turn } = self.reservation(worker);
         let held = self.workers[worker].held.iter().map(Assignment::lease).collect();
         let resync = Resync { session, turn, held };
         both!(self, resync(self.now, resync));
@@ -514,8 +521,8 @@ impl Walk {
         let request = RequestKey { token: "t".to_owned(), key: format!("k{}", self.draw(5)) };
         let fingerprint = [self.draw(2) as u8; 32];
         let seed = self.draw(u64::MAX);
-        let begun = NewRequest { request: request.clone(), fingerprint, seed };
-        both!(self, begin_request(self.now, begun));
+        let effects = NewRequest { request: request.clone(), fingerprint, seed };
+        both!(self, begin_request(self.now, effects));
         if self.draw(2) == 0 {
             let answer = StoredAnswer { status: 201, location: None, body: "{}".to_owned() };
             both!(self, answer_request(request, answer));

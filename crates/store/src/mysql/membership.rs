@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::server::connection::{Frame, ServerCall, ServerConnection, value};
 use crate::server::membership::{Membership, MembershipStatements, all_changed, lease_list, leases, repair};
 use async_trait::async_trait;
-use punctual_core::ports::{MemberId, MemberPulse, OddRow, RegisterTable};
+use punctual_core::ports::{MalformedRow, MemberId, MemberPulse, MembershipTableName};
 
 pub(crate) type MySqlMembership = Membership<Connection>;
 
@@ -92,9 +92,11 @@ impl MembershipStatements for Connection {
     }
 
     /// A lease whose holder has an invalid id is malformed itself.
-    async fn clear(&mut self, malformed: &[OddRow]) -> Result<(), Fault> {
-        let ids =
-            malformed.iter().filter(|row| row.table == RegisterTable::Members).map(|row| row.key.as_str());
+    async fn clear(&mut self, malformed: &[MalformedRow]) -> Result<(), Fault> {
+        let ids = malformed
+            .iter()
+            .filter(|row| row.table == MembershipTableName::Members)
+            .map(|row| row.key.as_str());
         let removals = ids.clone().map(|id| ServerCall::new(REMOVE, [value(id)])).collect();
         self.send(Frame::Begin, removals).await?;
         let members: Vec<MemberId> = ids.filter_map(MemberId::new).collect();

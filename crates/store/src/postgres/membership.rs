@@ -7,7 +7,7 @@ use crate::membership::read;
 use crate::server::connection::{Frame, ServerCall, ServerConnection};
 use crate::server::membership::{Membership, MembershipStatements, leases, lock_leases, member_list, repair};
 use async_trait::async_trait;
-use punctual_core::ports::{LeaseName, MemberId, MemberPulse, OddRow, RegisterTable};
+use punctual_core::ports::{LeaseName, MalformedRow, MemberId, MemberPulse, MembershipTableName};
 
 pub(crate) type PostgresMembership = Membership<Wire>;
 
@@ -70,10 +70,10 @@ impl MembershipStatements for Wire {
         remove_locked(self, &ids).await
     }
 
-    async fn clear(&mut self, malformed: &[OddRow]) -> Result<(), Fault> {
+    async fn clear(&mut self, malformed: &[MalformedRow]) -> Result<(), Fault> {
         let keys = |table| malformed.iter().filter(move |row| row.table == table).map(|row| row.key.as_str());
-        let ids: Vec<&str> = keys(RegisterTable::Members).collect();
-        let names = keys(RegisterTable::Leases).filter_map(LeaseName::parse);
+        let ids: Vec<&str> = keys(MembershipTableName::Members).collect();
+        let names = keys(MembershipTableName::Leases).filter_map(LeaseName::parse);
         let lock =
             vec![of_members(LOCK_MEMBERS, &ids), of_members(LOCK_HELD, &ids), lock_leases::<Self>(names)];
         let found = self.send(Frame::Begin, lock).await?.pop().unwrap_or_default();

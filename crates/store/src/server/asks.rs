@@ -7,7 +7,7 @@ use crate::codecs::limit;
 use crate::unit_of_work::ReadSet;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::limits;
-use punctual_core::placing::Place;
+use punctual_core::readmission::QueuePosition;
 use std::collections::BTreeSet;
 
 /// The kind of a statement's rows.
@@ -94,7 +94,7 @@ pub(crate) fn unlocked<'a>(read_set: &'a ReadSet, facts: &BTreeSet<JobId>) -> Ve
     let lines = read_set.lines.iter().map(|(line, count)| row![line.number(), limit(*count)]);
     asks.push(Ask::Listed(RowKind::Lines, List::of(lines)));
     let last_queued = read_set.last_queued.iter().map(|((queue, before), count)| {
-        let Place { rank, occurrence } = *before;
+        let QueuePosition { rank, occurrence } = *before;
         row![queue.as_str(), rank, occurrence.job, occurrence.number, limit(*count)].to_vec()
     });
     asks.push(Ask::Each(RowKind::LastQueued, last_queued.collect()));

@@ -4,7 +4,7 @@
 
 use super::list::{List, row};
 use crate::cells::Cell;
-use crate::codes::{fired_column, limits_column, placing_column};
+use crate::codes::{fired_column, limits_column, readmission_column};
 use crate::counter_mismatch::{CounterTable, MismatchRow};
 use crate::counters::Counts;
 use crate::fault::Fault;
@@ -489,8 +489,8 @@ fn note_cells<'a>(note: &NoteChange) -> [Cell<'a>; 6] {
 fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
     let put = write_set.queues_put.iter().map(|queue| {
         let limits = limits_column(&queue.settings.limits)?;
-        let placing = placing_column(queue.placing.as_ref())?;
-        Ok(row![queue.queue.as_str(), queue.paused_at, queue.settings.max_depth, limits, placing])
+        let readmission = readmission_column(queue.readmission.as_ref())?;
+        Ok(row![queue.queue.as_str(), queue.paused_at, queue.settings.max_depth, limits, readmission])
     });
     let begun = write_set.requests_inserted.iter().map(|(new, begun_at)| {
         let (token, key) = (new.request.token.as_str(), new.request.key.as_str());

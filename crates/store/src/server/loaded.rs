@@ -6,7 +6,7 @@ use crate::codecs::{
     LETTER_COLUMNS, execution_id, job_id, occurrence_id, read_dead_letter, read_facts, read_job, read_live,
     read_schedule, read_terms, time,
 };
-use crate::codes::{queue_row, read_limiter, read_limits, read_placing};
+use crate::codes::{queue_row, read_limiter, read_limits, read_readmission};
 use crate::fault::Fault;
 use crate::layout::{JOBS, JobColumns, LIVE, SCHEDULES};
 use crate::malformed::pass_over;
@@ -16,9 +16,9 @@ use crate::unit_of_work::{
 };
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
-use punctual_core::placing::{Place, Placing};
 use punctual_core::ports::{Lane, LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
+use punctual_core::readmission::{QueuePosition, Readmission};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Collects the results of the rounds of one fetch.
@@ -90,7 +90,7 @@ impl Gathering {
     }
 
     /// The last queued executions by rank, for one request.
-    pub fn take_last_queued(&mut self, places: Vec<Place>) {
+    pub fn take_last_queued(&mut self, places: Vec<QueuePosition>) {
         self.found.last_queued.push(places);
     }
 
@@ -108,7 +108,7 @@ impl Gathering {
             return self.take_claims(index, rows, lanes);
         }
         if part == RowKind::LastQueued {
-            let place = |row| Ok(Place { rank: get(row, 0)?, occurrence: occurrence_id(row, 1)? });
+            let place = |row| Ok(QueuePosition { rank: get(row, 0)?, occurrence: occurrence_id(row, 1)? });
             self.take_last_queued(rows.iter().map(place).collect::<Result<_, Fault>>()?);
             return Ok(());
         }
@@ -293,10 +293,12 @@ pub(crate) fn read_queue(row: &(impl RowCells + ?Sized)) -> Result<QueueRow, Fau
     queue_row(get(row, 0)?, get(row, 1)?, read_queue_settings(row))
 }
 
-fn read_queue_settings(row: &(impl RowCells + ?Sized)) -> Result<(QueueSettings, Option<Placing>), Fault> {
+fn read_queue_settings(
+    row: &(impl RowCells + ?Sized),
+) -> Result<(QueueSettings, Option<Readmission>), Fault> {
     let max_depth = read(row, 2, "queues.max_depth")?;
     let limits = read_limits(get(row, 3)?)?;
-    Ok((QueueSettings { max_depth, limits }, read_placing(get(row, 4)?)?))
+    Ok((QueueSettings { max_depth, limits }, read_readmission(get(row, 4)?)?))
 }
 
 pub(crate) fn read_checkpoint(row: &(impl RowCells + ?Sized), column: usize) -> Result<Checkpoint, Fault> {

@@ -17,7 +17,7 @@ use crate::stored_numbers::StoredNumber;
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
@@ -177,9 +177,9 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
-            let read = || Ok((read::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
+            let read = || Ok((read::<StoredStatus>(row, 2, "jobs.mark")?, time(row, 1)?));
             let Some((mark, changed_at)) = pass_over(read())? else { continue };
-            if mark != JobMark::Deleted && changed_at < step.finished_before {
+            if mark != StoredStatus::Deleted && changed_at < step.finished_before {
                 old.push(job_id(row, 0)?);
             }
         }

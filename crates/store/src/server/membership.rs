@@ -12,7 +12,7 @@ use crate::membership::read::{self, EitherRow, Leases, RawLease};
 use crate::membership::{MembershipCall, MembershipReply};
 use async_trait::async_trait;
 use punctual_core::ports::{
-    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, OddRow, Standing, Take,
+    Entries, HeldLease, Joining, LeaseName, LeaseRow, MalformedRow, MemberId, MemberPulse, Standing, Take,
     release_rows, take_rows,
 };
 use punctual_core::time::Timestamp;
@@ -49,7 +49,7 @@ pub(crate) trait MembershipStatements: ServerConnection {
 
     async fn remove(&mut self, member: &MemberId) -> Result<(), Fault>;
 
-    async fn clear(&mut self, malformed: &[OddRow]) -> Result<(), Fault>;
+    async fn clear(&mut self, malformed: &[MalformedRow]) -> Result<(), Fault>;
 }
 
 /// How often a call is retried after a conflict, and the pause, multiplied by the tries so far.

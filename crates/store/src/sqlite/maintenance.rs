@@ -14,7 +14,7 @@ use crate::stored_numbers::StoredNumber;
 use crate::{counters, verbs};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
@@ -127,16 +127,16 @@ fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, 
     let after: &[u8] = step.after.as_ref().map_or(&[], |id| id.as_bytes());
     let mut select = tx.conn.prepare_cached(JOBS_AFTER)?;
     let looked_at = up_to(step.limit, &mut select, params![after, bound(step.limit)], |row| {
-        Ok((job_id(row, 0)?, time(row, 1)?, decode::<JobMark>(row, 2, "jobs.mark")?))
+        Ok((job_id(row, 0)?, time(row, 1)?, decode::<StoredStatus>(row, 2, "jobs.mark")?))
     })?;
     let mut retired = Retired::default();
     for (job, changed_at, mark) in &looked_at {
-        if *mark == JobMark::Deleted || !is_over(tx, *job, *changed_at, step.finished_before)? {
+        if *mark == StoredStatus::Deleted || !is_over(tx, *job, *changed_at, step.finished_before)? {
             continue;
         }
         tx.conn
             .prepare_cached("UPDATE jobs SET mark = ?2, updated_at = ?3 WHERE id = ?1")?
-            .execute(params![job.as_bytes(), JobMark::Deleted.code(), now.as_micros()])?;
+            .execute(params![job.as_bytes(), StoredStatus::Deleted.code(), now.as_micros()])?;
         verbs::forget(tx, *job)?;
         tx.memory.counters.job(counters::status(*mark, false), None);
         retired.jobs += 1;

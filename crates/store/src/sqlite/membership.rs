@@ -6,8 +6,8 @@ use crate::fault::Fault;
 use crate::membership::read::{self, EitherRow, Leases, RawLease};
 use crate::membership::{MembershipCall, MembershipReply};
 use punctual_core::ports::{
-    Entries, Joining, LeaseName, MemberId, MemberPulse, OddRow, RegisterTable, Standing, StoreError, Take,
-    release_rows, take_rows,
+    Entries, Joining, LeaseName, MalformedRow, MemberId, MemberPulse, MembershipTableName, Standing,
+    StoreError, Take, release_rows, take_rows,
 };
 use punctual_core::time::Timestamp;
 use rusqlite::types::ValueRef;
@@ -90,8 +90,8 @@ fn remove(conn: &Connection, id: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn clear(conn: &Connection, malformed: &[OddRow]) -> Result<(), Fault> {
-    for row in malformed.iter().filter(|row| row.table == RegisterTable::Members) {
+fn clear(conn: &Connection, malformed: &[MalformedRow]) -> Result<(), Fault> {
+    for row in malformed.iter().filter(|row| row.table == MembershipTableName::Members) {
         remove(conn, &row.key)?;
     }
     repair(conn, &leases(conn)?)

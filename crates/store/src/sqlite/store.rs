@@ -172,7 +172,7 @@ impl SqliteStore {
     async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, StoreError> {
         match self.call(Call::Membership(call)).await? {
             Reply::Membership(reply) => Ok(reply),
-            other => Err(StoreError::Broken(format!("the register was answered with {other:?}"))),
+            other => Err(StoreError::Broken(format!("the membership table answered with {other:?}"))),
         }
     }
 

@@ -7,8 +7,8 @@ use crate::rows::{
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limiter::LimiterId;
 use punctual_core::notes::{Checkpoint, LastNote};
-use punctual_core::placing::Place;
 use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
+use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 
@@ -41,7 +41,7 @@ pub(crate) struct LoadedRows {
     /// Limiters without rows may be left out.
     pub limiters: Vec<LoadedLimiter>,
     /// One list for each request, in the same order: the last one first.
-    pub last_queued: Vec<Vec<Place>>,
+    pub last_queued: Vec<Vec<QueuePosition>>,
     /// With the number of queued executions in each.
     pub queued_lanes: Vec<(i64, Lane, i64)>,
     /// Queues whose counters are zero may be left out.

@@ -8,7 +8,7 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
 use punctual_core::notes::{LastNote, Note};
-use punctual_core::occurrence::{Finished, LiveState, Ties};
+use punctual_core::occurrence::{Finished, LiveState, OccurrenceFlags};
 use punctual_core::ports::{DeadLetter, LeaseRef};
 use punctual_core::schedule::ScheduleState;
 use punctual_core::time::Timestamp;
@@ -119,7 +119,7 @@ pub(super) fn is_behind(row: &LiveRow, gate: Gate) -> bool {
 pub(super) fn counted(open: &[&LiveRow]) -> OpenCount {
     let mut count = OpenCount::default();
     for row in open.iter().take(limits::OPEN_OF_JOB_MAX) {
-        let (behind, replayed) = (is_behind(row, Gate::Overlap), row.live.ties.replayed);
+        let (behind, replayed) = (is_behind(row, Gate::Overlap), row.live.flags.replayed);
         count.open += 1;
         count.behind += usize::from(behind);
         count.replayed += usize::from(replayed);
@@ -142,13 +142,13 @@ pub(super) fn cancel_of(row: &LiveRow, session: SessionId) -> Option<LeaseRef> {
     }
 }
 
-pub(super) fn tied(mut row: LiveRow, ties: Ties) -> LiveRow {
-    let before = &mut row.live.ties;
-    before.followed |= ties.followed;
-    before.awaited |= ties.awaited;
-    before.exempt |= ties.exempt;
-    before.noted |= ties.noted;
-    before.replayed |= ties.replayed;
+pub(super) fn tied(mut row: LiveRow, flags: OccurrenceFlags) -> LiveRow {
+    let before = &mut row.live.flags;
+    before.followed |= flags.followed;
+    before.awaited |= flags.awaited;
+    before.exempt |= flags.exempt;
+    before.noted |= flags.noted;
+    before.replayed |= flags.replayed;
     row
 }
 

@@ -18,9 +18,9 @@ mod memory;
 #[cfg(any(test, feature = "memory-tables"))]
 pub(crate) mod memory_tables;
 mod open;
-mod placing;
 mod read_planning;
 mod read_set;
+mod readmission;
 mod row_access;
 mod runner;
 mod skips;
@@ -39,7 +39,6 @@ use lanes::UnitLanes;
 use limiters::Limiters;
 use memory::{LaneNames, Learned, Remembered};
 use open::OpenOccurrences;
-use placing::LastQueued;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
@@ -47,6 +46,7 @@ use punctual_core::ports::{DeadLetter, LeaseRef, NewRequest, QueueRow, RequestKe
 use punctual_core::rank::Shares;
 use punctual_core::time::Timestamp;
 use read_planning::LockStage;
+use readmission::LastQueued;
 use skips::Skips;
 use std::collections::{BTreeMap, BTreeSet};
 use table::Table;

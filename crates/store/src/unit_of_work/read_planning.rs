@@ -120,10 +120,10 @@ impl ReadSet {
         }
     }
 
-    fn add_submit(&mut self, NewJob { job, offer }: &NewJob, remembered: &Remembered) {
+    fn add_submit(&mut self, NewJob { job, reservation }: &NewJob, remembered: &Remembered) {
         let spec = &job.spec;
         self.lanes.insert((spec.queue.clone(), spec.job_type.clone()));
-        self.sessions.extend(offer.map(|offer| offer.session));
+        self.sessions.extend(reservation.map(|reservation| reservation.session));
         self.terms.insert(job.id);
         self.queues = true;
         self.keys.extend(keys_of(job));
@@ -152,8 +152,8 @@ impl ReadSet {
         self.terms.insert(fire.job);
         self.schedules.insert(fire.job);
         self.queues = true;
-        if let Some(offer) = fire.offer {
-            self.sessions.insert(offer.session);
+        if let Some(reservation) = fire.reservation {
+            self.sessions.insert(reservation.session);
             self.facts.insert(fire.job);
         }
     }
@@ -165,8 +165,8 @@ impl ReadSet {
         if remembered.queues.values().any(|row| !row.settings.limits.of_key().is_none()) {
             self.terms.insert(look.occurrence.job);
         }
-        if let Some((offer, _)) = &look.offer {
-            self.sessions.insert(offer.session);
+        if let Some((reservation, _)) = &look.reservation {
+            self.sessions.insert(reservation.session);
             self.facts.insert(look.occurrence.job);
         }
     }

@@ -8,8 +8,8 @@
 use crate::rows::JobKey;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limiter::LimiterId;
-use punctual_core::placing::Place;
 use punctual_core::ports::RequestKey;
+use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ pub(crate) struct ReadSet {
     pub lines: BTreeMap<LimiterId, usize>,
     /// The last queued executions by rank of these queues before a position, up to this many of each. Their
     /// rows are locked in a later round, before any of them is written.
-    pub last_queued: BTreeMap<(String, Place), usize>,
+    pub last_queued: BTreeMap<(String, QueuePosition), usize>,
     /// The lanes of these queues with queued executions.
     pub queued_lanes_of: BTreeSet<String>,
     /// Unstarted executions of these queues. The rows of the queues are locked before this is read.

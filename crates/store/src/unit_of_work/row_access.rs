@@ -13,16 +13,16 @@ use crate::rows::{
 };
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::{Job, JobMark};
+use punctual_core::job::{Job, StoredStatus};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Note};
-use punctual_core::occurrence::{Finished, Live, Ties};
-use punctual_core::placing::Place;
+use punctual_core::occurrence::{Finished, Live, OccurrenceFlags};
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
+use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::{ScheduleState, SkipRange};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -104,7 +104,12 @@ impl Rows for UnitOfWork {
         self.heads_of_line(line.id(), count)
     }
 
-    fn last_queued(&mut self, queue: &str, before: Place, count: usize) -> Result<Vec<Place>, Fault> {
+    fn last_queued(
+        &mut self,
+        queue: &str,
+        before: QueuePosition,
+        count: usize,
+    ) -> Result<Vec<QueuePosition>, Fault> {
         self.last_of_queue(queue, before, count)
     }
 
@@ -164,7 +169,7 @@ impl Rows for UnitOfWork {
         Ok(())
     }
 
-    fn set_mark(&mut self, job: JobId, mark: JobMark) -> Result<(), Fault> {
+    fn set_mark(&mut self, job: JobId, mark: StoredStatus) -> Result<(), Fault> {
         self.lock(job)?;
         if let Some(mut row) = self.jobs.present(&job).cloned() {
             row.job.mark = mark;
@@ -279,7 +284,7 @@ impl Rows for UnitOfWork {
     fn first_behind(&mut self, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
         self.need_open(job)?;
         let waiting = self.open.of_job(job).into_iter().filter(|row| is_behind(row, gate));
-        Ok(waiting.min_by_key(|row| (row.live.ties.replayed, row.live.id.number)).cloned())
+        Ok(waiting.min_by_key(|row| (row.live.flags.replayed, row.live.id.number)).cloned())
     }
 
     fn has_open_not_in_line(&mut self, job: JobId) -> Result<bool, Fault> {
@@ -307,7 +312,7 @@ impl Rows for UnitOfWork {
             scheduled_time: before.scheduled_time,
             origin: before.origin,
             expires_at: before.expires_at,
-            ties: before.ties,
+            flags: before.flags,
             ..live.clone()
         };
         self.open.put(LiveRow { live, ..row });
@@ -329,17 +334,17 @@ impl Rows for UnitOfWork {
         Ok(())
     }
 
-    fn tie_live(&mut self, id: OccurrenceId, ties: Ties) -> Result<(), Fault> {
+    fn add_live_flags(&mut self, id: OccurrenceId, flags: OccurrenceFlags) -> Result<(), Fault> {
         if let Some(row) = self.need_live(id)?.cloned() {
-            self.open.put(tied(row, ties));
+            self.open.put(tied(row, flags));
         }
         Ok(())
     }
 
-    fn tie_open_of_job(&mut self, job: JobId, ties: Ties) -> Result<(), Fault> {
+    fn add_flags_to_open(&mut self, job: JobId, flags: OccurrenceFlags) -> Result<(), Fault> {
         self.need_open(job)?;
         for row in cloned(self.open.of_job(job)) {
-            self.open.put(tied(row, ties));
+            self.open.put(tied(row, flags));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::counters::Counts;
 use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow, Spent};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::notes::{Checkpoint, LastNote, Progress};
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::{NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
@@ -25,7 +25,7 @@ pub(crate) struct WriteSet {
     pub jobs_inserted: Vec<JobRow>,
     pub jobs_updated: Vec<JobRow>,
     /// Single columns of jobs that are not written whole.
-    pub marks: Vec<(JobId, JobMark)>,
+    pub marks: Vec<(JobId, StoredStatus)>,
     pub numbered: Vec<Numbered>,
     pub tags_forgotten: Vec<JobId>,
     pub tags_put: Vec<(JobId, String)>,

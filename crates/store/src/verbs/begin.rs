@@ -14,7 +14,9 @@ use punctual_core::job::{Job, JobStatus};
 use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::{Live, LiveState};
-use punctual_core::ports::{Assignment, Begun, Due, DueKind, Lane, NewJob, Offer, SubmitOutcome};
+use punctual_core::ports::{
+    Assignment, CommitEffects, Due, DueKind, Lane, NewJob, SlotReservation, SubmitOutcome,
+};
 use punctual_core::schedule::{self, Beginning, ScheduleState};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -24,15 +26,15 @@ pub(super) fn submit<R: Rows>(
     now: Timestamp,
     jobs: &[NewJob],
 ) -> Result<Vec<SubmitOutcome>, Fault> {
-    let mut offers = Offers::default();
-    each(rows, jobs, |rows, new| submit_one(rows, &mut offers, now, new))
+    let mut reservations = SlotReservations::default();
+    each(rows, jobs, |rows, new| submit_one(rows, &mut reservations, now, new))
 }
 
 fn submit_one<R: Rows>(
     rows: &mut R,
-    offers: &mut Offers,
+    reservations: &mut SlotReservations,
     now: Timestamp,
-    NewJob { job, offer }: &NewJob,
+    NewJob { job, reservation }: &NewJob,
 ) -> Result<SubmitOutcome, Fault> {
     let admission = keys::admit(rows, job)?;
     match admission {
@@ -61,57 +63,62 @@ fn submit_one<R: Rows>(
     }
     queues::weigh(rows, &job.spec.queue)?;
     let is_gated = parents != Parents::Done;
-    let begun = match schedule::begin(job, now, is_gated, rows.shares()) {
-        Beginning::Due(live) => begin_at_once(rows, offers, now, job, live, (lane_id, &lane), *offer)?,
+    let effects = match schedule::begin(job, now, is_gated, rows.shares()) {
+        Beginning::Due(live) => {
+            begin_at_once(rows, reservations, now, job, live, (lane_id, &lane), *reservation)?
+        }
         Beginning::Later(state) => {
             rows.put_schedule(&state, lane_id)?;
             rows.counters().job(None, Some(JobStatus::Active));
-            Begun { due: schedule_due(&state, &lane).into_iter().collect(), ..Begun::default() }
+            CommitEffects {
+                due: schedule_due(&state, &lane).into_iter().collect(),
+                ..CommitEffects::default()
+            }
         }
         Beginning::Over => {
             rows.counters().job(None, Some(JobStatus::Completed));
-            Begun::default()
+            CommitEffects::default()
         }
     };
     Ok(SubmitOutcome::Created(match parents {
-        Parents::Done => begun,
+        Parents::Done => effects,
         Parents::Unfinished(parents) => {
             dependents::tie(rows, job.id, &parents)?;
-            begun
+            effects
         }
         Parents::Failed(parent) => {
-            let mut begun = Begun::default();
-            dependents::skip(rows, job.id, parent, now, &mut begun)?;
-            begun
+            let mut effects = CommitEffects::default();
+            dependents::skip(rows, job.id, parent, now, &mut effects)?;
+            effects
         }
     }))
 }
 
 fn begin_at_once<R: Rows>(
     rows: &mut R,
-    offers: &mut Offers,
+    reservations: &mut SlotReservations,
     now: Timestamp,
     job: &Job,
     live: Live,
     (lane_id, lane): (i64, &Lane),
-    offer: Option<Offer>,
-) -> Result<Begun, Fault> {
+    reservation: Option<SlotReservation>,
+) -> Result<CommitEffects, Fault> {
     let live = lines::pass(rows, live, lane, now, |_| Ok(job.spec.settings.concurrency_key.clone()))?;
-    let live = offers.place(rows, live, lane, offer, job.version, now)?;
+    let live = reservations.place(rows, live, lane, reservation, job.version, now)?;
     let row = LiveRow { live, lane: lane_id, is_sole: true };
     rows.insert_live(&row)?;
     rows.counters().job(None, Some(JobStatus::Active));
-    begun_with(rows, &row.live, lane, offer, |_| Ok(JobFacts::from(job)))
+    effects_with(rows, &row.live, lane, reservation, |_| Ok(JobFacts::from(job)))
 }
 
 /// The slot reservations of one call: each is checked once, and one that was valid for the first item is
 /// valid for all of them.
 #[derive(Default)]
-pub(super) struct Offers {
-    seen: BTreeMap<Offer, bool>,
+pub(super) struct SlotReservations {
+    seen: BTreeMap<SlotReservation, bool>,
 }
 
-impl Offers {
+impl SlotReservations {
     /// Leases a queued execution to the slot reservation if that is still valid and nothing forbids it.
     /// Otherwise the execution stays as it is.
     pub fn place<R: Rows>(
@@ -119,29 +126,30 @@ impl Offers {
         rows: &mut R,
         live: Live,
         lane: &Lane,
-        offer: Option<Offer>,
+        reservation: Option<SlotReservation>,
         job_version: u32,
         now: Timestamp,
     ) -> Result<Live, Fault> {
         let is_claimable = live.state == LiveState::Queued && !live.is_expired(now);
-        let Some(offer) = offer.filter(|_| is_claimable) else { return Ok(live) };
-        if queues::is_paused(rows, lane.queue())? || !self.holds(rows, offer)? {
+        let Some(reservation) = reservation.filter(|_| is_claimable) else { return Ok(live) };
+        if queues::is_paused(rows, lane.queue())? || !self.holds(rows, reservation)? {
             return Ok(live);
         }
-        Ok(live.claimed(offer.session, job_version, now)?)
+        Ok(live.claimed(reservation.session, job_version, now)?)
     }
 
-    fn holds<R: Rows>(&mut self, rows: &mut R, offer: Offer) -> Result<bool, Fault> {
-        if let Some(holds) = self.seen.get(&offer) {
+    fn holds<R: Rows>(&mut self, rows: &mut R, reservation: SlotReservation) -> Result<bool, Fault> {
+        if let Some(holds) = self.seen.get(&reservation) {
             return Ok(*holds);
         }
-        let place = rows.session(offer.session)?.filter(|place| place.mode.gets_work());
-        let holds = place
-            .is_some_and(|place| place.turn.checked_add(1) == Some(offer.turn) || planted(Defect::DropTurn));
+        let place = rows.session(reservation.session)?.filter(|place| place.mode.gets_work());
+        let holds = place.is_some_and(|place| {
+            place.turn.checked_add(1) == Some(reservation.turn) || planted(Defect::DropTurn)
+        });
         if holds {
-            rows.set_turn(offer.session, offer.turn)?;
+            rows.set_turn(reservation.session, reservation.turn)?;
         }
-        self.seen.insert(offer, holds);
+        self.seen.insert(reservation, holds);
         Ok(holds)
     }
 }
@@ -175,28 +183,28 @@ pub(super) fn facts_of<R: Rows>(rows: &mut R, job: JobId, lane: &Lane) -> Result
 
 /// The commit effects of a live row that was just written: leased to the slot reservation, queued, or due
 /// later.
-pub(super) fn begun_with<R: Rows>(
+pub(super) fn effects_with<R: Rows>(
     rows: &mut R,
     live: &Live,
     lane: &Lane,
-    offer: Option<Offer>,
+    reservation: Option<SlotReservation>,
     facts: impl FnOnce(&mut R) -> Result<JobFacts, Fault>,
-) -> Result<Begun, Fault> {
-    if let (LiveState::Running(_), Some(offer)) = (live.state, offer) {
+) -> Result<CommitEffects, Fault> {
+    if let (LiveState::Running(_), Some(reservation)) = (live.state, reservation) {
         let facts = facts(rows)?;
         let assignment = assignment(live, lane, facts, checkpoint_of(rows, live)?);
-        return Ok(Begun { assigned: vec![(offer, assignment)], ..Begun::default() });
+        return Ok(CommitEffects { assigned: vec![(reservation, assignment)], ..CommitEffects::default() });
     }
-    Ok(begun(live, lane))
+    Ok(effects(live, lane))
 }
 
 /// The commit effects of a live row that was just written and not leased.
-pub(super) fn begun(live: &Live, lane: &Lane) -> Begun {
-    Begun {
+pub(super) fn effects(live: &Live, lane: &Lane) -> CommitEffects {
+    CommitEffects {
         queued: if live.state == LiveState::Queued { vec![lane.clone()] } else { vec![] },
         due: look_due(live, lane).into_iter().collect(),
         joined: live.line.map(|line| line_of(live, line, lane)).into_iter().collect(),
-        ..Begun::default()
+        ..CommitEffects::default()
     }
 }
 

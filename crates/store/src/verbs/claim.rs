@@ -12,7 +12,7 @@ use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
 use punctual_core::occurrence::{Live, Settled};
-use punctual_core::ports::{Assignment, Begun, Claim, ClaimOutcome};
+use punctual_core::ports::{Assignment, Claim, ClaimOutcome, CommitEffects};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
         return Ok(ClaimOutcome::StaleTurn);
     }
     if !place.mode.gets_work() && !planted(Defect::ClaimWhilePaused) {
-        return Ok(ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
+        return Ok(ClaimOutcome::Claimed { assignments: vec![], effects: CommitEffects::default() });
     }
     let lanes = rows.lanes_matching(&claim.queues, &claim.job_types)?;
     let lanes = without_paused(rows, lanes)?;
@@ -54,13 +54,13 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
     if expired > 0 {
         // More work may follow the expired executions: the caller must poll again.
         for lane in &lanes {
-            taken.begun.queued.push(rows.lane(*lane)?);
+            taken.effects.queued.push(rows.lane(*lane)?);
         }
     }
     if !taken.assignments.is_empty() {
         rows.set_turn(claim.session, claim.turn)?;
     }
-    Ok(ClaimOutcome::Claimed { assignments: taken.assignments, begun: taken.begun })
+    Ok(ClaimOutcome::Claimed { assignments: taken.assignments, effects: taken.effects })
 }
 
 /// The result of a claim so far.
@@ -68,7 +68,7 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
 struct ClaimResult {
     limit: usize,
     assignments: Vec<Assignment>,
-    begun: Begun,
+    effects: CommitEffects,
     /// Malformed executions, which are skipped.
     malformed: BTreeSet<OccurrenceId>,
 }
@@ -128,7 +128,7 @@ fn lease<R: Rows>(
             }
             ClaimDecision::Expired { row, settled } => {
                 if let Some(recorded) = gaps.pass(record(rows, &row, settled, now))? {
-                    taken.begun.add(recorded.begun);
+                    taken.effects.add(recorded.effects);
                 }
                 expired += 1;
             }

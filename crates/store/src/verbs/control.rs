@@ -1,6 +1,6 @@
 //! Control verbs on jobs: read the current state, ask the rules what changes, write that.
 
-use super::begin::{begun, schedule_due};
+use super::begin::{effects, schedule_due};
 use super::each::each;
 use super::fire::record_skips;
 use super::settle::{self, follow, record};
@@ -9,9 +9,9 @@ use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
-use punctual_core::job::{Job, JobMark};
-use punctual_core::occurrence::{Cancelled, Live, LiveState, Ties};
-use punctual_core::ports::{Begun, CancelOutcome, Control, ControlOutcome, Controlled, Lane};
+use punctual_core::job::{Job, StoredStatus};
+use punctual_core::occurrence::{Cancelled, Live, LiveState, OccurrenceFlags};
+use punctual_core::ports::{CancelOutcome, CommitEffects, Control, ControlOutcome, Controlled, Lane};
 use punctual_core::time::Timestamp;
 
 pub(super) fn control<R: Rows>(
@@ -80,7 +80,7 @@ pub(super) fn cancel<R: Rows>(
 
 fn cancel_one<R: Rows>(rows: &mut R, now: Timestamp, execution: ExecutionId) -> Result<CancelOutcome, Fault> {
     let id = execution.occurrence;
-    if rows.mark_of(id.job)? == Some(JobMark::Deleted) {
+    if rows.mark_of(id.job)? == Some(StoredStatus::Deleted) {
         return Ok(CancelOutcome::NotThere);
     }
     let Some(row) = rows.live(id)?.filter(|row| row.live.attempt == execution.attempt) else {
@@ -95,7 +95,7 @@ fn cancel_one<R: Rows>(rows: &mut R, now: Timestamp, execution: ExecutionId) -> 
             ask_to_stop(rows, &live)?;
             CancelOutcome::Asked
         }
-        Ok(Cancelled::Closed(settled)) => CancelOutcome::Cancelled(record(rows, &row, settled, now)?.begun),
+        Ok(Cancelled::Closed(settled)) => CancelOutcome::Cancelled(record(rows, &row, settled, now)?.effects),
     })
 }
 
@@ -111,7 +111,7 @@ pub(super) fn ask_to_stop<R: Rows>(rows: &mut R, live: &Live) -> Result<(), Faul
 
 /// The job with everything that belongs to it, and the number of its lane.
 fn standing<R: Rows>(rows: &mut R, id: JobId) -> Result<Option<(Standing, i64)>, Fault> {
-    let found = rows.job(id)?.filter(|row| row.job.mark != JobMark::Deleted);
+    let found = rows.job(id)?.filter(|row| row.job.mark != StoredStatus::Deleted);
     let Some(row) = found else { return Ok(None) };
     let schedule = rows.schedule(id)?.map(|row| row.state);
     let open = rows.open_of_job(id)?.into_iter().map(|row| row.live).collect();
@@ -166,7 +166,7 @@ fn write<R: Rows>(
         rows.intern_lane(&job.spec.queue, &job.spec.job_type)?
     };
     let mut controlled = Controlled {
-        begun: Begun { freed, ..Begun::default() },
+        effects: CommitEffects { freed, ..CommitEffects::default() },
         version: job.version,
         added: None,
         asked: vec![],
@@ -182,32 +182,32 @@ fn write<R: Rows>(
         ScheduleChange::Keep => {}
         ScheduleChange::Put(state) => {
             rows.put_schedule(state, lane_id)?;
-            controlled.begun.due.extend(schedule_due(state, &lane));
+            controlled.effects.due.extend(schedule_due(state, &lane));
         }
         ScheduleChange::Remove => rows.delete_schedule(id)?,
     }
     if lane_id != old_lane {
         let any_moved = rows.move_open_of_job(id, lane_id)?;
-        controlled.begun.queued.extend(any_moved.then(|| lane.clone()));
+        controlled.effects.queued.extend(any_moved.then(|| lane.clone()));
     }
     // No later occurrence will resolve the jobs that depend on a removed schedule.
     let is_gone = change.schedule == ScheduleChange::Remove;
     let awaited = is_gone && standing.schedule.as_ref().is_some_and(|schedule| schedule.awaited);
-    let mut ties = Ties { awaited, ..Ties::default() };
+    let mut flags = OccurrenceFlags { awaited, ..OccurrenceFlags::default() };
     for one in change.live {
         if let LiveChange::Close(live, _) = &one {
-            ties.followed |= live.ties.followed;
-            ties.awaited |= live.ties.awaited;
+            flags.followed |= live.flags.followed;
+            flags.awaited |= live.flags.awaited;
         }
         write_live(rows, (standing, job), one, (lane_id, &lane), now, &mut controlled)?;
     }
     let key = |job: &Job| job.spec.settings.concurrency_key.clone();
     if lane_id != old_lane || key(job) != key(&standing.job) {
-        controlled.begun.add(lines::take_place_again(rows, job, &lane, now)?);
+        controlled.effects.add(lines::take_place_again(rows, job, &lane, now)?);
     }
     let status = rows.status_of(id)?;
     rows.counters().job(Some(standing.status()), status);
-    controlled.begun.add(follow(rows, id, ties, false, now)?);
+    controlled.effects.add(follow(rows, id, flags, false, now)?);
     Ok(controlled)
 }
 
@@ -236,7 +236,7 @@ fn write_live<R: Rows>(
             let row = in_lane(lines::pass(rows, live, lane, now, key)?);
             rows.insert_live(&row)?;
             controlled.added = Some(row.live.execution());
-            controlled.begun.add(begun(&row.live, lane));
+            controlled.effects.add(effects(&row.live, lane));
         }
         LiveChange::Put(live) => {
             let was = standing.open.iter().find(|open| open.id == live.id);
@@ -245,7 +245,7 @@ fn write_live<R: Rows>(
             let live = if has_opened { lines::pass(rows, live, lane, now, key)? } else { live };
             let row = in_lane(live);
             rows.replace_live(was, &row)?;
-            controlled.begun.add(begun(&row.live, lane));
+            controlled.effects.add(effects(&row.live, lane));
             if let LiveState::Running(lease) = row.live.state
                 && lease.cancel_requested
             {
@@ -254,7 +254,7 @@ fn write_live<R: Rows>(
             }
         }
         LiveChange::Close(live, settled) => {
-            controlled.begun.ended.push((settled.finished.id, settled.finished.status));
+            controlled.effects.ended.push((settled.finished.id, settled.finished.status));
             settle::write(rows, &in_lane(live), settled, now)?;
         }
     }

@@ -2,7 +2,7 @@
 //! `resolutions`. The same transaction resolves as many of its children as fit; the next call of resolve
 //! handles the rest.
 
-use super::begin::begun;
+use super::begin::effects;
 use super::each::Gaps;
 use super::lines;
 use super::settle::{self, open_next_in_line};
@@ -12,8 +12,8 @@ use punctual_core::defects::{Defect, planted};
 use punctual_core::dependencies::{self, Parent, Parents};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::occurrence::Ties;
-use punctual_core::ports::{Begun, ParentProblem, Resolved};
+use punctual_core::occurrence::OccurrenceFlags;
+use punctual_core::ports::{CommitEffects, ParentProblem, Resolved};
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 
@@ -45,7 +45,7 @@ pub(super) fn tie<R: Rows>(rows: &mut R, child: JobId, parents: &[JobId]) -> Res
         rows.insert_dependency(*parent, child)?;
         rows.set_schedule_awaited(*parent)?;
         // The last occurrence that ends resolves the children.
-        rows.tie_open_of_job(*parent, Ties { awaited: true, ..Ties::default() })?;
+        rows.add_flags_to_open(*parent, OccurrenceFlags { awaited: true, ..OccurrenceFlags::default() })?;
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ pub(super) fn resolve<R: Rows>(rows: &mut R, now: Timestamp, count: usize) -> Re
         let left = count - resolved.dependents;
         let children = gaps.pass(rows.children(parent, left.saturating_add(1)))?.unwrap_or_default();
         for child in children.iter().take(left) {
-            gaps.pass_over(tell(rows, parent, *child, succeeded, now, &mut resolved.begun))?;
+            gaps.pass_over(tell(rows, parent, *child, succeeded, now, &mut resolved.effects))?;
         }
         resolved.dependents += children.len().min(left);
         if children.len() > left {
@@ -84,11 +84,11 @@ fn tell<R: Rows>(
     child: JobId,
     succeeded: bool,
     now: Timestamp,
-    all_begun: &mut Begun,
+    all_effects: &mut CommitEffects,
 ) -> Result<(), Fault> {
     rows.delete_dependency(parent, child)?;
     if !succeeded {
-        return skip(rows, child, parent, now, all_begun);
+        return skip(rows, child, parent, now, all_effects);
     }
     if rows.has_parent(child)? && !planted(Defect::ReleaseByAnyParent) {
         return Ok(());
@@ -99,7 +99,7 @@ fn tell<R: Rows>(
     let opened = row.live.gate_opened(Gate::Dependency, now)?;
     let opened = lines::pass_by_job(rows, opened, &lane, now)?;
     rows.update_live(&row, &opened)?;
-    all_begun.add(begun(&opened, &lane));
+    all_effects.add(effects(&opened, &lane));
     Ok(())
 }
 
@@ -109,7 +109,7 @@ pub(super) fn skip<R: Rows>(
     child: JobId,
     parent: JobId,
     now: Timestamp,
-    begun: &mut Begun,
+    effects: &mut CommitEffects,
 ) -> Result<(), Fault> {
     rows.forget_parents(child)?;
     let before = rows.status_of(child)?;
@@ -118,14 +118,14 @@ pub(super) fn skip<R: Rows>(
     let why = format!("job {parent}, on which it depended, did not succeed");
     let terms = terms.as_ref().map(JobTerms::terms);
     let settled = row.live.skipped(SkipReason::Dependency, why, terms, now)?;
-    begun.ended.push((settled.finished.id, settled.finished.status));
+    effects.ended.push((settled.finished.id, settled.finished.status));
     settle::write(rows, &row, settled, now)?;
     let after = rows.status_of(child)?;
     rows.counters().job(before, after);
-    if row.live.ties.followed {
-        begun.add(open_next_in_line(rows, child, now)?);
+    if row.live.flags.followed {
+        effects.add(open_next_in_line(rows, child, now)?);
     }
-    if row.live.ties.awaited {
+    if row.live.flags.awaited {
         ended(rows, child, false)?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Firing schedules: a compare-and-swap on the schedule's version, in the transaction that inserts the
 //! fired occurrences.
 
-use super::begin::{Offers, begun_with, facts_of, schedule_due};
+use super::begin::{SlotReservations, effects_with, facts_of, schedule_due};
 use super::control::ask_to_stop;
 use super::each::each;
 use super::{lines, queues, settle};
@@ -9,19 +9,19 @@ use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows, Spent};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::JobStatus;
-use punctual_core::occurrence::{Cancelled, Finished, Live, Ties};
-use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
+use punctual_core::occurrence::{Cancelled, Finished, Live, OccurrenceFlags};
+use punctual_core::ports::{CommitEffects, Fire, FireOutcome, Lane, SlotReservation};
 use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
 use punctual_core::time::Timestamp;
 
 pub(super) fn fire<R: Rows>(rows: &mut R, now: Timestamp, fires: &[Fire]) -> Result<Vec<FireOutcome>, Fault> {
-    let mut offers = Offers::default();
-    each(rows, fires, |rows, fire| fire_one(rows, &mut offers, now, *fire))
+    let mut reservations = SlotReservations::default();
+    each(rows, fires, |rows, fire| fire_one(rows, &mut reservations, now, *fire))
 }
 
 fn fire_one<R: Rows>(
     rows: &mut R,
-    offers: &mut Offers,
+    reservations: &mut SlotReservations,
     now: Timestamp,
     fire: Fire,
 ) -> Result<FireOutcome, Fault> {
@@ -51,7 +51,7 @@ fn fire_one<R: Rows>(
         && plan.next.as_ref().is_some_and(|next| next.is_replay_waiting())
     {
         // Occurrences that are opened later have the flag from the start.
-        rows.tie_open_of_job(fire.job, Ties { followed: true, ..Ties::default() })?;
+        rows.add_flags_to_open(fire.job, OccurrenceFlags { followed: true, ..OccurrenceFlags::default() })?;
     }
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
     let replaced = replace(rows, &replaceable, plan.replaced, now)?;
@@ -62,10 +62,10 @@ fn fire_one<R: Rows>(
     }
     let is_sole = is_over && open == 0 && plan.fired.len() == 1;
     let place = OccurrenceLane { lane_id, lane: &lane, is_sole };
-    let mut begun = open_occurrences(rows, offers, plan.fired, fire.offer, now, place)?;
-    begun.add(replaced);
-    begun.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
-    Ok(FireOutcome::Fired { begun, occurrences, skipped })
+    let mut effects = open_occurrences(rows, reservations, plan.fired, fire.reservation, now, place)?;
+    effects.add(replaced);
+    effects.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
+    Ok(FireOutcome::Fired { effects, occurrences, skipped })
 }
 
 /// The current state of the job, as far as the rules need it, and the rows that may be replaced.
@@ -76,7 +76,7 @@ fn present<R: Rows>(rows: &mut R, state: &ScheduleState) -> Result<(Present, Vec
         OverlapPolicy::Replace if count.open > 0 => rows.open_of_job(job)?,
         _ => vec![],
     };
-    let regular = replaceable.iter().map(|row| &row.live).filter(|live| !live.ties.replayed);
+    let regular = replaceable.iter().map(|row| &row.live).filter(|live| !live.flags.replayed);
     let present = Present {
         replaceable: regular.cloned().collect(),
         waits_for_parents: state.depends && rows.has_parent(job)?,
@@ -91,23 +91,23 @@ fn replace<R: Rows>(
     open: &[LiveRow],
     replaced: Vec<Cancelled>,
     now: Timestamp,
-) -> Result<Begun, Fault> {
-    let mut begun = Begun::default();
+) -> Result<CommitEffects, Fault> {
+    let mut effects = CommitEffects::default();
     for one in replaced {
         match one {
             Cancelled::Closed(settled) => {
                 let Finished { id, status, .. } = settled.finished;
-                begun.ended.push((id, status));
+                effects.ended.push((id, status));
                 let row = open.iter().find(|row| row.live.id == id.occurrence);
                 let row = row.ok_or_else(|| Fault::Missing(format!("live row of {id}")))?;
-                begun.freed.extend(lines::freed(rows, row)?);
+                effects.freed.extend(lines::freed(rows, row)?);
                 // The occurrence that replaces it keeps the job unfinished.
                 settle::write(rows, row, settled, now)?;
             }
             Cancelled::Requested(live) => ask_to_stop(rows, &live)?,
         }
     }
-    Ok(begun)
+    Ok(effects)
 }
 
 /// The lane of a new occurrence, and whether nothing else is left of its job.
@@ -122,26 +122,26 @@ struct OccurrenceLane<'a> {
 /// the others are queued.
 fn open_occurrences<R: Rows>(
     rows: &mut R,
-    offers: &mut Offers,
+    reservations: &mut SlotReservations,
     fired: Vec<Live>,
-    offer: Option<Offer>,
+    reservation: Option<SlotReservation>,
     now: Timestamp,
     OccurrenceLane { lane_id, lane, is_sole }: OccurrenceLane<'_>,
-) -> Result<Begun, Fault> {
-    let mut all_begun = Begun::default();
-    let mut offer = offer;
+) -> Result<CommitEffects, Fault> {
+    let mut all_effects = CommitEffects::default();
+    let mut reservation = reservation;
     for live in fired {
-        let place = offer.take();
+        let place = reservation.take();
         let version = live.job_version;
         let live = lines::pass_by_job(rows, live, lane, now)?;
-        let live = offers.place(rows, live, lane, place, version, now)?;
+        let live = reservations.place(rows, live, lane, place, version, now)?;
         let row = LiveRow { live, lane: lane_id, is_sole };
         rows.insert_live(&row)?;
         let facts = |rows: &mut R| facts_of(rows, row.live.id.job, lane);
-        all_begun.add(begun_with(rows, &row.live, lane, place, facts)?);
+        all_effects.add(effects_with(rows, &row.live, lane, place, facts)?);
     }
-    all_begun.queued.dedup();
-    Ok(all_begun)
+    all_effects.queued.dedup();
+    Ok(all_effects)
 }
 
 /// Advances the schedule. When it is over, the job keeps what a later schedule needs to know.

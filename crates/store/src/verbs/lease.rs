@@ -1,6 +1,6 @@
 //! Leases that end without an outcome: executions that are given back unstarted.
 
-use super::begin::begun;
+use super::begin::effects;
 use super::each::each;
 use super::lines;
 use super::settle::{Recorded, record};
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::ids::SessionId;
 use punctual_core::occurrence::GivenBack;
-use punctual_core::ports::{Begun, LeaseRef, Resync, ResyncOutcome};
+use punctual_core::ports::{CommitEffects, LeaseRef, Resync, ResyncOutcome};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) fn give_back<R: Rows>(
     now: Timestamp,
     session: SessionId,
     leases: &[LeaseRef],
-) -> Result<Vec<Option<Begun>>, Fault> {
+) -> Result<Vec<Option<CommitEffects>>, Fault> {
     each(rows, leases, |rows, lease| {
         let row = rows.live(lease.execution.occurrence)?;
         match row.filter(|row| row.live.held_by(session, lease.execution, lease.epoch).is_some()) {
@@ -45,9 +45,9 @@ pub(super) fn close_session<R: Rows>(
     if rows.session(session)?.is_none() {
         return Ok(ResyncOutcome::SessionLost);
     }
-    let begun = return_all_but(rows, session, &BTreeSet::new(), now)?;
+    let effects = return_all_but(rows, session, &BTreeSet::new(), now)?;
     rows.delete_session(session)?;
-    Ok(ResyncOutcome::GivenBack(begun))
+    Ok(ResyncOutcome::GivenBack(effects))
 }
 
 /// Gives back everything that a session holds except the named executions. Returns the commit effects of
@@ -57,7 +57,7 @@ fn return_all_but<R: Rows>(
     session: SessionId,
     held: &BTreeSet<LeaseRef>,
     now: Timestamp,
-) -> Result<Vec<Begun>, Fault> {
+) -> Result<Vec<CommitEffects>, Fault> {
     let mut returned = rows.held_by(session, usize::MAX)?;
     returned
         .retain(|row| !held.contains(&LeaseRef { execution: row.live.execution(), epoch: row.live.epoch }));
@@ -65,7 +65,7 @@ fn return_all_but<R: Rows>(
 }
 
 /// Gives back one execution.
-fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Begun, Fault> {
+fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<CommitEffects, Fault> {
     let terms = rows.terms_of(row.live.id.job)?;
     match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {
         GivenBack::Queued(live) => {
@@ -74,13 +74,13 @@ fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Be
             let live = lines::keep_place(rows, live, &lane, key)?;
             let freed = if live.counts_for_queue() { vec![] } else { lines::freed(rows, row)? };
             rows.update_live(row, &live)?;
-            Ok(Begun { freed, ..begun(&live, &lane) })
+            Ok(CommitEffects { freed, ..effects(&live, &lane) })
         }
         GivenBack::Closed(settled) => {
             let id = settled.finished.id;
-            let Recorded { status, mut begun, .. } = record(rows, row, settled, now)?;
-            begun.ended.push((id, status));
-            Ok(begun)
+            let Recorded { status, mut effects, .. } = record(rows, row, settled, now)?;
+            effects.ended.push((id, status));
+            Ok(effects)
         }
     }
 }

@@ -2,9 +2,9 @@
 //! wait lists when there is room (decision 0023). The adapters update the counters together with the rows;
 //! the verbs do not.
 
-use super::begin::begun;
+use super::begin::effects;
 use super::each::each;
-use super::placing::place_again;
+use super::readmission::readmit;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
@@ -12,7 +12,7 @@ use punctual_core::gates::Gate;
 use punctual_core::job::Job;
 use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::occurrence::{Live, LiveState};
-use punctual_core::ports::{Admitted, Begun, Lane, QueueRow};
+use punctual_core::ports::{Admitted, CommitEffects, Lane, QueueRow};
 use punctual_core::time::Timestamp;
 
 /// Lets a ready execution pass if the limits of its queue have room; otherwise puts it on a wait list. A
@@ -147,12 +147,12 @@ pub(super) fn take_place_again<R: Rows>(
     job: &Job,
     lane: &Lane,
     now: Timestamp,
-) -> Result<Begun, Fault> {
+) -> Result<CommitEffects, Fault> {
     let limits = rows.queue(lane.queue())?.map(|row| row.settings.limits).unwrap_or_default();
     let key = job.spec.settings.concurrency_key.as_deref().filter(|_| !limits.of_key().is_none());
     let limiter = key.map(|key| LimiterId::of_key(lane.queue(), key));
     let queue = (!limits.of_queue().is_none()).then(|| LimiterId::of_queue(lane.queue()));
-    let mut all_begun = Begun::default();
+    let mut all_effects = CommitEffects::default();
     for row in rows.open_of_job(job.id)? {
         let ready = match row.live.state {
             LiveState::Queued => row.live.clone(),
@@ -168,10 +168,10 @@ pub(super) fn take_place_again<R: Rows>(
         };
         if placed != row.live {
             rows.update_live(&row, &placed)?;
-            all_begun.add(begun(&placed, lane));
+            all_effects.add(effects(&placed, lane));
         }
     }
-    Ok(all_begun)
+    Ok(all_effects)
 }
 
 /// Admits the heads of these wait lists as far as there is room, up to `count` of each. In a queue whose
@@ -184,7 +184,7 @@ pub(super) fn admit<R: Rows>(
 ) -> Result<Admitted, Fault> {
     let mut admitted = Admitted::default();
     for one in each(rows, lines, |rows, line| admit_one(rows, now, line, count))? {
-        admitted.begun.add(one.begun);
+        admitted.effects.add(one.effects);
         admitted.waiting.extend(one.waiting);
         admitted.more.extend(one.more);
         admitted.is_look_due |= one.is_look_due;
@@ -194,8 +194,8 @@ pub(super) fn admit<R: Rows>(
 
 fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -> Result<Admitted, Fault> {
     let queue = rows.queue(&line.queue)?.unwrap_or_else(|| QueueRow::unset(&line.queue));
-    if let Some(placing) = queue.placing.filter(|_| line.key.is_none()) {
-        return place_again(rows, queue, placing, count);
+    if let Some(readmission) = queue.readmission.filter(|_| line.key.is_none()) {
+        return readmit(rows, queue, readmission, count);
     }
     let limit = queue.settings.limits.of(line);
     let used = rows.limiter(line)?;
@@ -208,7 +208,7 @@ fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -
     if room > 0 {
         let heads = heads(rows, line, usize::try_from(room).unwrap_or(usize::MAX).min(count))?;
         for row in &heads {
-            admitted.begun.add(let_out(rows, row, line, &queue, now)?);
+            admitted.effects.add(let_out(rows, row, line, &queue, now)?);
         }
         let left = rows.limiter(line)?;
         let has_more = !heads.is_empty() && left.waiting > 0 && limit.room(&left, now) > 0;
@@ -238,7 +238,7 @@ fn let_out<R: Rows>(
     line: &Line,
     queue: &QueueRow,
     now: Timestamp,
-) -> Result<Begun, Fault> {
+) -> Result<CommitEffects, Fault> {
     let mut live = row.live.gate_opened(Gate::Concurrency, now)?;
     if live.state == LiveState::Queued {
         let used = rows.limiter(line)?;
@@ -253,5 +253,5 @@ fn let_out<R: Rows>(
     }
     rows.update_live(row, &live)?;
     let lane = rows.lane(row.lane)?;
-    Ok(begun(&live, &lane))
+    Ok(effects(&live, &lane))
 }

@@ -1,6 +1,6 @@
 //! Executions whose time has come: their time gates open, or they expire.
 
-use super::begin::{Offers, begun_with, facts_of};
+use super::begin::{SlotReservations, effects_with, facts_of};
 use super::each::each;
 use super::lines;
 use super::settle::record;
@@ -11,13 +11,13 @@ use punctual_core::ports::{Look, LookOutcome};
 use punctual_core::time::Timestamp;
 
 pub(super) fn look<R: Rows>(rows: &mut R, now: Timestamp, looks: &[Look]) -> Result<Vec<LookOutcome>, Fault> {
-    let mut offers = Offers::default();
-    each(rows, looks, |rows, look| look_at_one(rows, &mut offers, now, look))
+    let mut reservations = SlotReservations::default();
+    each(rows, looks, |rows, look| look_at_one(rows, &mut reservations, now, look))
 }
 
 fn look_at_one<R: Rows>(
     rows: &mut R,
-    offers: &mut Offers,
+    reservations: &mut SlotReservations,
     now: Timestamp,
     look: &Look,
 ) -> Result<LookOutcome, Fault> {
@@ -27,19 +27,23 @@ fn look_at_one<R: Rows>(
     match row.live.looked_at(terms.as_ref().map(JobTerms::terms), now) {
         Err(_) => Ok(LookOutcome::Conflict),
         Ok(Looked::TooEarly) => Ok(LookOutcome::NotDue),
-        Ok(Looked::Expired(settled)) => Ok(LookOutcome::Expired(record(rows, &row, settled, now)?.begun)),
+        Ok(Looked::Expired(settled)) => Ok(LookOutcome::Expired(record(rows, &row, settled, now)?.effects)),
         Ok(Looked::Opened(opened)) => {
             let lane = rows.lane(row.lane)?;
             let opened = lines::pass_by_job(rows, opened, &lane, now)?;
-            let offer = look.offer.as_ref().filter(|(_, serves)| *serves == lane).map(|(offer, _)| *offer);
-            let version = match offer {
+            let reservation = look
+                .reservation
+                .as_ref()
+                .filter(|(_, serves)| *serves == lane)
+                .map(|(reservation, _)| *reservation);
+            let version = match reservation {
                 Some(_) => facts_of(rows, opened.id.job, &lane)?.version,
                 None => opened.job_version,
             };
-            let live = offers.place(rows, opened, &lane, offer, version, now)?;
+            let live = reservations.place(rows, opened, &lane, reservation, version, now)?;
             rows.update_live(&row, &live)?;
             let facts = |rows: &mut R| facts_of(rows, live.id.job, &lane);
-            Ok(LookOutcome::Opened(begun_with(rows, &live, &lane, offer, facts)?))
+            Ok(LookOutcome::Opened(effects_with(rows, &live, &lane, reservation, facts)?))
         }
     }
 }

@@ -5,7 +5,7 @@ use super::each::each;
 use crate::fault::Fault;
 use crate::rows::Rows;
 use punctual_core::notes::{Checkpoint, LastNote, Note, NoteAnswer};
-use punctual_core::occurrence::{Live, Ties};
+use punctual_core::occurrence::{Live, OccurrenceFlags};
 use punctual_core::time::Timestamp;
 
 pub(super) fn note<R: Rows>(rows: &mut R, now: Timestamp, notes: &[Note]) -> Result<Vec<NoteAnswer>, Fault> {
@@ -15,12 +15,12 @@ pub(super) fn note<R: Rows>(rows: &mut R, now: Timestamp, notes: &[Note]) -> Res
 fn note_one<R: Rows>(rows: &mut R, now: Timestamp, note: &Note) -> Result<NoteAnswer, Fault> {
     let Some(row) = rows.live(note.lease.execution.occurrence)? else { return Ok(NoteAnswer::Stale) };
     let live = row.live;
-    let last = if live.ties.noted { rows.last_note(live.id)? } else { None };
+    let last = if live.flags.noted { rows.last_note(live.id)? } else { None };
     let answer = live.judge_note(note, last);
     if answer == NoteAnswer::Accepted {
         rows.keep_note(note, LastNote::after(last, note), now)?;
-        if !live.ties.noted {
-            rows.tie_live(live.id, Ties { noted: true, ..Ties::default() })?;
+        if !live.flags.noted {
+            rows.add_live_flags(live.id, OccurrenceFlags { noted: true, ..OccurrenceFlags::default() })?;
         }
     }
     Ok(answer)
@@ -28,5 +28,5 @@ fn note_one<R: Rows>(rows: &mut R, now: Timestamp, note: &Note) -> Result<NoteAn
 
 /// The checkpoint to hand out with a lease of this occurrence.
 pub(super) fn checkpoint_of<R: Rows>(rows: &mut R, live: &Live) -> Result<Option<Checkpoint>, Fault> {
-    if live.ties.noted { rows.checkpoint(live.id) } else { Ok(None) }
+    if live.flags.noted { rows.checkpoint(live.id) } else { Ok(None) }
 }

@@ -5,9 +5,9 @@ use crate::fault::Fault;
 use crate::rows::Rows;
 use punctual_core::job::Job;
 use punctual_core::limiter::Line;
-use punctual_core::placing::Placing;
-use punctual_core::ports::{Begun, Pausing, QueueRow, SubmitOutcome};
+use punctual_core::ports::{CommitEffects, Pausing, QueueRow, SubmitOutcome};
 use punctual_core::queue::QueueSettings;
+use punctual_core::readmission::Readmission;
 use punctual_core::schedule::is_due_at_once;
 use punctual_core::time::Timestamp;
 
@@ -16,7 +16,7 @@ pub(super) fn pause_queue<R: Rows>(
     now: Timestamp,
     queue: &str,
     pausing: Pausing,
-) -> Result<Begun, Fault> {
+) -> Result<CommitEffects, Fault> {
     let row = found_or_unset(rows, queue)?;
     if let Some(reason) = row.unreadable {
         // Writing the row would lose the limits that a user has set.
@@ -26,23 +26,23 @@ pub(super) fn pause_queue<R: Rows>(
         Pausing::Pause => {
             let paused_at = row.paused_at.or(Some(now));
             keep(rows, QueueRow { paused_at, ..row })?;
-            Ok(Begun::default())
+            Ok(CommitEffects::default())
         }
         Pausing::Resume => {
             keep(rows, QueueRow { paused_at: None, ..row })?;
-            Ok(Begun { queued: rows.queued_lanes_of(queue)?, ..Begun::default() })
+            Ok(CommitEffects { queued: rows.queued_lanes_of(queue)?, ..CommitEffects::default() })
         }
     }
 }
 
 pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSettings) -> Result<(), Fault> {
     let row = found_or_unset(rows, queue)?;
-    let mut placing = Placing::after(row.placing, &row.settings.limits, &settings.limits);
-    if placing.is_some() && rows.limiter(&Line::of_queue(queue))?.in_use == 0 {
+    let mut readmission = Readmission::after(row.readmission, &row.settings.limits, &settings.limits);
+    if readmission.is_some() && rows.limiter(&Line::of_queue(queue))?.in_use == 0 {
         // No execution has a place.
-        placing = None;
+        readmission = None;
     }
-    keep(rows, QueueRow { settings: settings.clone(), placing, unreadable: None, ..row })
+    keep(rows, QueueRow { settings: settings.clone(), readmission, unreadable: None, ..row })
 }
 
 fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault> {

@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::rows::Rows;
 use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Begun, LeaseRef, Report, ReportAnswer, ReportOutcome};
+use punctual_core::ports::{CommitEffects, LeaseRef, Report, ReportAnswer, ReportOutcome};
 use punctual_core::time::Timestamp;
 
 pub(super) fn report<R: Rows>(
@@ -27,10 +27,15 @@ fn report_one<R: Rows>(rows: &mut R, now: Timestamp, report: &Report) -> Result<
     let Some((row, held)) = held else {
         let was_accepted = was_accepted(rows, *session, *lease)?;
         let answer = if was_accepted { ReportAnswer::AlreadyAccepted } else { ReportAnswer::Stale };
-        return Ok(ReportOutcome { answer, recorded: None, is_retried: false, begun: Begun::default() });
+        return Ok(ReportOutcome {
+            answer,
+            recorded: None,
+            is_retried: false,
+            effects: CommitEffects::default(),
+        });
     };
-    let Recorded { status, is_retried, begun } = settle(rows, &row, held, end.clone(), now)?;
-    Ok(ReportOutcome { answer: ReportAnswer::Accepted, recorded: Some(status), is_retried, begun })
+    let Recorded { status, is_retried, effects } = settle(rows, &row, held, end.clone(), now)?;
+    Ok(ReportOutcome { answer: ReportAnswer::Accepted, recorded: Some(status), is_retried, effects })
 }
 
 /// Whether this very report was accepted before. History that recovery wrote under the same lease is not

@@ -79,10 +79,10 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
         for row in held.iter().take(left) {
             // If rows are missing, the verb runs again; only the number of executions matters here.
             let mut recorded = Status::Lost;
-            if let Some(Recorded { status, is_retried, begun }) =
+            if let Some(Recorded { status, is_retried, effects }) =
                 gaps.pass_over(lose_execution(rows, row, now))?
             {
-                recovered.begun.add(begun);
+                recovered.effects.add(effects);
                 recovered.retried += usize::from(is_retried);
                 recorded = status;
             }

@@ -1,7 +1,7 @@
 //! The ends of attempts: history, then the next attempt or the end of the occurrence, and what follows from
 //! it.
 
-use super::begin::{begun, schedule_due};
+use super::begin::{effects, schedule_due};
 use super::{dependents, lines};
 use crate::counters;
 use crate::fault::Fault;
@@ -9,11 +9,11 @@ use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::limits;
-use punctual_core::occurrence::{End, Lease, Live, Next, Settled, Ties};
-use punctual_core::ports::Begun;
+use punctual_core::occurrence::{End, Lease, Live, Next, OccurrenceFlags, Settled};
+use punctual_core::ports::CommitEffects;
 use punctual_core::schedule::Present;
 use punctual_core::time::Timestamp;
 
@@ -22,7 +22,7 @@ pub(super) struct Recorded {
     /// The status in history.
     pub status: Status,
     pub is_retried: bool,
-    pub begun: Begun,
+    pub effects: CommitEffects,
 }
 
 /// Ends an attempt according to the rules.
@@ -52,23 +52,23 @@ pub(super) fn record<R: Rows>(
     match write(rows, row, settled, now)? {
         SettledState::Retried(next) => {
             let lane = rows.lane(row.lane)?;
-            let begun = Begun { freed, ..begun(&next, &lane) };
-            return Ok(Recorded { status, is_retried: true, begun });
+            let effects = CommitEffects { freed, ..effects(&next, &lane) };
+            return Ok(Recorded { status, is_retried: true, effects });
         }
         SettledState::Closed(JobAfterEnd::Something) => {}
         SettledState::Closed(JobAfterEnd::Nothing { before, after }) => {
             rows.counters().job(counters::status(before, true), counters::status(after, false));
         }
     }
-    let mut begun = Begun { freed, ..Begun::default() };
+    let mut effects = CommitEffects { freed, ..CommitEffects::default() };
     if !row.live.is_running() {
-        begun.ended.push((id, status));
+        effects.ended.push((id, status));
     }
-    let ties = row.live.ties;
-    if ties.followed || ties.awaited {
-        begun.add(follow(rows, id.occurrence.job, ties, status == Status::Succeeded, now)?);
+    let flags = row.live.flags;
+    if flags.followed || flags.awaited {
+        effects.add(follow(rows, id.occurrence.job, flags, status == Status::Succeeded, now)?);
     }
-    Ok(Recorded { status, is_retried: false, begun })
+    Ok(Recorded { status, is_retried: false, effects })
 }
 
 /// The new state of a live row whose attempt has ended.
@@ -80,7 +80,7 @@ pub(super) enum SettledState {
 /// Whether a job is unfinished after one of its occurrences has ended.
 pub(super) enum JobAfterEnd {
     Something,
-    Nothing { before: JobMark, after: JobMark },
+    Nothing { before: StoredStatus, after: StoredStatus },
 }
 
 /// Records an attempt that has ended. The caller must count a change of the job's status.
@@ -103,8 +103,8 @@ pub(super) fn write<R: Rows>(
         Next::Closed { dead_letter, job_mark } => {
             let left = close(rows, row, job_mark)?;
             if dead_letter {
-                rows.insert_dead_letter(&settled.finished, row.live.ties.noted, now)?;
-            } else if row.live.ties.noted {
+                rows.insert_dead_letter(&settled.finished, row.live.flags.noted, now)?;
+            } else if row.live.flags.noted {
                 rows.forget_notes(row.live.id)?;
             }
             Ok(SettledState::Closed(left))
@@ -113,12 +113,12 @@ pub(super) fn write<R: Rows>(
 }
 
 /// Deletes the live row. If nothing is left of a one-shot job that did not succeed, sets its stored status.
-fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<JobAfterEnd, Fault> {
+fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<StoredStatus>) -> Result<JobAfterEnd, Fault> {
     let job = row.live.id.job;
     rows.delete_live(row)?;
     // The common case: nothing is left, and no lookup is needed to know that.
     if row.is_sole && mark.is_none() {
-        return Ok(JobAfterEnd::Nothing { before: JobMark::Active, after: JobMark::Active });
+        return Ok(JobAfterEnd::Nothing { before: StoredStatus::Active, after: StoredStatus::Active });
     }
     if rows.is_unfinished(job)? {
         return Ok(JobAfterEnd::Something);
@@ -136,44 +136,48 @@ fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<
 pub(super) fn follow<R: Rows>(
     rows: &mut R,
     job: JobId,
-    ties: Ties,
+    flags: OccurrenceFlags,
     succeeded: bool,
     now: Timestamp,
-) -> Result<Begun, Fault> {
-    let mut begun = Begun::default();
-    if ties.followed && !planted(Defect::ForgetFollower) {
-        begun.add(open_next_in_line(rows, job, now)?);
-        begun.add(wake_replay(rows, job, now)?);
+) -> Result<CommitEffects, Fault> {
+    let mut effects = CommitEffects::default();
+    if flags.followed && !planted(Defect::ForgetFollower) {
+        effects.add(open_next_in_line(rows, job, now)?);
+        effects.add(wake_replay(rows, job, now)?);
     }
-    if ties.awaited {
+    if flags.awaited {
         dependents::ended(rows, job, succeeded)?;
-        begun.add(dependents::resolve(rows, now, limits::DEPENDENTS_PER_STEP_MAX)?.begun);
+        effects.add(dependents::resolve(rows, now, limits::DEPENDENTS_PER_STEP_MAX)?.effects);
     }
-    Ok(begun)
+    Ok(effects)
 }
 
 /// Makes a replay that waits for room due, if there is room now.
-fn wake_replay<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
+fn wake_replay<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<CommitEffects, Fault> {
     let Some(row) = rows.schedule(job)?.filter(|row| row.state.sleeps(now)) else {
-        return Ok(Begun::default());
+        return Ok(CommitEffects::default());
     };
     let left = Present::from(rows.count_open(job)?);
-    let Some(woken) = row.state.woken(now, &left) else { return Ok(Begun::default()) };
+    let Some(woken) = row.state.woken(now, &left) else { return Ok(CommitEffects::default()) };
     rows.advance_schedule(&woken)?;
     let lane = rows.lane(row.lane)?;
-    Ok(Begun { due: schedule_due(&woken, &lane).into_iter().collect(), ..Begun::default() })
+    Ok(CommitEffects { due: schedule_due(&woken, &lane).into_iter().collect(), ..CommitEffects::default() })
 }
 
 /// Opens the overlap gate of the first occurrence behind it, unless an occurrence is open that does not
 /// wait there.
-pub(super) fn open_next_in_line<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
+pub(super) fn open_next_in_line<R: Rows>(
+    rows: &mut R,
+    job: JobId,
+    now: Timestamp,
+) -> Result<CommitEffects, Fault> {
     if rows.has_open_not_in_line(job)? {
-        return Ok(Begun::default());
+        return Ok(CommitEffects::default());
     }
-    let Some(row) = rows.first_behind(job, Gate::Overlap)? else { return Ok(Begun::default()) };
+    let Some(row) = rows.first_behind(job, Gate::Overlap)? else { return Ok(CommitEffects::default()) };
     let lane = rows.lane(row.lane)?;
     let opened = row.live.gate_opened(Gate::Overlap, now)?;
     let opened = lines::pass_by_job(rows, opened, &lane, now)?;
     rows.update_live(&row, &opened)?;
-    Ok(begun(&opened, &lane))
+    Ok(effects(&opened, &lane))
 }

@@ -7,7 +7,7 @@ use punctual_core::health::WorkerCondition;
 fn a_failure_for_good_is_told_with_its_dead_letter() {
     let start = facts(job(|spec| spec.settings.max_retries = 0));
     let (failed, _) = ended(&start, Ending::Failed, Some("out of paper"));
-    let mut facts = finished(start, failed, JobMark::Failed);
+    let mut facts = finished(start, failed, StoredStatus::Failed);
     facts.dead = Some(letter(&facts, 1));
     let id = facts.view.job.id;
     let explained = explain(facts);
@@ -32,7 +32,7 @@ fn the_dead_letter_of_a_cancelled_job_is_not_to_be_redriven() {
     let mut facts = facts(job(every_hour));
     facts.dead = Some(letter(&facts, 1));
     facts.view.schedule = None;
-    facts.view.job.mark = JobMark::Cancelled;
+    facts.view.job.mark = StoredStatus::Cancelled;
     let id = facts.view.job.id;
     let said = explain(facts).sentences.remove(1);
     let told = format!("; its dead letter is {id}.1, which cannot be redriven, as the job is cancelled.");
@@ -98,7 +98,7 @@ fn what_never_started_says_why() {
     let start = facts(job(|_| {}));
     let open = start.view.open[0].clone();
     let expired = open.expired(None, at("08:05:00")).unwrap().finished;
-    let explained = explain(finished(start.clone(), expired, JobMark::Failed));
+    let explained = explain(finished(start.clone(), expired, StoredStatus::Failed));
     assert_eq!(explained.summary, "The job has failed: it had not started when it expired.");
     assert_eq!((explained.recent[0].late_by, explained.recent[0].attempts), (None, 0));
     assert_eq!(
@@ -111,7 +111,7 @@ fn what_never_started_says_why() {
     let why = "job 7 is CANCELLED".to_owned();
     let skipped = open.skipped(SkipReason::Dependency, why, None, at("08:05:00")).unwrap().finished;
     assert_eq!(
-        explain(finished(start.clone(), skipped, JobMark::Failed)).summary,
+        explain(finished(start.clone(), skipped, StoredStatus::Failed)).summary,
         "The job has failed: it was skipped: job 7 is CANCELLED."
     );
 
@@ -120,7 +120,7 @@ fn what_never_started_says_why() {
     dependent.view.job.spec.settings.depends_on = vec![parent];
     let why = format!("job {parent}, on which it depended, did not succeed");
     let skipped = open.skipped(SkipReason::Dependency, why, None, at("08:05:00")).unwrap().finished;
-    let mut dependent = finished(dependent, skipped, JobMark::Failed);
+    let mut dependent = finished(dependent, skipped, StoredStatus::Failed);
     let told = |name| {
         format!(
             "The job has failed: it was skipped because job {parent}{name}, on which it depended, did not succeed."
@@ -158,7 +158,7 @@ fn what_never_started_says_why() {
         panic!("not closed");
     };
     assert_eq!(
-        explain(finished(start, settled.finished, JobMark::Cancelled)).summary,
+        explain(finished(start, settled.finished, StoredStatus::Cancelled)).summary,
         "The job is cancelled: attempt 1 was cancelled before it started."
     );
 }
@@ -166,7 +166,7 @@ fn what_never_started_says_why() {
 #[test]
 fn a_cancelled_job_says_what_still_runs() {
     let mut facts = facts(job(|_| {}));
-    facts.view.job.mark = JobMark::Cancelled;
+    facts.view.job.mark = StoredStatus::Cancelled;
     facts.view.open[0].state = running(at("08:09:00"));
     let execution = facts.view.open[0].execution();
     assert_eq!(
@@ -181,7 +181,7 @@ fn a_cancelled_job_says_what_still_runs() {
 fn a_completed_job_tells_its_last_run_and_how_late_it_was() {
     let start = facts(job(|_| {}));
     let (done, _) = ended(&start, Ending::Succeeded, None);
-    let explained = explain(finished(start, done, JobMark::Active));
+    let explained = explain(finished(start, done, StoredStatus::Active));
     assert_eq!(
         explained.sentences,
         [
@@ -229,7 +229,7 @@ fn a_start_after_other_jobs_is_not_called_late() {
     let open = live(&start.view.job, 1, LiveState::Queued);
     start.view.open = vec![open];
     let (done, _) = ended(&start, Ending::Succeeded, None);
-    let mut facts = finished(start, done, JobMark::Active);
+    let mut facts = finished(start, done, StoredStatus::Active);
     let told = |facts: &JobFacts| explain(facts.clone()).sentences[2].clone();
     let waited = "It started 5s after its scheduled time, because it waited for the jobs that it depends on.";
     assert_eq!(told(&facts), waited, "nothing is kept of them");
@@ -308,7 +308,7 @@ fn lateness_is_only_told_of_a_first_attempt_that_is_kept() {
     let (mut second, _) = ended(&start, Ending::Succeeded, None);
     second.id.attempt = 2;
     second.status = Status::Succeeded;
-    let explained = explain(finished(start, second, JobMark::Active));
+    let explained = explain(finished(start, second, StoredStatus::Active));
     assert_eq!((explained.recent[0].late_by, explained.recent[0].attempts), (None, 2));
 }
 

@@ -287,8 +287,8 @@ pub(super) async fn maintenance_against_all_the_rest(nodes: Nodes) {
         .rounds(|round| async move {
             // It finishes and may be retired before it is triggered.
             let (worker, first) = running(&round, round.job(0)).await;
-            let ((), begun) = round.both(sweep(&round), worker.end(at(3), &first, succeeded(3))).await;
-            assert_eq!(begun.queued, []);
+            let ((), effects) = round.both(sweep(&round), worker.end(at(3), &first, succeeded(3))).await;
+            assert_eq!(effects.queued, []);
             let trigger = round.there().control(
                 at(4),
                 first.execution.occurrence.job,

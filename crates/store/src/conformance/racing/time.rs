@@ -25,7 +25,7 @@ pub(super) async fn eight_schedulers_fire_each_time_once(nodes: Nodes) {
 
 async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
     let jobs: Vec<Job> = (0..SCHEDULES).map(|n| recurring(&round, n, OverlapPolicy::Allow)).collect();
-    let new = jobs.iter().map(|job| NewJob { job: job.clone(), offer: None }).collect();
+    let new = jobs.iter().map(|job| NewJob { job: job.clone(), reservation: None }).collect();
     round.here().store.submit(at(1), new).await.unwrap();
     let mut told: Vec<(JobId, Timestamp)> = Vec::new();
     for version in 1..=TIMES {
@@ -52,7 +52,7 @@ async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
 /// Fires all jobs, in a different order for each scheduler. Returns the occurrences that its replies report
 /// as fired.
 async fn fire_all(round: &Round, index: usize, jobs: &[Job], version: u32) -> Vec<(JobId, Timestamp)> {
-    let mut fires: Vec<Fire> = jobs.iter().map(|job| Fire { job: job.id, version, offer: None }).collect();
+    let mut fires: Vec<Fire> = jobs.iter().map(|job| Fire { job: job.id, version, reservation: None }).collect();
     fires.rotate_left(index % jobs.len());
     let now = at(10 * i64::from(version));
     let outcomes = round.node(index).store.fire(now, fires).await.unwrap();
@@ -99,7 +99,7 @@ pub(super) async fn a_fire_against_a_pause(nodes: Nodes) {
             let job = submitted(&round, OverlapPolicy::Skip).await;
             let fire = round.here().fire(at(10), job.id, 1);
             let (fired, paused) = round.both(fire, round.there().done(at(10), job.id, Verb::Pause)).await;
-            assert_eq!(paused.begun.queued, []);
+            assert_eq!(paused.effects.queued, []);
             let mut worker = round.worker(0).await;
             assert_eq!(worker.claim(10).await, [], "a pause holds what has not started");
             assert_eq!(round.here().status(job.id).await, JobStatus::Paused);

@@ -23,7 +23,7 @@ pub(super) async fn eight_claimers_share_all_there_is(nodes: Nodes) {
 }
 
 async fn claimers_share_all_there_is(round: Round, claimers: usize) {
-    let jobs = (0..SHARED).map(|n| NewJob { job: round.job(n), offer: None }).collect();
+    let jobs = (0..SHARED).map(|n| NewJob { job: round.job(n), reservation: None }).collect();
     round.here().store.submit(at(1), jobs).await.unwrap();
     let claimed = round.many(claimers, |index| claim_all(&round, index)).await;
     let claimed: Vec<ExecutionId> = claimed.concat();
@@ -120,7 +120,7 @@ pub(super) async fn a_claim_against_a_resync_of_another(nodes: Nodes) {
             round.here().submit(at(1), round.job(0)).await;
             one.claim_only().await;
             let (resynced, claimed) = round.both(one.resync(at(3)), other.claim(10)).await;
-            assert!(matches!(resynced, ResyncOutcome::GivenBack(begun) if begun.len() == 1));
+            assert!(matches!(resynced, ResyncOutcome::GivenBack(effects) if effects.len() == 1));
             goes_to_the_other(&round, &one, &mut other, claimed).await;
         })
         .await;
@@ -155,8 +155,8 @@ pub(super) async fn a_claim_against_a_resync_with_the_same_turn(nodes: Nodes) {
             let (claimed, resynced) = round.both(worker.try_claim(10), again.resync(at(2))).await;
             let running = match (claimed, resynced) {
                 (ClaimOutcome::Claimed { assignments, .. }, ResyncOutcome::StaleTurn) => assignments.len(),
-                (ClaimOutcome::StaleTurn, ResyncOutcome::GivenBack(begun)) => {
-                    assert_eq!(begun, []);
+                (ClaimOutcome::StaleTurn, ResyncOutcome::GivenBack(effects)) => {
+                    assert_eq!(effects, []);
                     0
                 }
                 other => panic!("one turn was used by both or by none: {other:?}"),

@@ -194,7 +194,7 @@ async fn a_source_that_has_served_meanwhile_is_copied_anew() {
 async fn submit_one(store: &SqliteStore, walked: &WalkedStore) {
     use punctual_core::ports::{NewJob, Store};
     let job = crate::sqlite::tests::job(1_000_000);
-    store.submit(walked.now, vec![NewJob { job, offer: None }]).await.unwrap();
+    store.submit(walked.now, vec![NewJob { job, reservation: None }]).await.unwrap();
 }
 
 #[tokio::test]

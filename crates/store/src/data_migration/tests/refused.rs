@@ -24,7 +24,7 @@ async fn an_embedded_store_that_is_open_or_not_there_is_refused() {
     assert!(matches!(error, DataMigrationError::NoStore(_)), "{error}");
     drop(store);
     let served = tempfile::tempdir().unwrap();
-    open(served.path()).submit(walked.now, vec![NewJob { job: job(1), offer: None }]).await.unwrap();
+    open(served.path()).submit(walked.now, vec![NewJob { job: job(1), reservation: None }]).await.unwrap();
     let error = migrated(&walked.address(), &address(served.path())).await.unwrap_err();
     assert_eq!(error, DataMigrationError::TargetServed { table: "lanes", rows: 1 });
     assert!(

@@ -14,7 +14,7 @@ use crate::malformed::pass_over;
 use crate::server::asks::RowKind;
 use crate::unit_of_work::RequestedClaims;
 use punctual_core::ids::OccurrenceId;
-use punctual_core::placing::Place;
+use punctual_core::readmission::QueuePosition;
 use std::collections::BTreeMap;
 
 /// How often a claim doubles the number of requested rows because some are malformed.
@@ -57,8 +57,8 @@ pub(crate) fn lock_in_lane(lane: i64, count: usize) -> String {
 pub(crate) const LANES_OF_QUEUE: &str = "SELECT id FROM lanes FORCE INDEX (lanes_name) WHERE queue = ?";
 
 /// The last positions of a lane before one.
-pub(crate) fn end_of_lane(lane: i64, before: Place, count: usize) -> String {
-    let Place { rank, occurrence: OccurrenceId { job, number } } = before;
+pub(crate) fn end_of_lane(lane: i64, before: QueuePosition, count: usize) -> String {
+    let QueuePosition { rank, occurrence: OccurrenceId { job, number } } = before;
     let key: String = job.as_bytes().iter().map(|byte| format!("{byte:02X}")).collect();
     format!(
         "(SELECT claim_rank, job, occurrence FROM live FORCE INDEX (live_claim) \
@@ -74,9 +74,9 @@ impl Fetching<'_> {
     pub(super) async fn last_queued(
         &mut self,
         queue: &str,
-        before: Place,
+        before: QueuePosition,
         count: usize,
-    ) -> Result<Vec<Place>, Fault> {
+    ) -> Result<Vec<QueuePosition>, Fault> {
         let mut lanes: Vec<i64> = Vec::new();
         for row in self.connection.all(LANES_OF_QUEUE, vec![queue.into()]).await? {
             lanes.push(get(&row, 0)?);
@@ -86,7 +86,7 @@ impl Fetching<'_> {
             let branches: Vec<String> = some.iter().map(|lane| end_of_lane(*lane, before, count)).collect();
             for row in self.connection.all_of_text(&branches.join(" UNION ALL ")).await? {
                 let Some(occurrence) = pass_over(occurrence_id(&row, 1))? else { continue };
-                places.push(Place { rank: get(&row, 0)?, occurrence });
+                places.push(QueuePosition { rank: get(&row, 0)?, occurrence });
             }
             places.sort_unstable_by(|one, other| other.cmp(one));
             places.truncate(count);

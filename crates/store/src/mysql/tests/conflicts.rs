@@ -12,7 +12,7 @@ use crate::mysql::{MySqlOptions, MySqlStore};
 use crate::rows::{JobKey, KeyKind};
 use crate::unit_of_work::{ReadSet, RequestedClaims, Tables, WriteSet};
 use mysql_async::prelude::Queryable;
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::ports::{QueueRow, Store};
 use punctual_core::queue::QueueSettings;
 use std::time::Duration;
@@ -134,9 +134,11 @@ async fn a_row_that_stays_locked_is_a_conflict_and_the_connection_goes_on() {
         let fault = other.fetch(&read_set(2)).await.unwrap_err();
         assert!(fault.is_conflict() || fault.is_outage(), "{fault}");
         other.abandon().await;
-        one.commit(&WriteSet { marks: vec![(id(2), JobMark::Failed)], ..WriteSet::default() }).await.unwrap();
+        one.commit(&WriteSet { marks: vec![(id(2), StoredStatus::Failed)], ..WriteSet::default() })
+            .await
+            .unwrap();
         let found = fetch(&mut other, &ReadSet { jobs: [id(1), id(2)].into(), ..ReadSet::default() }).await;
-        assert_eq!((found.jobs.len(), found.jobs[1].job.mark), (2, JobMark::Failed));
+        assert_eq!((found.jobs.len(), found.jobs[1].job.mark), (2, StoredStatus::Failed));
     })
     .await;
 }

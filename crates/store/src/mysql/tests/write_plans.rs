@@ -17,7 +17,7 @@ use crate::server::maintenance::MaintenanceStatements;
 use crate::server::unused::UnusedStatements;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
-use punctual_core::placing::Place;
+use punctual_core::readmission::QueuePosition;
 
 /// The key of the n-th job of [`FILLING`].
 fn key(number: u128) -> String {
@@ -51,7 +51,7 @@ fn searches() -> Vec<Search> {
     let heads = [1, 2, 3].map(|lane| head_of_lane(lane, 100)).join(" UNION ALL ");
     let locks = [1, 2, 3].map(|lane| lock_in_lane(lane, 100)).join(" UNION ALL ");
     let [history, lines, skipped] = Connection::PURGE;
-    let before = Place { rank: 5_000, ..Place::LAST };
+    let before = QueuePosition { rank: 5_000, ..QueuePosition::LAST };
     let ends = [1, 2, 3].map(|lane| end_of_lane(lane, before, 100)).join(" UNION ALL ");
     vec![
         search(CLAIM, vec![number(1), number(100)], "live", "live_claim"),

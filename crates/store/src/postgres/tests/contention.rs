@@ -8,7 +8,7 @@ use super::proxy::Proxy;
 use super::waiting::eventually;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::control::Verb;
-use punctual_core::job::{Job, JobMark, JobSpec, JobStatus};
+use punctual_core::job::{Job, JobSpec, JobStatus, StoredStatus};
 use punctual_core::ports::{Control, ControlOutcome, NewJob, Store, StoreError};
 use std::error::Error;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ fn new_job(number: u32) -> NewJob {
     let job = Job {
         id,
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at: at,
         updated_at: at,
         spec,
     };
-    NewJob { job, offer: None }
+    NewJob { job, reservation: None }
 }
 
 /// A store with two jobs.

@@ -10,7 +10,7 @@ use crate::conformance::counts_agree;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::control::Verb;
 use punctual_core::ids::{ExecutionId, JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::{End, LiveState};
 use punctual_core::ports::{
@@ -136,7 +136,7 @@ fn job(step: u32, n: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
     Job {
         id: JobId::new(created_at, number.into()),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at,
@@ -155,7 +155,7 @@ fn new_jobs(step: u32) -> Vec<NewJob> {
         spec.settings.unique_key = Some(queue(step));
     });
     let named = job(step, 2, |spec| spec.settings.idempotency_key = Some(format!("key-{step}")));
-    [job(step, 0, |_| {}), keyed, named].map(|job| NewJob { job, offer: None }).to_vec()
+    [job(step, 0, |_| {}), keyed, named].map(|job| NewJob { job, reservation: None }).to_vec()
 }
 
 fn recurring(step: u32) -> Job {
@@ -207,8 +207,8 @@ async fn a_fire_that_is_cut_anywhere_can_be_repeated() {
 
 async fn fires(stage: &FaultSetup, number: u32, fault: Fault) {
     let job = recurring(number);
-    stage.store.submit(at(1), vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
-    let fire = Fire { job: job.id, version: 1, offer: None };
+    stage.store.submit(at(1), vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
+    let fire = Fire { job: job.id, version: 1, reservation: None };
     let (_, outcomes) = stage.call(fault, async || stage.store.fire(at(10), vec![fire]).await).await;
     let is_known =
         |outcome: &FireOutcome| matches!(outcome, FireOutcome::Fired { .. } | FireOutcome::Conflict);
@@ -236,7 +236,9 @@ async fn claims(stage: &FaultSetup, number: u32, fault: Fault) {
         ClaimOutcome::StaleTurn => {
             let resync = Resync { session, turn: 2, held: vec![] };
             let given_back = stage.store.resync(at(3), resync).await.unwrap();
-            assert!(matches!(given_back, ResyncOutcome::GivenBack(begun) if begun.len() == JOBS as usize));
+            assert!(
+                matches!(given_back, ResyncOutcome::GivenBack(effects) if effects.len() == JOBS as usize)
+            );
             let again = stage.store.claim(at(4), vec![claim(number, session, 3)]).await.unwrap().remove(0);
             let ClaimOutcome::Claimed { assignments, .. } = again else { panic!("claimed: {again:?}") };
             assignments
@@ -276,7 +278,7 @@ async fn what_was_committed_counts_although_its_answer_is_lost() {
     FaultSetup::with(async |stage| {
         let lost = Fault::LoseCommit;
         // The name of the queue is committed separately, before the first job that needs it.
-        stage.store.submit(at(1), vec![NewJob { job: job(1, 9, |_| {}), offer: None }]).await.unwrap();
+        stage.store.submit(at(1), vec![NewJob { job: job(1, 9, |_| {}), reservation: None }]).await.unwrap();
         let jobs = new_jobs(1);
         let (first, again) = stage.call(lost, async || stage.store.submit(at(1), jobs.clone()).await).await;
         assert!(matches!(first, Err(StoreError::Unavailable(_))), "{first:?}");
@@ -286,8 +288,8 @@ async fn what_was_committed_counts_although_its_answer_is_lost() {
         );
 
         let job = recurring(2);
-        stage.store.submit(at(1), vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
-        let fire = Fire { job: job.id, version: 1, offer: None };
+        stage.store.submit(at(1), vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
+        let fire = Fire { job: job.id, version: 1, reservation: None };
         let (first, again) = stage.call(lost, async || stage.store.fire(at(10), vec![fire]).await).await;
         assert!(first.is_err() && again == [FireOutcome::Conflict], "{again:?}");
         assert_eq!(stage.open_of(job.id).await, [(1, LiveState::Queued)]);

@@ -23,7 +23,7 @@ async fn open(options: &PostgresOptions) -> PostgresStore {
 
 async fn submit(store: &PostgresStore, number: u64) -> JobId {
     let job = job(number);
-    store.submit(now(), vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+    store.submit(now(), vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
     job.id
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Fault {
 
 /// Network faults of all connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
+enum NetworkFault {
     Fair,
     /// Nothing passes, and no connection is closed.
     Held,
@@ -45,7 +45,7 @@ pub(super) struct Proxy {
 struct Shared {
     target: String,
     fault: Mutex<Option<Fault>>,
-    weather: watch::Sender<Weather>,
+    network_fault: watch::Sender<NetworkFault>,
     /// Counts how often all connections were cut.
     cuts: watch::Sender<u64>,
 }
@@ -61,8 +61,8 @@ impl Proxy {
         let mark = if through.contains('?') { '&' } else { '?' };
         // Frames can only be parsed without encryption.
         let through = PostgresOptions { url: format!("{through}{mark}sslmode=disable"), ..options.clone() };
-        let (weather, cuts) = (watch::Sender::new(Weather::Fair), watch::Sender::new(0));
-        let shared = Arc::new(Shared { target, fault: Mutex::new(None), weather, cuts });
+        let (network_fault, cuts) = (watch::Sender::new(NetworkFault::Fair), watch::Sender::new(0));
+        let shared = Arc::new(Shared { target, fault: Mutex::new(None), network_fault, cuts });
         tokio::spawn(listen(listener, shared.clone()));
         (Proxy { address, shared }, through)
     }
@@ -84,17 +84,17 @@ impl Proxy {
 
     /// Makes the database unreachable.
     pub fn go_away(&self) {
-        self.shared.weather.send_replace(Weather::Away);
+        self.shared.network_fault.send_replace(NetworkFault::Away);
         self.cut();
     }
 
     /// Nothing passes until the network recovers.
     pub fn hold(&self) {
-        self.shared.weather.send_replace(Weather::Held);
+        self.shared.network_fault.send_replace(NetworkFault::Held);
     }
 
     pub fn be_fair(&self) {
-        self.shared.weather.send_replace(Weather::Fair);
+        self.shared.network_fault.send_replace(NetworkFault::Fair);
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -140,7 +140,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
 /// Serves one connection until one of its ends is closed or it breaks. Then both ends are closed.
 async fn pass(client: TcpStream, shared: Arc<Shared>) {
     let mut cuts = shared.cuts.subscribe();
-    if *shared.weather.borrow() == Weather::Away {
+    if *shared.network_fault.borrow() == NetworkFault::Away {
         return;
     }
     let Ok(server) = TcpStream::connect(&shared.target).await else { return };
@@ -157,7 +157,7 @@ async fn pass(client: TcpStream, shared: Arc<Shared>) {
 }
 
 async fn pass_on(from: Sender, mut source: OwnedReadHalf, mut sink: OwnedWriteHalf, shared: &Shared) {
-    let mut weather = shared.weather.subscribe();
+    let mut network_fault = shared.network_fault.subscribe();
     // Only the first message of a client has no type byte before its length.
     let mut head = if from == Sender::Client { 0 } else { 1 };
     let mut bytes = Vec::new();
@@ -165,7 +165,7 @@ async fn pass_on(from: Sender, mut source: OwnedReadHalf, mut sink: OwnedWriteHa
         while let Some(length) = frame(&bytes, head) {
             let message: Vec<u8> = bytes.drain(..length).collect();
             head = 1;
-            if weather.wait_for(|weather| *weather != Weather::Held).await.is_err()
+            if network_fault.wait_for(|network_fault| *network_fault != NetworkFault::Held).await.is_err()
                 || shared.breaks_at(from, &message)
                 || sink.write_all(&message).await.is_err()
             {

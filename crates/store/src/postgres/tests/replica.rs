@@ -45,7 +45,7 @@ async fn the_primary_is_found_wherever_it_stands_and_a_standby_is_never_taken_fo
     Pair::with("replica_hosts", async |pair| {
         for (number, url) in (1..).zip(&pair.both_ways) {
             let store = PostgresStore::open(&PostgresOptions::new(url)).await.unwrap();
-            store.submit(now(), vec![NewJob { job: job(number), offer: None }]).await.unwrap();
+            store.submit(now(), vec![NewJob { job: job(number), reservation: None }]).await.unwrap();
             assert!(store.job(job(number).id).await.unwrap().is_some());
         }
         let error = PostgresStore::open(&PostgresOptions::new(&pair.standby)).await.map(drop).unwrap_err();
@@ -64,7 +64,7 @@ async fn a_standby_that_follows_lists_what_its_primary_has() {
         let options = PostgresOptions { replica_url: standby, ..PostgresOptions::new(&pair.primary) };
         let store = PostgresStore::open(&options).await.unwrap();
         for number in 1..=20 {
-            store.submit(now(), vec![NewJob { job: job(number), offer: None }]).await.unwrap();
+            store.submit(now(), vec![NewJob { job: job(number), reservation: None }]).await.unwrap();
             eventually("it is listed", async || {
                 let page = store.jobs(JobQuery { limit: 100, ..JobQuery::default() }).await.unwrap();
                 page.items.iter().any(|view| view.job.id == job(number).id)

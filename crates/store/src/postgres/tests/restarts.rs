@@ -5,7 +5,7 @@ use super::waiting::{again, eventually};
 use crate::conformance::counts_agree;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::ids::{ExecutionId, JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence;
 use punctual_core::ports::{
@@ -107,7 +107,7 @@ async fn submit(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<J
         let mut jobs = Vec::new();
         for _ in 0..BATCH {
             number += SUBMITTERS;
-            jobs.push(NewJob { job: job(number), offer: None });
+            jobs.push(NewJob { job: job(number), reservation: None });
         }
         let outcomes = again(|| store.submit(now(), jobs.clone())).await;
         let is_there = |outcome| matches!(outcome, SubmitOutcome::Created(_) | SubmitOutcome::AlreadyThere);
@@ -190,7 +190,7 @@ fn job(number: u32) -> Job {
     Job {
         id: JobId::new(created_at, number.into()),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at,

@@ -13,7 +13,7 @@ use crate::server::asks;
 use crate::server::list::row;
 use crate::server::rows::candidate;
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::ports::{JobQuery, JobView, Page};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -136,7 +136,7 @@ impl Reads<'_> {
     /// with another status.
     async fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let (before, most) = (query.before.unwrap_or(AFTER_ALL), limit(count));
-        let marked = |mark: JobMark| Query::of(Read::MarkedJobs, row![before, most, mark]);
+        let marked = |mark: StoredStatus| Query::of(Read::MarkedJobs, row![before, most, mark]);
         let jobs = if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
             if id >= before {
                 return Ok(vec![]);
@@ -147,9 +147,9 @@ impl Reads<'_> {
         } else {
             match query.status {
                 None | Some(JobStatus::Completed) => Query::of(Read::LatestJobs, row![before, most]),
-                Some(JobStatus::Paused) => marked(JobMark::Paused),
-                Some(JobStatus::Failed) => marked(JobMark::Failed),
-                Some(JobStatus::Cancelled) => marked(JobMark::Cancelled),
+                Some(JobStatus::Paused) => marked(StoredStatus::Paused),
+                Some(JobStatus::Failed) => marked(StoredStatus::Failed),
+                Some(JobStatus::Cancelled) => marked(StoredStatus::Cancelled),
                 Some(JobStatus::Active) => Query::of(Read::ActiveJobs, row![before, most]),
             }
         };

@@ -17,7 +17,7 @@ use crate::rows::LiveRow;
 use crate::server::asks;
 use crate::server::list::row;
 use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, LiveState};
 use punctual_core::ports::{
@@ -177,8 +177,8 @@ impl Reads<'_> {
             let read = || -> Result<Option<ListedItem>, Fault> {
                 let ended: Status = read(row, 2, "history.status")?;
                 // A job without a row is gone; a job marked as deleted is treated the same.
-                let mark: Option<JobMark> = read(row, 6, "jobs.mark")?;
-                let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
+                let mark: Option<StoredStatus> = read(row, 6, "jobs.mark")?;
+                let is_there = mark.is_some_and(|mark| mark != StoredStatus::Deleted);
                 let lane: Option<i64> = get(row, 5)?;
                 let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
                 let lane = lanes.lane(lane)?.clone();
@@ -218,9 +218,9 @@ impl ListedItem {
 
 fn read_names(rows: &Fetched) -> Result<BTreeMap<JobId, JobName>, Fault> {
     let read = |row: &AnyRow| -> Result<Option<(JobId, JobName)>, Fault> {
-        let mark = read::<JobMark>(row, 1, "jobs.mark")?;
+        let mark = read::<StoredStatus>(row, 1, "jobs.mark")?;
         let name = JobName { name: get(row, 2)?, max_retries: read_settings(row, 3)?.max_retries };
-        Ok((mark != JobMark::Deleted).then_some((job_id(row, 0)?, name)))
+        Ok((mark != StoredStatus::Deleted).then_some((job_id(row, 0)?, name)))
     };
     Ok(readable(rows.iter().map(read))?.into_iter().flatten().collect())
 }

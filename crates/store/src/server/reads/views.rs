@@ -11,7 +11,7 @@ use crate::rows::LiveRow;
 use crate::server::asks;
 use crate::server::list::{List, row};
 use punctual_core::ids::JobId;
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::occurrence::{Finished, Live};
 use punctual_core::ports::{JobView, OPEN_IN_VIEW_MAX};
 use punctual_core::time::Timestamp;
@@ -68,7 +68,7 @@ impl Reads<'_> {
         for job in jobs {
             let Some(lane) = pass_over(lanes.lane(job.lane))? else { continue };
             let job = job.named(lane).job;
-            if job.mark == JobMark::Deleted {
+            if job.mark == StoredStatus::Deleted {
                 continue;
             }
             let schedule = match schedules.remove(&job.id) {

@@ -4,7 +4,7 @@ use super::dialect::TestTables;
 use crate::rows::{JobRow, LiveRow};
 use crate::unit_of_work::{LoadedRows, ReadSet, Tables, WriteSet};
 use punctual_core::ids::JobId;
-use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+use punctual_core::job::{Job, JobSpec, Priority, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live, Origin};
 use punctual_core::time::Timestamp;
@@ -23,7 +23,7 @@ pub(super) fn job(number: u32, lane: i64) -> JobRow {
     let job = Job {
         id: id(number),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at: at(0),

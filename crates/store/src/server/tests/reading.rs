@@ -8,7 +8,7 @@ use punctual_core::ports::{JobQuery, NewJob, Store};
 
 async fn submit(store: &ServerStore, number: u64) -> JobId {
     let job = job(number);
-    store.submit(job.created_at, vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+    store.submit(job.created_at, vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
     job.id
 }
 

@@ -11,15 +11,15 @@ use crate::unit_of_work::{
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, SessionId};
-use punctual_core::job::{Expiry, JobMark, Priority};
+use punctual_core::job::{Expiry, Priority, StoredStatus};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Percent, Progress};
-use punctual_core::occurrence::{Live, LiveState, Ties};
-use punctual_core::placing::{Place, Placing};
+use punctual_core::occurrence::{Live, LiveState, OccurrenceFlags};
 use punctual_core::ports::{
     LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer, WorkerAbout,
 };
 use punctual_core::queue::QueueSettings;
+use punctual_core::readmission::{QueuePosition, Readmission};
 use punctual_core::schedule::{
     Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipRange, SkipReason,
 };
@@ -104,16 +104,16 @@ async fn jobs_keep_every_column() {
         };
         let found = fetch(&mut tables, &read_set).await;
         assert_eq!(found.jobs, [full.clone()]);
-        let terms = JobTerms { settings: plain.job.spec.settings.clone(), mark: JobMark::Active };
+        let terms = JobTerms { settings: plain.job.spec.settings.clone(), mark: StoredStatus::Active };
         assert_eq!(found.terms, [(id(1), terms)], "what is not there is left out");
         assert_eq!(found.facts, [(id(2), JobFacts::from(&full.job))]);
 
         full.job.version = 2;
-        full.job.mark = JobMark::Paused;
+        full.job.mark = StoredStatus::Paused;
         let numbered = vec![Numbered { job: id(1), numbered: 4, spent: None }];
         let write_set = WriteSet {
             jobs_updated: vec![full.clone()],
-            marks: vec![(id(1), JobMark::Failed)],
+            marks: vec![(id(1), StoredStatus::Failed)],
             numbered,
             tags_forgotten: vec![id(2)],
             ..WriteSet::default()
@@ -123,7 +123,7 @@ async fn jobs_keep_every_column() {
             fetch(&mut tables, &ReadSet { jobs: [id(1), id(2)].into(), ..ReadSet::default() }).await.jobs;
         assert_eq!(
             (found[0].job.mark, found[0].job.numbered, found[0].job.fired),
-            (JobMark::Failed, Some(4), 0)
+            (StoredStatus::Failed, Some(4), 0)
         );
         assert_eq!(found[1], full);
         assert!(query(&options, "SELECT 1 FROM job_tags").await.is_empty());
@@ -240,7 +240,7 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
             state: LiveState::Waiting(Gates::only(Gate::Time)),
             available_at: at(99),
             expires_at: Some(at(100)),
-            ties: Ties { noted: true, ..Ties::default() },
+            flags: OccurrenceFlags { noted: true, ..OccurrenceFlags::default() },
             attempt: 2,
             charged: 1,
             ..waiting.live
@@ -428,14 +428,14 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "mail").await;
-        let reached = Some(Place { rank: -5, ..Place::LAST });
-        let placing = Some(Placing { keys: true, all: false, reached });
+        let reached = Some(QueuePosition { rank: -5, ..QueuePosition::LAST });
+        let readmission = Some(Readmission { keys: true, all: false, reached });
         let settings = QueueSettings::holding(Some(5));
         let queue = QueueRow {
             queue: "mail".to_owned(),
             paused_at: Some(at(1)),
             settings,
-            placing,
+            readmission,
             unreadable: None,
         };
         write(&mut one, &WriteSet { queues_put: vec![queue.clone()], ..WriteSet::default() }).await;

@@ -12,7 +12,7 @@ use crate::malformed::pass_over;
 use crate::server::rows::{candidate_columns, read_candidate};
 use crate::sqlite::rows::{all, bound, job_id, one, one_readable, read_job, read_live, read_schedule, up_to};
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
 use rusqlite::{Row, params};
 
@@ -69,7 +69,7 @@ impl Reads<'_> {
         let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, read_job)? else { return Ok(None) };
         let lane = self.lanes.lane(conn, row.lane)?;
         let job = row.named(&lane).job;
-        if job.mark == JobMark::Deleted {
+        if job.mark == StoredStatus::Deleted {
             return Ok(None);
         }
         let schedule = match one_readable(&mut *conn.prepare_cached(SCHEDULE)?, key, read_schedule)? {
@@ -132,7 +132,7 @@ impl Reads<'_> {
     fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let before = query.before.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
         let bounds = params![before, bound(count)];
-        let marked = |mark: JobMark| {
+        let marked = |mark: StoredStatus| {
             let mut select = self.conn.prepare_cached(MARKED_JOBS)?;
             up_to(count, &mut select, params![before, bound(count), mark.code()], |row| read_candidate(row))
         };
@@ -149,9 +149,9 @@ impl Reads<'_> {
             None | Some(JobStatus::Completed) => {
                 up_to(count, &mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, |row| read_candidate(row))
             }
-            Some(JobStatus::Paused) => marked(JobMark::Paused),
-            Some(JobStatus::Failed) => marked(JobMark::Failed),
-            Some(JobStatus::Cancelled) => marked(JobMark::Cancelled),
+            Some(JobStatus::Paused) => marked(StoredStatus::Paused),
+            Some(JobStatus::Failed) => marked(StoredStatus::Failed),
+            Some(JobStatus::Cancelled) => marked(StoredStatus::Cancelled),
             Some(JobStatus::Active) => self.active(&before, count),
         }
     }

@@ -12,7 +12,7 @@ use crate::sqlite::rows::{
     bound, count, counter, decode, decode_or_none, one_readable, read_finished, read_live, up_to,
 };
 use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::job::{JobMark, Settings};
+use punctual_core::job::{Settings, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
@@ -180,8 +180,8 @@ impl Reads<'_> {
             let ended: Status = decode(row, 1, "history.status")?;
             let worker: Option<String> = row.get(2)?;
             // A job without a row is gone; a job marked as deleted is treated the same.
-            let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
-            let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
+            let mark: Option<StoredStatus> = decode_or_none(row, 4, "jobs.mark")?;
+            let is_there = mark.is_some_and(|mark| mark != StoredStatus::Deleted);
             let lane = if is_there { Some(row.get::<_, i64>(3)?) } else { None };
             Ok((place, lane.filter(|_| ended == status), worker))
         })?;
@@ -208,11 +208,11 @@ impl Reads<'_> {
         };
         let mut select = self.conn.prepare_cached(NAME_OF_JOB)?;
         let found = one_readable(&mut select, [job.as_bytes()], |row| {
-            let mark: JobMark = decode(row, 0, "jobs.mark")?;
+            let mark: StoredStatus = decode(row, 0, "jobs.mark")?;
             let (name, settings): (Option<String>, Settings) = (row.get(1)?, read_settings(row, 2)?);
             Ok((mark, name, settings.max_retries))
         })?;
-        let found = found.filter(|(mark, ..)| *mark != JobMark::Deleted);
+        let found = found.filter(|(mark, ..)| *mark != StoredStatus::Deleted);
         Ok(found.map(|(_, name, max_retries)| ListedExecution {
             view,
             job_name: name.unwrap_or_else(|| lane.job_type().to_owned()),

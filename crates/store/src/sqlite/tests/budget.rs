@@ -6,7 +6,7 @@ use crate::sqlite::{
 };
 use punctual_core::job::Job;
 use punctual_core::limiter::{Line, QueueLimits, Rate};
-use punctual_core::ports::{Horizon, NewJob, Offer, Outcome, SubmitOutcome, Write, WriteReply};
+use punctual_core::ports::{Horizon, NewJob, Outcome, SlotReservation, SubmitOutcome, Write, WriteReply};
 use punctual_core::queue::QueueSettings;
 
 const JOBS: u64 = 500;
@@ -34,12 +34,12 @@ fn a_job_leased_at_its_submit_costs_one_write_less() {
     let session = open_session(&mut core);
     apply(&mut core, submit([future_job(0, 1_000_000)]));
     let before = core.total_changes();
-    let offer = Some(Offer { session, turn: 1 });
-    let jobs = (1..=JOBS).map(|n| NewJob { job: job(n), offer }).collect();
+    let reservation = Some(SlotReservation { session, turn: 1 });
+    let jobs = (1..=JOBS).map(|n| NewJob { job: job(n), reservation }).collect();
     let reply = apply(&mut core, Write::Submit { now: at(1), jobs });
     let WriteReply::Submitted(outcomes) = reply else { panic!("{reply:?}") };
     let assigned = outcomes.into_iter().flat_map(|outcome| match outcome {
-        SubmitOutcome::Created(begun) => begun.assigned,
+        SubmitOutcome::Created(effects) => effects.assigned,
         other => panic!("not created: {other:?}"),
     });
     let assignments: Vec<_> = assigned.map(|(_, assignment)| assignment).collect();
@@ -71,7 +71,7 @@ fn limit(core: &mut SqliteCore, concurrency: u32) {
 
 /// Starts each key long enough before the others that the rate limit delays none of them.
 fn start_keys(core: &mut SqliteCore) {
-    let jobs = (0..KEYS).map(|number| NewJob { job: keyed(number), offer: None }).collect();
+    let jobs = (0..KEYS).map(|number| NewJob { job: keyed(number), reservation: None }).collect();
     apply(core, Write::Submit { now: at(-9), jobs });
 }
 

@@ -6,7 +6,7 @@ use punctual_core::ids::SessionId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Begun, CancelOutcome, LeaseRef, Outcome, Write, WriteReply,
+    Assignment, Beat, BeatOutcome, CancelOutcome, CommitEffects, LeaseRef, Outcome, Write, WriteReply,
 };
 
 #[test]
@@ -33,8 +33,8 @@ fn giving_back_after_the_request_ends_the_job() {
     let (mut core, session, held) = with_requested_cancel();
     let reply = apply(&mut core, Write::GiveBack { now: at(4), session, leases: vec![held.lease()] });
     let ended = vec![(held.execution, Status::Cancelled)];
-    let begun = Begun { ended, ..Begun::default() };
-    assert_eq!(reply, WriteReply::GivenBack(vec![Some(begun)]), "no work comes of it");
+    let effects = CommitEffects { ended, ..CommitEffects::default() };
+    assert_eq!(reply, WriteReply::GivenBack(vec![Some(effects)]), "no work comes of it");
     check_cancelled(&mut core);
 }
 
@@ -45,7 +45,7 @@ fn losing_the_worker_after_the_request_ends_the_job() {
     let reply = apply(&mut core, Write::Recover { now: at(9), limit: 10 });
     let WriteReply::Recovered(recovered) = reply else { panic!("{reply:?}") };
     assert_eq!(recovered.ended, [(held.execution, Status::Cancelled)]);
-    assert_eq!(recovered.begun, Begun::default());
+    assert_eq!(recovered.effects, CommitEffects::default());
     check_cancelled(&mut core);
 }
 

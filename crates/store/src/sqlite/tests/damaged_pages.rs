@@ -233,7 +233,7 @@ async fn damage_of_an_open_store_makes_it_unready_while_the_rest_goes_on() {
     let before = corruptions(&store).unwrap();
     assert!(store.skipped(job(1).id, 10).await.is_err());
     assert!(corruptions(&store).unwrap() > before);
-    let jobs = vec![punctual_core::ports::NewJob { job: job(9_999), offer: None }];
+    let jobs = vec![punctual_core::ports::NewJob { job: job(9_999), reservation: None }];
     store.submit(at(3), jobs).await.unwrap();
 
     let error = backup(dir.path(), &dir.path().join("copy"), |_| {}).unwrap_err();

@@ -119,8 +119,8 @@ async fn a_call_that_changes_nothing_adds_nothing_to_the_log() {
     let log = || std::fs::read(dir.path().join("punctual.db-wal")).unwrap();
     let before = log();
     store.recover(at(9), 10).await.unwrap();
-    store.submit(at(9), vec![NewJob { job: job(1), offer: None }]).await.unwrap();
-    store.fire(at(9), vec![Fire { job: job(1).id, version: 1, offer: None }]).await.unwrap();
+    store.submit(at(9), vec![NewJob { job: job(1), reservation: None }]).await.unwrap();
+    store.fire(at(9), vec![Fire { job: job(1).id, version: 1, reservation: None }]).await.unwrap();
     assert!(log() == before, "what writes no page needs no sync");
 }
 
@@ -171,7 +171,7 @@ async fn a_backup_is_one_moment_of_a_store_in_use() {
 }
 
 async fn fill(store: &SqliteStore, numbers: std::ops::Range<u64>) {
-    let jobs: Vec<_> = numbers.map(|n| NewJob { job: job(n), offer: None }).collect();
+    let jobs: Vec<_> = numbers.map(|n| NewJob { job: job(n), reservation: None }).collect();
     let execution = jobs[0].job.id.occurrence(1).attempt(1);
     store.submit(at(1), jobs).await.unwrap();
     let line = LogLine {

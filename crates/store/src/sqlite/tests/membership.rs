@@ -44,6 +44,6 @@ async fn an_id_that_is_not_even_text_is_passed_over() {
         "INSERT INTO cluster_members VALUES (CAST(x'ff' AS TEXT), 1, 1, 0, 0, CAST(x'fe' AS TEXT))",
     )
     .unwrap();
-    let entries = punctual_core::ports::Register::entries(&store).await.unwrap();
-    assert_eq!((entries.members.len(), entries.odd.len()), (0, 1));
+    let entries = punctual_core::ports::MembershipTable::entries(&store).await.unwrap();
+    assert_eq!((entries.members.len(), entries.malformed.len()), (0, 1));
 }

@@ -19,7 +19,7 @@ pub(crate) mod walk;
 
 use crate::sqlite::{Call, Reply, SqliteCore, SqliteOptions, SqliteStore, Upkeep, UpkeepReply};
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::ports::{
     Assignment, Claim, ClaimOutcome, Clock, NewJob, Outcome, Report, ReportAnswer, SessionOpening,
     StoreError, Task, Write, WriteReply,
@@ -63,7 +63,7 @@ pub(crate) fn job(number: u64) -> Job {
     Job {
         id: JobId::new(created_at, number),
         version: 1,
-        mark: JobMark::Active,
+        mark: StoredStatus::Active,
         numbered: None,
         fired: 0,
         created_at,
@@ -79,7 +79,7 @@ pub(crate) fn future_job(number: u64, seconds: i64) -> Job {
 }
 
 pub(crate) fn submit(jobs: impl IntoIterator<Item = Job>) -> Write {
-    let jobs = jobs.into_iter().map(|job| NewJob { job, offer: None }).collect();
+    let jobs = jobs.into_iter().map(|job| NewJob { job, reservation: None }).collect();
     Write::Submit { now: at(1), jobs }
 }
 

@@ -76,7 +76,7 @@ fn a_damaged_row_is_reported_as_such() {
 async fn a_panic_is_answered_and_the_writer_lives_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    store.submit(at(1), vec![NewJob { job: job(1), offer: None }]).await.unwrap();
+    store.submit(at(1), vec![NewJob { job: job(1), reservation: None }]).await.unwrap();
     let opening = SessionOpening {
         worker: "w".to_owned(),
         lease: Duration::from_secs(6),
@@ -97,7 +97,7 @@ async fn a_panic_is_answered_and_the_writer_lives_on() {
     let report = Report { session, lease, end: failed.into_end(at(2), at(3)) };
     let error = store.report(at(3), vec![report]).await.unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");
-    store.submit(at(4), vec![NewJob { job: job(2), offer: None }]).await.unwrap();
+    store.submit(at(4), vec![NewJob { job: job(2), reservation: None }]).await.unwrap();
     assert!(store.job(job(2).id).await.unwrap().is_some());
 }
 

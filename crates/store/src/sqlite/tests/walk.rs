@@ -11,7 +11,7 @@ use punctual_core::notes::{Checkpoint, Note, Progress};
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, DueKind, Fire, Look,
-    NewJob, Offer, Outcome, Pausing, Report, Retirement, SubmitOutcome, Write, WriteReply,
+    NewJob, Outcome, Pausing, Report, Retirement, SlotReservation, SubmitOutcome, Write, WriteReply,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::retry::RetryPolicy;
@@ -150,15 +150,15 @@ impl Walk {
             return;
         }
         let job = self.new_job(number);
-        let offer =
-            (self.draw(3) == 0).then_some(Offer { session: self.worker.session, turn: self.worker.turn + 1 });
-        let jobs = vec![NewJob { job: job.clone(), offer }];
+        let reservation = (self.draw(3) == 0)
+            .then_some(SlotReservation { session: self.worker.session, turn: self.worker.turn + 1 });
+        let jobs = vec![NewJob { job: job.clone(), reservation }];
         let reply = self.apply(Write::Submit { now: self.now, jobs });
         let WriteReply::Submitted(mut outcomes) = reply else { panic!("{reply:?}") };
-        if let Some(SubmitOutcome::Created(begun)) = outcomes.pop() {
+        if let Some(SubmitOutcome::Created(effects)) = outcomes.pop() {
             self.created.insert(job.id);
-            self.worker.turn += u64::from(!begun.assigned.is_empty());
-            self.worker.held.extend(begun.assigned.into_iter().map(|(_, assignment)| assignment));
+            self.worker.turn += u64::from(!effects.assigned.is_empty());
+            self.worker.held.extend(effects.assigned.into_iter().map(|(_, assignment)| assignment));
         }
         self.tried.push(job);
     }
@@ -218,9 +218,9 @@ impl Walk {
         let (mut fires, mut looks) = (vec![], vec![]);
         for due in due {
             match due.what {
-                DueKind::Schedule { job, version } => fires.push(Fire { job, version, offer: None }),
+                DueKind::Schedule { job, version } => fires.push(Fire { job, version, reservation: None }),
                 DueKind::Live { occurrence, attempt } => {
-                    looks.push(Look { occurrence, attempt, offer: None });
+                    looks.push(Look { occurrence, attempt, reservation: None });
                 }
             }
         }

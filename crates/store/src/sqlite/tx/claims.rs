@@ -9,7 +9,7 @@ use crate::rows::{JobFacts, LiveRow};
 use crate::sqlite::active::{ClaimPosition, FirstQueued};
 use crate::sqlite::rows::{bound, job_id, one, read_live, up_to};
 use punctual_core::ids::OccurrenceId;
-use punctual_core::placing;
+use punctual_core::readmission;
 use rusqlite::{Connection, Row, params};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -85,9 +85,9 @@ struct LaneHead {
 pub(super) fn last_queued(
     tx: &mut Tx<'_>,
     queue: &str,
-    before: placing::Place,
+    before: readmission::QueuePosition,
     count: usize,
-) -> Result<Vec<placing::Place>, Fault> {
+) -> Result<Vec<readmission::QueuePosition>, Fault> {
     let mut places = Vec::new();
     let key = before.occurrence;
     for (lane, _) in lanes_through(tx, queue)? {
@@ -96,7 +96,7 @@ pub(super) fn last_queued(
     }
     places.sort_unstable_by(|one, other| other.cmp(one));
     places.truncate(count);
-    Ok(places.into_iter().map(|(rank, occurrence)| placing::Place { rank, occurrence }).collect())
+    Ok(places.into_iter().map(|(rank, occurrence)| readmission::QueuePosition { rank, occurrence }).collect())
 }
 
 /// The keys read ahead from one lane.

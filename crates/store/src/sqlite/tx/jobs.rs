@@ -9,7 +9,7 @@ use crate::sqlite::counters;
 use crate::sqlite::reads::JOB;
 use crate::sqlite::rows::{INSERT_JOB, UPDATE_JOB, decode, job_id, one, one_readable, read_job, write_job};
 use punctual_core::ids::JobId;
-use punctual_core::job::{Job, JobMark, JobStatus};
+use punctual_core::job::{Job, JobStatus, StoredStatus};
 use punctual_core::ports::Lane;
 use rusqlite::params;
 
@@ -37,7 +37,7 @@ pub(super) fn terms_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobTerms>, 
     })
 }
 
-pub(super) fn mark_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobMark>, Fault> {
+pub(super) fn mark_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<StoredStatus>, Fault> {
     let mut select = tx.conn.prepare_cached("SELECT mark FROM jobs WHERE id = ?1")?;
     one_readable(&mut select, [job.as_bytes()], |row| decode(row, 0, "jobs.mark"))
 }
@@ -58,7 +58,7 @@ pub(super) fn update_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<(), Fa
     write_job(&mut *tx.conn.prepare_cached(&UPDATE_JOB)?, job, lane).map(drop)
 }
 
-pub(super) fn set_mark(tx: &mut Tx<'_>, job: JobId, mark: JobMark) -> Result<(), Fault> {
+pub(super) fn set_mark(tx: &mut Tx<'_>, job: JobId, mark: StoredStatus) -> Result<(), Fault> {
     tx.conn
         .prepare_cached("UPDATE jobs SET mark = ?2 WHERE id = ?1")?
         .execute(params![job.as_bytes(), mark.code()])?;

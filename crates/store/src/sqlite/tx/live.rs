@@ -12,7 +12,7 @@ use crate::sqlite::rows::{
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
-use punctual_core::occurrence::{Live, Ties};
+use punctual_core::occurrence::{Live, OccurrenceFlags};
 use punctual_core::ports::LeaseRef;
 use rusqlite::params;
 
@@ -61,9 +61,9 @@ pub(super) fn count_open(tx: &mut Tx<'_>, job: JobId) -> Result<OpenCount, Fault
 
 pub(super) fn first_behind(tx: &mut Tx<'_>, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
     let mut find = tx.conn.prepare_cached(FIRST_BEHIND)?;
-    let replayed = Ties { replayed: true, ..Ties::default() };
-    for ties in [0, replayed.bits()] {
-        let key = params![job.as_bytes(), gate as u8, ties, bound(1)];
+    let replayed = OccurrenceFlags { replayed: true, ..OccurrenceFlags::default() };
+    for flags in [0, replayed.bits()] {
+        let key = params![job.as_bytes(), gate as u8, flags, bound(1)];
         if let Some(first) = up_to(1, &mut find, key, read_live)?.pop() {
             return Ok(Some(first));
         }
@@ -110,17 +110,17 @@ pub(super) fn delete_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
     Ok(())
 }
 
-pub(super) fn tie_live(tx: &mut Tx<'_>, id: OccurrenceId, ties: Ties) -> Result<(), Fault> {
+pub(super) fn add_live_flags(tx: &mut Tx<'_>, id: OccurrenceId, flags: OccurrenceFlags) -> Result<(), Fault> {
     tx.conn
         .prepare_cached("UPDATE live SET ties = ties | ?3 WHERE job = ?1 AND occurrence = ?2")?
-        .execute(params![id.job.as_bytes(), id.number, ties.bits()])?;
+        .execute(params![id.job.as_bytes(), id.number, flags.bits()])?;
     Ok(())
 }
 
-pub(super) fn tie_open_of_job(tx: &mut Tx<'_>, job: JobId, ties: Ties) -> Result<(), Fault> {
+pub(super) fn add_flags_to_open(tx: &mut Tx<'_>, job: JobId, flags: OccurrenceFlags) -> Result<(), Fault> {
     tx.conn
         .prepare_cached("UPDATE live SET ties = ties | ?2 WHERE job = ?1 AND (ties & ?2) <> ?2")?
-        .execute(params![job.as_bytes(), ties.bits()])?;
+        .execute(params![job.as_bytes(), flags.bits()])?;
     Ok(())
 }
 

@@ -29,15 +29,15 @@ use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount,
 use crate::rows::{ScheduleRow, SessionPlace, Spent};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::{Job, JobMark, JobStatus};
+use punctual_core::job::{Job, JobStatus, StoredStatus};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
-use punctual_core::occurrence::{Finished, Live, Ties};
-use punctual_core::placing::Place;
+use punctual_core::occurrence::{Finished, Live, OccurrenceFlags};
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
+use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::{ScheduleState, SkipRange};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -122,12 +122,12 @@ impl Rows for Tx<'_> {
             is_job_there(job: JobId) -> bool;
             job(job: JobId) -> Option<JobRow>;
             terms_of(job: JobId) -> Option<JobTerms>;
-            mark_of(job: JobId) -> Option<JobMark>;
+            mark_of(job: JobId) -> Option<StoredStatus>;
             status_of(job: JobId) -> Option<JobStatus>;
             facts_of(job: JobId, lane: &Lane) -> Option<JobFacts>;
             insert_job(job: &Job, lane: i64) -> bool;
             update_job(job: &Job, lane: i64) -> ();
-            set_mark(job: JobId, mark: JobMark) -> ();
+            set_mark(job: JobId, mark: StoredStatus) -> ();
             set_numbered(job: JobId, numbered: u32) -> ();
             keep_spent(job: JobId, spent: Spent) -> ();
             is_unfinished(job: JobId) -> bool;
@@ -155,15 +155,15 @@ impl Rows for Tx<'_> {
             update_live_in_state(live: &Live) -> ();
             replace_live(was: &Live, row: &LiveRow) -> ();
             delete_live(row: &LiveRow) -> ();
-            tie_live(id: OccurrenceId, ties: Ties) -> ();
-            tie_open_of_job(job: JobId, ties: Ties) -> ();
+            add_live_flags(id: OccurrenceId, flags: OccurrenceFlags) -> ();
+            add_flags_to_open(job: JobId, flags: OccurrenceFlags) -> ();
             forget_sole(job: JobId) -> ();
             move_open_of_job(job: JobId, lane: i64) -> bool;
             held_by(session: SessionId, count: usize) -> Vec<LiveRow>;
             cancels_of(session: SessionId) -> Vec<LeaseRef>;
         }
         claims {
-            last_queued(queue: &str, before: Place, count: usize) -> Vec<Place>;
+            last_queued(queue: &str, before: QueuePosition, count: usize) -> Vec<QueuePosition>;
             lowest(lanes: &[i64], count: usize) -> Vec<OccurrenceId>;
             claimable(id: OccurrenceId) -> Option<(LiveRow, JobFacts)>;
         }

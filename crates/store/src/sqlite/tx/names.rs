@@ -1,7 +1,7 @@
 //! Names of lanes and workers, and queues. Most of them are cached, see `names.rs` next to the core.
 
 use super::Tx;
-use crate::codes::{limits_column, placing_column};
+use crate::codes::{limits_column, readmission_column};
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::sqlite::rows::counter;
@@ -61,7 +61,7 @@ pub(super) fn put_queue(tx: &mut Tx<'_>, row: &QueueRow) -> Result<(), Fault> {
         row.paused_at.map(Timestamp::as_micros),
         row.settings.max_depth.map(counter),
         limits_column(&row.settings.limits)?,
-        placing_column(row.placing.as_ref())?,
+        readmission_column(row.readmission.as_ref())?,
     ])?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Schedules.
 
 use super::Tx;
-use crate::codes::TIE_AWAITED;
+use crate::codes::FLAG_AWAITED;
 use crate::fault::Fault;
 use crate::layout::sqlite_schedule_columns as schedule_columns;
 use crate::malformed::pass_over;
@@ -38,6 +38,6 @@ pub(super) fn delete_schedule(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> 
 pub(super) fn set_schedule_awaited(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
     tx.conn
         .prepare_cached("UPDATE schedules SET ties = ties | ?2 WHERE job = ?1")?
-        .execute(params![job.as_bytes(), TIE_AWAITED])?;
+        .execute(params![job.as_bytes(), FLAG_AWAITED])?;
     Ok(())
 }

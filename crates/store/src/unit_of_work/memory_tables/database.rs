@@ -15,8 +15,8 @@ use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::LiveState;
-use punctual_core::placing::Place;
 use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
+use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -296,11 +296,11 @@ impl MemoryDatabase {
         self.live.values().filter(is_in).filter(|row| row.live.counts_for_queue()).count() as i64
     }
 
-    fn last_queued(&self, queue: &str, before: Place, count: usize) -> Vec<Place> {
+    fn last_queued(&self, queue: &str, before: QueuePosition, count: usize) -> Vec<QueuePosition> {
         let is_in = |row: &&LiveRow| self.lanes[row.lane as usize - 1].queue() == queue;
         let queued = self.live.values().filter(is_in).filter(|row| row.live.state == LiveState::Queued);
-        let mut places: Vec<Place> =
-            queued.map(|row| Place { rank: row.live.rank, occurrence: row.live.id }).collect();
+        let mut places: Vec<QueuePosition> =
+            queued.map(|row| QueuePosition { rank: row.live.rank, occurrence: row.live.id }).collect();
         places.retain(|place| *place < before);
         places.sort_unstable();
         places.into_iter().rev().take(count).collect()

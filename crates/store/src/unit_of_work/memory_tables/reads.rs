@@ -7,7 +7,7 @@ use crate::counters::shown;
 use crate::rows::LiveRow;
 use crate::unit_of_work::EndedRow;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::{Finished, LiveState};
@@ -84,7 +84,7 @@ impl MemoryDatabase {
     }
 
     pub fn job(&mut self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        let Some(row) = self.jobs.get(&id).filter(|row| row.job.mark != JobMark::Deleted) else {
+        let Some(row) = self.jobs.get(&id).filter(|row| row.job.mark != StoredStatus::Deleted) else {
             return Ok(None);
         };
         let open = self.live.range(id.occurrence(0)..=id.occurrence(u32::MAX)).rev();
@@ -131,7 +131,7 @@ impl MemoryDatabase {
 
     pub fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
         let job = self.jobs.get(&id.occurrence.job);
-        if job.is_none_or(|row| row.job.mark == JobMark::Deleted) {
+        if job.is_none_or(|row| row.job.mark == StoredStatus::Deleted) {
             return Ok(None);
         }
         if let Some(row) = self.live.get(&id.occurrence).filter(|row| row.live.attempt == id.attempt) {

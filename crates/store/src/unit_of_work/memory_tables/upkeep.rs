@@ -6,7 +6,7 @@ use crate::codes::state_code;
 use crate::counters::{self, Counts};
 use crate::sqlite::Purged;
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ impl MemoryDatabase {
             if let Some(status) = counters::status(job.mark, false) {
                 self.counts.jobs[status as usize] -= 1;
             }
-            (job.mark, job.updated_at) = (JobMark::Deleted, now);
+            (job.mark, job.updated_at) = (StoredStatus::Deleted, now);
             self.keys.retain(|_, holder| holder != id);
             self.dependencies.retain(|tie| tie.child != *id);
             self.notes.retain(|occurrence, _| occurrence.job != *id);
@@ -74,7 +74,7 @@ impl MemoryDatabase {
         let job = &self.jobs[&id].job;
         let ends = self.history.values().map(|row| &row.finished).filter(|end| end.id.occurrence.job == id);
         let last = ends.max_by_key(|end| end.id).map(|end| end.completed_at);
-        job.mark != JobMark::Deleted
+        job.mark != StoredStatus::Deleted
             && job.updated_at < before
             && !self.is_unfinished(id)
             && last.is_none_or(|last| last < before)
@@ -97,7 +97,8 @@ impl MemoryDatabase {
             ends.any(|end| end.id.occurrence.job == id && end.completed_at >= before)
         };
         let old = self.jobs.values().map(|row| &row.job);
-        let old = old.filter(|job| job.mark == JobMark::Deleted && job.updated_at < before).map(|job| job.id);
+        let old =
+            old.filter(|job| job.mark == StoredStatus::Deleted && job.updated_at < before).map(|job| job.id);
         let old = old.filter(|id| !self.is_unfinished(*id) && !is_recent(*id) && is_free(*id));
         let jobs: Vec<JobId> = old.take(limit).collect();
         self.history.retain(|_, row| !jobs.contains(&row.finished.id.occurrence.job));

@@ -81,7 +81,7 @@ impl Locks {
         for id in &write_set.live_deleted {
             let row = &database.live[id];
             // The only end that needs nothing of its job.
-            let is_plain = row.is_sole && !row.live.ties.followed && !row.live.ties.awaited;
+            let is_plain = row.is_sole && !row.live.flags.followed && !row.live.flags.awaited;
             assert!(is_plain || self.jobs.contains(&id.job), "{id:?} ends and its job is not locked");
         }
     }

@@ -63,7 +63,7 @@ impl Store {
 }
 
 fn submit_at(now: Timestamp, jobs: impl IntoIterator<Item = Job>) -> Write {
-    Write::Submit { now, jobs: jobs.into_iter().map(|job| NewJob { job, offer: None }).collect() }
+    Write::Submit { now, jobs: jobs.into_iter().map(|job| NewJob { job, reservation: None }).collect() }
 }
 
 fn submit(jobs: impl IntoIterator<Item = Job>) -> Write {

@@ -32,13 +32,13 @@ async fn the_common_verbs_fetch_once_and_a_claim_and_a_fire_twice() {
     let later: Vec<_> = (100..110).map(|number| future_job(number, 60)).collect();
     store.apply(submit(later.clone())).await;
     assert_eq!(store.tables.calls(), ONE_ROUND);
-    let fires = later.iter().map(|job| Fire { job: job.id, version: 1, offer: None }).collect();
+    let fires = later.iter().map(|job| Fire { job: job.id, version: 1, reservation: None }).collect();
     let WriteReply::Fired(fired) = store.apply(Write::Fire { now: at(60), fires }).await else { panic!() };
     assert!(fired.iter().all(|outcome| matches!(outcome, FireOutcome::Fired { .. })), "{fired:?}");
     assert_eq!(store.tables.calls(), ["begin", "fetch", "fetch", "commit"]);
 
     // A fire that comes too late locks no open occurrence: a claim would skip it.
-    let late = vec![Fire { job: later[0].id, version: 1, offer: None }];
+    let late = vec![Fire { job: later[0].id, version: 1, reservation: None }];
     let WriteReply::Fired(fired) = store.apply(Write::Fire { now: at(60), fires: late }).await else {
         panic!()
     };
@@ -79,7 +79,7 @@ async fn all_that_is_missing_is_fetched_in_one_round() {
     assert_eq!(held.len(), 20);
     store.tables.calls();
     let outcomes = store.report(session, &held, success()).await;
-    let released: usize = outcomes.iter().map(|outcome| outcome.begun.queued.len()).sum();
+    let released: usize = outcomes.iter().map(|outcome| outcome.effects.queued.len()).sum();
     assert_eq!(released, 20);
     let fetches = store.tables.calls().iter().filter(|call| **call == "fetch").count();
     assert!(fetches <= 6, "{fetches} rounds for 20 parents");

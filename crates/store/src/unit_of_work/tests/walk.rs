@@ -10,7 +10,7 @@ use crate::unit_of_work::memory_tables::MemoryDatabase;
 use punctual_core::ids::JobId;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    Begun, ClaimOutcome, DeadLetter, DeadLetterQuery, JobView, Lane, Write, WriteReply,
+    ClaimOutcome, CommitEffects, DeadLetter, DeadLetterQuery, JobView, Lane, Write, WriteReply,
 };
 use rusqlite::Row;
 use rusqlite::types::Value;
@@ -77,13 +77,13 @@ async fn walk_alike(seed: u64, company: Company, together: impl Fn(usize) -> usi
 /// whole batch before it begins, including those of rejected jobs. Naming an empty lane only wakes a worker
 /// needlessly.
 fn among_lanes(mut reply: WriteReply, lanes: &BTreeSet<Lane>) -> WriteReply {
-    let forget = |begun: &mut Begun| begun.queued.retain(|lane| lanes.contains(lane));
+    let forget = |effects: &mut CommitEffects| effects.queued.retain(|lane| lanes.contains(lane));
     match &mut reply {
-        WriteReply::QueuePaused(begun) => forget(begun),
+        WriteReply::QueuePaused(effects) => forget(effects),
         WriteReply::Claimed(outcomes) => {
             for outcome in outcomes {
-                if let ClaimOutcome::Claimed { begun, .. } = outcome {
-                    forget(begun);
+                if let ClaimOutcome::Claimed { effects, .. } = outcome {
+                    forget(effects);
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::rows::{JobKey, KeyKind, LiveRow};
 use crate::unit_of_work::{Dependency, NewSession, ReadSet, SessionChange, Tables, WriteSet};
 use mysql_async::prelude::Queryable;
 use punctual_core::ids::{Epoch, SessionId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::occurrence::{Lease, Live, LiveState};
 use punctual_core::ports::{QueueRow, SessionOpening, WorkerAbout};
 use punctual_core::queue::QueueSettings;
@@ -166,7 +166,7 @@ async fn again(other: &mut MySqlTables, read_set: &ReadSet, write_set: &WriteSet
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_ends_and_is_looked_at() {
     let depends = |_: &ConflictSetup| {
-        let ended = WriteSet { marks: vec![(id(1), JobMark::Failed)], ..WriteSet::default() };
+        let ended = WriteSet { marks: vec![(id(1), StoredStatus::Failed)], ..WriteSet::default() };
         let child = Dependency { parent: id(1), child: id(2) };
         [ended, WriteSet { dependencies_inserted: vec![child], ..WriteSet::default() }]
     };

@@ -9,7 +9,7 @@ use crate::mysql::tests::database::{query, run};
 use crate::mysql::tests::dialect::maintenance;
 use crate::mysql::{MySqlOptions, MySqlStore};
 use futures_util::future::join_all;
-use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::ports::{Horizon, NewJob, Store};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn what_one_node_has_acknowledged_is_seen_on_all_others() {
             let job = Job {
                 id: punctual_core::ids::JobId::new(now, number.into()),
                 version: 1,
-                mark: JobMark::Active,
+                mark: StoredStatus::Active,
                 numbered: None,
                 fired: 0,
                 created_at: now,
@@ -93,7 +93,7 @@ async fn what_one_node_has_acknowledged_is_seen_on_all_others() {
                 spec: JobSpec::named("report"),
             };
             keep_the_others_busy(&mut client(&nodes[0]).await).await;
-            here.submit(now, vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+            here.submit(now, vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
             assert!(there.job(job.id).await.unwrap().is_some(), "by the {number}th reader");
         }
         here.close().await;

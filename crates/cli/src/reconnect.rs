@@ -10,7 +10,7 @@ pub const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
 pub const RECONNECT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Makes requests to a server that may be restarted in between.
-pub struct Patience<'a> {
+pub struct Reconnect<'a> {
     connect: &'a ConnectArgs,
     client: Client,
     /// How long the server may be unavailable; a caller with its own timeout needs no such limit.
@@ -19,15 +19,15 @@ pub struct Patience<'a> {
     is_told: bool,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> Reconnect<'a> {
     /// For a server that has just answered: a server that never answered is not waited for.
     pub fn with(connect: &'a ConnectArgs, client: Client) -> Self {
-        Patience { connect, client, away_max: RECONNECT_TIME_MAX, heard_at: Instant::now(), is_told: false }
+        Reconnect { connect, client, away_max: RECONNECT_TIME_MAX, heard_at: Instant::now(), is_told: false }
     }
 
     /// Without a limit: the caller applies its own timeout.
     pub fn without_limit(self) -> Self {
-        Patience { away_max: Duration::MAX, ..self }
+        Reconnect { away_max: Duration::MAX, ..self }
     }
 
     /// The last client that got an answer.

@@ -13,12 +13,12 @@ pub(crate) struct PassedOver(Mutex<Odd>);
 impl PassedOver {
     /// Records the findings of one scan. Logs those that the previous scan did not find, including entries
     /// that have reappeared.
-    pub fn found(&self, odd: Odd) {
+    pub fn found(&self, malformed: Odd) {
         let before = {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *known, odd.clone())
+            std::mem::replace(&mut *known, malformed.clone())
         };
-        for (place, why) in odd.iter().filter(|(place, _)| !before.contains_key(*place)) {
+        for (place, why) in malformed.iter().filter(|(place, _)| !before.contains_key(*place)) {
             tracing::warn!(%place, "an unreadable entry in the cluster's key space is ignored: {why}");
         }
     }

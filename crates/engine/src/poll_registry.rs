@@ -7,7 +7,9 @@
 //! poll sequence number is in progress; only its outcome may answer the poll.
 
 use punctual_core::defects::{Defect, planted};
-use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Lane, LeaseRef, Offer, Poll, WorkerPortError};
+use punctual_core::ports::{
+    Assignment, Claim, ClaimOutcome, Lane, LeaseRef, Poll, SlotReservation, WorkerPortError,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
@@ -15,8 +17,8 @@ use tokio::sync::{Notify, oneshot};
 pub(crate) type PollAnswer = Result<Vec<Assignment>, WorkerPortError>;
 
 #[derive(Default)]
-pub(crate) struct Desk {
-    polls: Mutex<BTreeMap<Offer, Parked>>,
+pub(crate) struct PollRegistry {
+    polls: Mutex<BTreeMap<SlotReservation, Parked>>,
     unchecked: Notify,
 }
 
@@ -40,25 +42,26 @@ enum ParkedState {
 
 /// Slots reserved for the items of one transaction.
 #[derive(Default)]
-pub(crate) struct Reservation {
-    free: BTreeMap<Offer, usize>,
+pub(crate) struct ReservedSlots {
+    free: BTreeMap<SlotReservation, usize>,
 }
 
-impl Desk {
+impl PollRegistry {
     /// Adds a waiting poll. It replaces an older one of the same session: a poll sequence number cannot be
     /// granted twice.
     pub(crate) fn park(&self, poll: Poll) -> oneshot::Receiver<PollAnswer> {
         let (reply, answer) = oneshot::channel();
-        let offer = Offer { session: poll.session, turn: poll.turn };
+        let reservation = SlotReservation { session: poll.session, turn: poll.turn };
         let mut polls = self.lock();
-        let of_session = Offer { turn: 0, ..offer }..=Offer { turn: u64::MAX, ..offer };
-        let older: Vec<Offer> = polls.range(of_session).map(|(key, _)| *key).collect();
+        let of_session =
+            SlotReservation { turn: 0, ..reservation }..=SlotReservation { turn: u64::MAX, ..reservation };
+        let older: Vec<SlotReservation> = polls.range(of_session).map(|(key, _)| *key).collect();
         for key in older {
             if let Some(old) = polls.remove(&key) {
                 let _ = old.reply.send(Err(WorkerPortError::StaleTurn));
             }
         }
-        polls.insert(offer, Parked { poll, state: ParkedState::Unchecked, is_leaving: false, reply });
+        polls.insert(reservation, Parked { poll, state: ParkedState::Unchecked, is_leaving: false, reply });
         drop(polls);
         self.unchecked.notify_one();
         answer
@@ -66,12 +69,12 @@ impl Desk {
 
     /// Removes a poll whose wait is over. If there may be work for it, or an outcome is pending, that outcome
     /// answers it instead.
-    pub(crate) fn leave(&self, offer: Offer) -> bool {
+    pub(crate) fn leave(&self, reservation: SlotReservation) -> bool {
         let mut polls = self.lock();
         // A poll that is no longer there has just been answered.
-        let Some(parked) = polls.get_mut(&offer) else { return false };
+        let Some(parked) = polls.get_mut(&reservation) else { return false };
         if parked.state == ParkedState::Idle {
-            polls.remove(&offer);
+            polls.remove(&reservation);
             return true;
         }
         parked.is_leaving = true;
@@ -140,102 +143,107 @@ impl Desk {
 
     /// Answers a poll with the outcome of its claim, or lets it wait on. Returns leases whose poll no longer
     /// waits.
-    pub(crate) fn claimed(&self, offer: Offer, outcome: ClaimOutcome) -> Vec<LeaseRef> {
+    pub(crate) fn claimed(&self, reservation: SlotReservation, outcome: ClaimOutcome) -> Vec<LeaseRef> {
         match outcome {
             ClaimOutcome::Claimed { assignments, .. } if assignments.is_empty() => {
-                self.nothing(offer);
+                self.nothing(reservation);
                 Vec::new()
             }
-            ClaimOutcome::Claimed { assignments, .. } => self.answer(offer, Ok(assignments)),
-            ClaimOutcome::StaleTurn => self.answer(offer, Err(WorkerPortError::StaleTurn)),
-            ClaimOutcome::SessionLost => self.answer(offer, Err(WorkerPortError::SessionLost)),
+            ClaimOutcome::Claimed { assignments, .. } => self.answer(reservation, Ok(assignments)),
+            ClaimOutcome::StaleTurn => self.answer(reservation, Err(WorkerPortError::StaleTurn)),
+            ClaimOutcome::SessionLost => self.answer(reservation, Err(WorkerPortError::SessionLost)),
         }
     }
 
     /// The outcome of a claim or reservation is unknown, so the poll sequence number may be used: the worker
     /// must resync.
-    pub(crate) fn failed(&self, offer: Offer, reason: &str) {
-        self.answer(offer, Err(WorkerPortError::Unavailable(reason.to_owned())));
+    pub(crate) fn failed(&self, reservation: SlotReservation, reason: &str) {
+        self.answer(reservation, Err(WorkerPortError::Unavailable(reason.to_owned())));
     }
 
     /// Reserves a slot for an execution of this lane among the idle polls, for a transaction being prepared.
     pub(crate) fn reserve(
         &self,
-        reservation: &mut Reservation,
+        reserved: &mut ReservedSlots,
         queue: &str,
         job_type: &str,
-    ) -> Option<Offer> {
+    ) -> Option<SlotReservation> {
         let mut polls = self.lock();
-        let has_room = |offer: &Offer, parked: &Parked| {
-            let free = reservation.free.get(offer).copied();
+        let has_room = |reservation: &SlotReservation, parked: &Parked| {
+            let free = reserved.free.get(reservation).copied();
             free.map_or(parked.state == ParkedState::Idle && !parked.reply.is_closed(), |free| free > 0)
         };
         // The worker with the most free slots first, so that work is spread.
-        let (offer, parked) = polls
+        let (reservation, parked) = polls
             .iter_mut()
-            .filter(|(offer, parked)| has_room(offer, parked) && serves(&parked.poll, queue, job_type))
-            .max_by_key(|(offer, parked)| {
+            .filter(|(reservation, parked)| {
+                has_room(reservation, parked) && serves(&parked.poll, queue, job_type)
+            })
+            .max_by_key(|(reservation, parked)| {
                 (
-                    reservation.free.get(offer).copied().unwrap_or(parked.poll.capacity),
-                    std::cmp::Reverse(**offer),
+                    reserved.free.get(reservation).copied().unwrap_or(parked.poll.capacity),
+                    std::cmp::Reverse(**reservation),
                 )
             })?;
-        let free = reservation.free.entry(*offer).or_insert(parked.poll.capacity);
+        let free = reserved.free.entry(*reservation).or_insert(parked.poll.capacity);
         *free -= 1;
         parked.state = match parked.state {
             ParkedState::Idle => ParkedState::Busy { woken: false },
             state => state,
         };
-        Some(*offer)
+        Some(*reservation)
     }
 
     /// Answers the polls of a reservation after its commit. Returns leases whose poll no longer waits.
     pub(crate) fn settle(
         &self,
-        reservation: Reservation,
-        assigned: Vec<(Offer, Assignment)>,
-    ) -> Vec<(Offer, Vec<LeaseRef>)> {
-        let mut by_offer: BTreeMap<Offer, Vec<Assignment>> = BTreeMap::new();
-        for (offer, assignment) in assigned {
-            by_offer.entry(offer).or_default().push(assignment);
+        reserved: ReservedSlots,
+        assigned: Vec<(SlotReservation, Assignment)>,
+    ) -> Vec<(SlotReservation, Vec<LeaseRef>)> {
+        let mut by_reservation: BTreeMap<SlotReservation, Vec<Assignment>> = BTreeMap::new();
+        for (reservation, assignment) in assigned {
+            by_reservation.entry(reservation).or_default().push(assignment);
         }
         let mut undelivered = Vec::new();
-        for (offer, _) in reservation.free {
-            match by_offer.remove(&offer) {
+        for (reservation, _) in reserved.free {
+            match by_reservation.remove(&reservation) {
                 Some(mut assignments) => {
                     // In the order of a claim's answer.
                     assignments.sort_by_key(|assignment| assignment.rank);
-                    let leases = self.answer(offer, Ok(assignments));
+                    let leases = self.answer(reservation, Ok(assignments));
                     if !leases.is_empty() {
-                        undelivered.push((offer, leases));
+                        undelivered.push((reservation, leases));
                     }
                 }
                 // The reservation was not used; a claim will find out why.
                 None => {
-                    if let Some(parked) = self.lock().get_mut(&offer) {
+                    if let Some(parked) = self.lock().get_mut(&reservation) {
                         parked.state = ParkedState::Unchecked;
                     }
                     self.unchecked.notify_one();
                 }
             }
         }
-        assert!(by_offer.is_empty(), "work was leased to an offer that was not made: {by_offer:?}");
+        assert!(
+            by_reservation.is_empty(),
+            "work was leased to a slot that was not reserved: {by_reservation:?}"
+        );
         undelivered
     }
 
     /// The transaction of a reservation failed; whether it took effect is unknown.
-    pub(crate) fn settle_failed(&self, reservation: Reservation, reason: &str) {
-        for (offer, _) in reservation.free {
-            self.failed(offer, reason);
+    pub(crate) fn settle_failed(&self, reserved: ReservedSlots, reason: &str) {
+        for (reservation, _) in reserved.free {
+            self.failed(reservation, reason);
         }
     }
 
-    fn nothing(&self, offer: Offer) {
+    fn nothing(&self, reservation: SlotReservation) {
         let mut polls = self.lock();
-        let Some(parked) = polls.get_mut(&offer) else { return };
+        let Some(parked) = polls.get_mut(&reservation) else { return };
         if parked.is_leaving {
             drop(polls);
-            self.answer(offer, Ok(Vec::new()));
+            self.answer(reservation, Ok(Vec::new()));
             return;
         }
         let woken = parked.state == ParkedState::Busy { woken: true };
@@ -246,15 +254,15 @@ impl Desk {
         }
     }
 
-    fn answer(&self, offer: Offer, answer: PollAnswer) -> Vec<LeaseRef> {
+    fn answer(&self, reservation: SlotReservation, answer: PollAnswer) -> Vec<LeaseRef> {
         let leases = answer.iter().flatten().map(Assignment::lease).collect();
-        match self.lock().remove(&offer).map(|parked| parked.reply.send(answer)) {
+        match self.lock().remove(&reservation).map(|parked| parked.reply.send(answer)) {
             Some(Ok(())) => Vec::new(),
             Some(Err(_)) | None => leases,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Offer, Parked>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SlotReservation, Parked>> {
         self.polls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -278,7 +286,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
     use punctual_core::ids::{Epoch, JobId, SessionId};
-    use punctual_core::ports::Begun;
+    use punctual_core::ports::CommitEffects;
     use punctual_core::time::Timestamp;
     use std::time::Duration;
 
@@ -287,8 +295,8 @@ mod tests {
         Poll { session: SessionId(session), turn, capacity, queues, job_types, wait: Duration::ZERO }
     }
 
-    fn offer(session: i64, turn: u64) -> Offer {
-        Offer { session: SessionId(session), turn }
+    fn reservation(session: i64, turn: u64) -> SlotReservation {
+        SlotReservation { session: SessionId(session), turn }
     }
 
     fn assignment(number: u32) -> Assignment {
@@ -309,42 +317,46 @@ mod tests {
     }
 
     /// A registry with one idle poll.
-    fn idle(capacity: usize) -> (Desk, oneshot::Receiver<PollAnswer>) {
-        let desk = Desk::default();
-        let answer = desk.park(poll(1, 1, capacity));
-        assert_eq!(desk.take_unchecked().len(), 1);
-        desk.claimed(offer(1, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
-        (desk, answer)
+    fn idle(capacity: usize) -> (PollRegistry, oneshot::Receiver<PollAnswer>) {
+        let poll_registry = PollRegistry::default();
+        let answer = poll_registry.park(poll(1, 1, capacity));
+        assert_eq!(poll_registry.take_unchecked().len(), 1);
+        poll_registry.claimed(
+            reservation(1, 1),
+            ClaimOutcome::Claimed { assignments: vec![], effects: CommitEffects::default() },
+        );
+        (poll_registry, answer)
     }
 
     #[test]
     fn a_new_poll_gets_no_offer_before_the_store_was_asked_what_waits() {
-        let desk = Desk::default();
-        let _answer = desk.park(poll(1, 1, 5));
-        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
+        let poll_registry = PollRegistry::default();
+        let _answer = poll_registry.park(poll(1, 1, 5));
+        assert_eq!(poll_registry.reserve(&mut ReservedSlots::default(), "default", "noop"), None);
     }
 
     #[test]
     fn offers_end_with_the_capacity_and_all_go_in_one_answer() {
-        let (desk, mut answer) = idle(2);
-        let mut places = Reservation::default();
-        let offers: Vec<_> = (0..3).map(|_| desk.reserve(&mut places, "default", "noop")).collect();
-        assert_eq!(offers, [Some(offer(1, 1)), Some(offer(1, 1)), None]);
-        assert_eq!(desk.reserve(&mut places, "default", "other"), None);
-        let assigned = (1..3).map(|number| (offer(1, 1), assignment(number))).collect();
-        assert_eq!(desk.settle(places, assigned), []);
+        let (poll_registry, mut answer) = idle(2);
+        let mut places = ReservedSlots::default();
+        let reservations: Vec<_> =
+            (0..3).map(|_| poll_registry.reserve(&mut places, "default", "noop")).collect();
+        assert_eq!(reservations, [Some(reservation(1, 1)), Some(reservation(1, 1)), None]);
+        assert_eq!(poll_registry.reserve(&mut places, "default", "other"), None);
+        let assigned = (1..3).map(|number| (reservation(1, 1), assignment(number))).collect();
+        assert_eq!(poll_registry.settle(places, assigned), []);
         assert_eq!(answer.try_recv().unwrap().unwrap().len(), 2);
     }
 
     #[test]
     fn what_was_offered_is_answered_by_rank() {
-        let (desk, mut answer) = idle(3);
-        let mut places = Reservation::default();
+        let (poll_registry, mut answer) = idle(3);
+        let mut places = ReservedSlots::default();
         let assigned = [(1, 5), (2, -7), (3, 5)].map(|(number, rank)| {
-            let offer = desk.reserve(&mut places, "default", "noop").expect("a place");
-            (offer, Assignment { rank, ..assignment(number) })
+            let reservation = poll_registry.reserve(&mut places, "default", "noop").expect("a place");
+            (reservation, Assignment { rank, ..assignment(number) })
         });
-        desk.settle(places, assigned.into());
+        poll_registry.settle(places, assigned.into());
         let answered = answer.try_recv().unwrap().unwrap();
         let numbers: Vec<u32> = answered.iter().map(|one| one.execution.occurrence.number).collect();
         assert_eq!(numbers, [2, 1, 3]);
@@ -352,130 +364,139 @@ mod tests {
 
     #[test]
     fn a_place_in_one_transaction_is_not_offered_in_another() {
-        let (desk, _answer) = idle(5);
-        let mut first = Reservation::default();
-        assert!(desk.reserve(&mut first, "default", "noop").is_some());
-        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
-        assert_eq!(desk.take_unchecked(), []);
+        let (poll_registry, _answer) = idle(5);
+        let mut first = ReservedSlots::default();
+        assert!(poll_registry.reserve(&mut first, "default", "noop").is_some());
+        assert_eq!(poll_registry.reserve(&mut ReservedSlots::default(), "default", "noop"), None);
+        assert_eq!(poll_registry.take_unchecked(), []);
     }
 
     #[test]
     fn an_offer_that_was_not_taken_up_sends_the_poll_back_to_the_store() {
-        let (desk, mut answer) = idle(5);
-        let mut places = Reservation::default();
-        desk.reserve(&mut places, "default", "noop");
-        desk.settle(places, vec![]);
+        let (poll_registry, mut answer) = idle(5);
+        let mut places = ReservedSlots::default();
+        poll_registry.reserve(&mut places, "default", "noop");
+        poll_registry.settle(places, vec![]);
         assert!(answer.try_recv().is_err());
-        assert_eq!(desk.take_unchecked().len(), 1);
+        assert_eq!(poll_registry.take_unchecked().len(), 1);
     }
 
     #[test]
     fn a_failed_transaction_tells_the_worker_to_resync() {
-        let (desk, mut answer) = idle(5);
-        let mut places = Reservation::default();
-        desk.reserve(&mut places, "default", "noop");
-        desk.settle_failed(places, "the reply was lost");
+        let (poll_registry, mut answer) = idle(5);
+        let mut places = ReservedSlots::default();
+        poll_registry.reserve(&mut places, "default", "noop");
+        poll_registry.settle_failed(places, "the reply was lost");
         assert!(matches!(answer.try_recv().unwrap(), Err(WorkerPortError::Unavailable(_))));
     }
 
     #[test]
     fn work_queued_while_a_claim_is_under_way_is_not_forgotten() {
-        let desk = Desk::default();
-        let _answer = desk.park(poll(1, 1, 5));
-        desk.take_unchecked();
-        desk.wake(&BTreeSet::from([Lane::new("default", "noop")]));
-        desk.claimed(offer(1, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
-        assert_eq!(desk.take_unchecked().len(), 1);
+        let poll_registry = PollRegistry::default();
+        let _answer = poll_registry.park(poll(1, 1, 5));
+        poll_registry.take_unchecked();
+        poll_registry.wake(&BTreeSet::from([Lane::new("default", "noop")]));
+        poll_registry.claimed(
+            reservation(1, 1),
+            ClaimOutcome::Claimed { assignments: vec![], effects: CommitEffects::default() },
+        );
+        assert_eq!(poll_registry.take_unchecked().len(), 1);
     }
 
     #[test]
     fn a_poll_is_idle_for_what_it_serves_once_the_store_had_nothing_for_it() {
         let lane = |job_type| Lane::new("default", job_type);
-        let asked = Desk::default();
+        let asked = PollRegistry::default();
         let _answer = asked.park(poll(1, 1, 5));
         assert!(!asked.is_idle_for(&lane("noop")), "the store was not asked yet");
-        let (desk, _answer) = idle(5);
-        assert!(desk.is_idle_for(&lane("noop")) && !desk.is_idle_for(&lane("other")));
+        let (poll_registry, _answer) = idle(5);
+        assert!(poll_registry.is_idle_for(&lane("noop")) && !poll_registry.is_idle_for(&lane("other")));
     }
 
     #[test]
     fn work_for_others_does_not_disturb_an_idle_poll() {
-        let (desk, _answer) = idle(5);
-        desk.wake(&BTreeSet::from([Lane::new("default", "other")]));
-        assert_eq!(desk.take_unchecked(), []);
+        let (poll_registry, _answer) = idle(5);
+        poll_registry.wake(&BTreeSet::from([Lane::new("default", "other")]));
+        assert_eq!(poll_registry.take_unchecked(), []);
     }
 
     #[test]
     fn all_polls_are_looked_at_again_without_waiting_for_the_next_round() {
-        let (desk, _answer) = idle(5);
-        let _ = desk.unchecked().now_or_never();
-        desk.wake_all();
-        assert!(desk.unchecked().now_or_never().is_some(), "nobody was told");
-        assert_eq!(desk.take_unchecked().len(), 1);
+        let (poll_registry, _answer) = idle(5);
+        let _ = poll_registry.unchecked().now_or_never();
+        poll_registry.wake_all();
+        assert!(poll_registry.unchecked().now_or_never().is_some(), "nobody was told");
+        assert_eq!(poll_registry.take_unchecked().len(), 1);
     }
 
     #[test]
     fn leases_that_nobody_waits_for_come_back() {
-        let (desk, answer) = idle(5);
-        let mut places = Reservation::default();
-        desk.reserve(&mut places, "default", "noop");
+        let (poll_registry, answer) = idle(5);
+        let mut places = ReservedSlots::default();
+        poll_registry.reserve(&mut places, "default", "noop");
         drop(answer);
-        let undelivered = desk.settle(places, vec![(offer(1, 1), assignment(1))]);
-        assert_eq!(undelivered, [(offer(1, 1), vec![assignment(1).lease()])]);
+        let undelivered = poll_registry.settle(places, vec![(reservation(1, 1), assignment(1))]);
+        assert_eq!(undelivered, [(reservation(1, 1), vec![assignment(1).lease()])]);
     }
 
     #[test]
     fn a_poll_leaves_unless_its_answer_is_on_the_way() {
-        let (desk, _answer) = idle(5);
-        desk.reserve(&mut Reservation::default(), "default", "noop");
-        assert!(!desk.leave(offer(1, 1)));
-        let (desk, _answer) = idle(5);
-        assert!(desk.leave(offer(1, 1)));
-        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
+        let (poll_registry, _answer) = idle(5);
+        poll_registry.reserve(&mut ReservedSlots::default(), "default", "noop");
+        assert!(!poll_registry.leave(reservation(1, 1)));
+        let (poll_registry, _answer) = idle(5);
+        assert!(poll_registry.leave(reservation(1, 1)));
+        assert_eq!(poll_registry.reserve(&mut ReservedSlots::default(), "default", "noop"), None);
     }
 
     #[test]
     fn a_poll_whose_time_is_over_is_answered_by_what_the_store_says_next() {
-        let nothing = || ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() };
-        let desk = Desk::default();
-        let mut answer = desk.park(poll(1, 1, 5));
-        assert!(!desk.leave(offer(1, 1)), "the store was not asked yet");
-        assert_eq!(desk.take_unchecked().len(), 1);
-        desk.claimed(offer(1, 1), nothing());
+        let nothing = || ClaimOutcome::Claimed { assignments: vec![], effects: CommitEffects::default() };
+        let poll_registry = PollRegistry::default();
+        let mut answer = poll_registry.park(poll(1, 1, 5));
+        assert!(!poll_registry.leave(reservation(1, 1)), "the store was not asked yet");
+        assert_eq!(poll_registry.take_unchecked().len(), 1);
+        poll_registry.claimed(reservation(1, 1), nothing());
         assert_eq!(answer.try_recv().unwrap(), Ok(vec![]));
 
-        let mut answer = desk.park(poll(1, 1, 5));
-        desk.take_unchecked();
-        assert!(!desk.leave(offer(1, 1)), "the store is being asked");
-        desk.wake(&BTreeSet::from([Lane::new("default", "noop")]));
-        desk.claimed(offer(1, 1), nothing());
+        let mut answer = poll_registry.park(poll(1, 1, 5));
+        poll_registry.take_unchecked();
+        assert!(!poll_registry.leave(reservation(1, 1)), "the store is being asked");
+        poll_registry.wake(&BTreeSet::from([Lane::new("default", "noop")]));
+        poll_registry.claimed(reservation(1, 1), nothing());
         assert_eq!(answer.try_recv().unwrap(), Ok(vec![]));
     }
 
     #[test]
     fn a_poll_that_was_answered_in_the_moment_its_time_was_over_keeps_its_answer() {
-        let (desk, mut answer) = idle(5);
-        let mut places = Reservation::default();
-        desk.reserve(&mut places, "default", "noop");
-        assert_eq!(desk.settle(places, vec![(offer(1, 1), assignment(1))]), []);
-        assert!(!desk.leave(offer(1, 1)));
+        let (poll_registry, mut answer) = idle(5);
+        let mut places = ReservedSlots::default();
+        poll_registry.reserve(&mut places, "default", "noop");
+        assert_eq!(poll_registry.settle(places, vec![(reservation(1, 1), assignment(1))]), []);
+        assert!(!poll_registry.leave(reservation(1, 1)));
         assert_eq!(answer.try_recv().unwrap().unwrap().len(), 1);
     }
 
     #[test]
     fn a_second_poll_of_a_session_replaces_the_first() {
-        let (desk, mut first) = idle(5);
-        let _second = desk.park(poll(1, 1, 5));
+        let (poll_registry, mut first) = idle(5);
+        let _second = poll_registry.park(poll(1, 1, 5));
         assert_eq!(first.try_recv().unwrap(), Err(WorkerPortError::StaleTurn));
-        assert_eq!(desk.take_unchecked().len(), 1);
+        assert_eq!(poll_registry.take_unchecked().len(), 1);
     }
 
     #[test]
     fn the_emptiest_worker_is_offered_work_first() {
-        let (desk, _first) = idle(2);
-        let _second = desk.park(poll(2, 1, 9));
-        desk.take_unchecked();
-        desk.claimed(offer(2, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
-        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), Some(offer(2, 1)));
+        let (poll_registry, _first) = idle(2);
+        let _second = poll_registry.park(poll(2, 1, 9));
+        poll_registry.take_unchecked();
+        poll_registry.claimed(
+            reservation(2, 1),
+            ClaimOutcome::Claimed { assignments: vec![], effects: CommitEffects::default() },
+        );
+        assert_eq!(
+            poll_registry.reserve(&mut ReservedSlots::default(), "default", "noop"),
+            Some(reservation(2, 1))
+        );
     }
 }

@@ -8,7 +8,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus};
 use punctual_core::ports::{
     Clock, Coordination, CoordinationError, Heard, HeldLease, Host, Joining, Lane, LeaseName, MemberId,
-    Register, Roster, Standing, Store, StoreError, Take, Task, Wakes,
+    MembershipTable, Roster, Standing, Store, StoreError, Take, Task, Wakes,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{OverlapPolicy, Recurring, Schedule};
@@ -32,7 +32,7 @@ const NEVER: Duration = Duration::from_secs(3_600);
 /// A store that several engines share.
 struct Shared {
     store: Arc<dyn Store>,
-    register: Arc<dyn Register>,
+    membership_table: Arc<dyn MembershipTable>,
     host: Host,
     _directory: TempDir,
 }
@@ -43,7 +43,7 @@ impl Shared {
         let host = host::this_machine().unwrap();
         let store = SqliteStore::open(&SqliteOptions::new(directory.path()), host.calendar.clone()).unwrap();
         let store = Arc::new(store);
-        Shared { register: store.clone(), store, host, _directory: directory }
+        Shared { membership_table: store.clone(), store, host, _directory: directory }
     }
 
     /// One more process.
@@ -61,7 +61,7 @@ impl Shared {
 
     /// The same, with this TTL.
     async fn member_for(&self, ttl: Duration, away: &Arc<AtomicBool>) -> (Arc<Engine>, JoinHandle<()>) {
-        let coordination = StoreCoordination::new(self.register.clone(), self.host.clock.clone());
+        let coordination = StoreCoordination::new(self.membership_table.clone(), self.host.clock.clone());
         self.seated(ttl, Arc::new(Cuttable { coordination, is_away: away.clone() })).await
     }
 
@@ -438,7 +438,7 @@ impl Coordination for Stuck {
 #[tokio::test]
 async fn a_member_that_cannot_take_its_part_looks_after_everything() {
     let shared = Shared::new();
-    let coordination = StoreCoordination::new(shared.register.clone(), shared.host.clock.clone());
+    let coordination = StoreCoordination::new(shared.membership_table.clone(), shared.host.clock.clone());
     let (engine, loops) = shared.seated(Duration::from_millis(500), Arc::new(Stuck(coordination))).await;
     eventually("it has tried twice", async || engine.counters().coordination_errors >= 2).await;
     for _ in 0..20 {

@@ -5,15 +5,15 @@ use super::UnitOfWork;
 use super::read_set::ReadSet;
 use crate::fault::Fault;
 use punctual_core::occurrence::LiveState;
-use punctual_core::placing::Place;
+use punctual_core::readmission::QueuePosition;
 use std::collections::BTreeMap;
 
 /// By queue and upper bound: how many were requested, and the positions that were found.
 #[derive(Debug, Default)]
-pub(super) struct LastQueued(BTreeMap<(String, Place), (usize, Vec<Place>)>);
+pub(super) struct LastQueued(BTreeMap<(String, QueuePosition), (usize, Vec<QueuePosition>)>);
 
 impl LastQueued {
-    pub fn add_loaded(&mut self, read_set: &ReadSet, found: Vec<Vec<Place>>) {
+    pub fn add_loaded(&mut self, read_set: &ReadSet, found: Vec<Vec<QueuePosition>>) {
         for ((wanted, count), places) in read_set.last_queued.iter().zip(found) {
             self.0.insert(wanted.clone(), (*count, places));
         }
@@ -24,9 +24,9 @@ impl UnitOfWork {
     pub(super) fn last_of_queue(
         &mut self,
         queue: &str,
-        before: Place,
+        before: QueuePosition,
         count: usize,
-    ) -> Result<Vec<Place>, Fault> {
+    ) -> Result<Vec<QueuePosition>, Fault> {
         let wanted = (queue.to_owned(), before);
         let Some((_, fetched)) = self.last_queued.0.get(&wanted).filter(|(asked, _)| *asked >= count) else {
             self.read_set.last_queued.insert(wanted, count);
@@ -36,8 +36,8 @@ impl UnitOfWork {
         let is_there = |lane: i64| self.is_lane_of(lane, queue);
         let here = self.open.rows.rows().map(|(_, row)| row);
         let here = here.filter(|row| row.live.state == LiveState::Queued && is_there(row.lane));
-        let here = here.map(|row| Place { rank: row.live.rank, occurrence: row.live.id });
-        let mut places: Vec<Place> =
+        let here = here.map(|row| QueuePosition { rank: row.live.rank, occurrence: row.live.id });
+        let mut places: Vec<QueuePosition> =
             here.filter(|place| *place < before).chain(fetched.iter().copied()).collect();
         places.sort_unstable_by(|one, other| other.cmp(one));
         places.dedup();

@@ -4,7 +4,7 @@
 use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Update, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec, JobStatus, Settings};
+use punctual_core::job::{Job, JobSpec, JobStatus, Settings, StoredStatus};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::{Cancelled, End, Finished, Live, LiveState, Looked, Next, Settled, Terms};
 use punctual_core::ports::DeadLetter;
@@ -55,14 +55,14 @@ pub fn waiting(gates: &[Gate]) -> LiveState {
 }
 
 #[derive(Debug, Clone)]
-pub struct House {
+pub struct Harness {
     pub standing: Standing,
     pub dead: Vec<DeadLetter>,
     pub history: Vec<Finished>,
     pub skipped: Vec<SkipRange>,
 }
 
-impl House {
+impl Harness {
     /// A job submitted at second 0.
     pub fn submitted(spec: JobSpec) -> Self {
         Self::submitted_behind(spec, false)
@@ -70,7 +70,7 @@ impl House {
 
     /// A job submitted at second 0; `waits_for_parents` says whether jobs that it depends on are unfinished.
     pub fn submitted_behind(spec: JobSpec, waits_for_parents: bool) -> Self {
-        let (id, mark) = (JobId::new(at(0), 1), JobMark::Active);
+        let (id, mark) = (JobId::new(at(0), 1), StoredStatus::Active);
         let job = Job {
             id,
             version: 1,
@@ -87,49 +87,49 @@ impl House {
             Beginning::Over => (None, vec![]),
         };
         let standing = Standing { job, schedule, open };
-        House { standing, dead: vec![], history: vec![], skipped: vec![] }
+        Harness { standing, dead: vec![], history: vec![], skipped: vec![] }
     }
 
     /// A recurring job, every ten seconds, whose first occurrence has been queued since second 10.
     pub fn recurring(policy: OverlapPolicy) -> Self {
-        let mut house = House::submitted(with(spec(every(10)), |settings| settings.overlap = policy));
-        house.fire(at(10));
-        house
+        let mut harness = Harness::submitted(with(spec(every(10)), |settings| settings.overlap = policy));
+        harness.fire(at(10));
+        harness
     }
 
     /// The same, and the first occurrence has been running since second 11.
     pub fn running(policy: OverlapPolicy) -> Self {
-        let mut house = House::recurring(policy);
-        house.claim(1, at(11));
-        house
+        let mut harness = Harness::recurring(policy);
+        harness.claim(1, at(11));
+        harness
     }
 
     /// A one-shot job that failed finally at second 20.
     pub fn failed() -> Self {
-        let mut house = House::submitted(with(spec(once(10)), |settings| settings.max_retries = 0));
-        house.fire(at(10));
-        house.claim(1, at(11));
-        house.end(1, Ending::Failed, at(20));
-        assert_eq!(house.status(), JobStatus::Failed);
-        house
+        let mut harness = Harness::submitted(with(spec(once(10)), |settings| settings.max_retries = 0));
+        harness.fire(at(10));
+        harness.claim(1, at(11));
+        harness.end(1, Ending::Failed, at(20));
+        assert_eq!(harness.status(), JobStatus::Failed);
+        harness
     }
 
     /// A one-shot job that succeeded at second 20.
     pub fn completed() -> Self {
-        let mut house = House::submitted(spec(once(10)));
-        house.fire(at(10));
-        house.claim(1, at(11));
-        house.end(1, Ending::Succeeded, at(20));
-        assert_eq!(house.status(), JobStatus::Completed);
-        house
+        let mut harness = Harness::submitted(spec(once(10)));
+        harness.fire(at(10));
+        harness.claim(1, at(11));
+        harness.end(1, Ending::Succeeded, at(20));
+        assert_eq!(harness.status(), JobStatus::Completed);
+        harness
     }
 
     /// A recurring job with a running occurrence and one that waits for it, cancelled at second 30.
     pub fn cancelled() -> Self {
-        let mut house = House::running(OverlapPolicy::Queue);
-        house.fire(at(20));
-        house.does(Verb::Cancel, at(30));
-        house
+        let mut harness = Harness::running(OverlapPolicy::Queue);
+        harness.fire(at(20));
+        harness.does(Verb::Cancel, at(30));
+        harness
     }
 
     pub fn status(&self) -> JobStatus {
@@ -210,7 +210,7 @@ impl House {
     pub fn fire(&mut self, now: Timestamp) {
         let Standing { schedule, open, .. } = &self.standing;
         let schedule = schedule.as_ref().expect("something is to come");
-        let regular = open.iter().filter(|live| !live.ties.replayed);
+        let regular = open.iter().filter(|live| !live.flags.replayed);
         let present = Present {
             replaceable: match schedule.overlap.policy {
                 OverlapPolicy::Replace => regular.cloned().collect(),
@@ -227,7 +227,7 @@ impl House {
         }
         self.standing.schedule = plan.next;
         if !has_waited && self.standing.schedule.as_ref().is_some_and(ScheduleState::is_replay_waiting) {
-            self.standing.open.iter_mut().for_each(|live| live.ties.followed = true);
+            self.standing.open.iter_mut().for_each(|live| live.flags.followed = true);
         }
         self.skipped.extend(plan.skipped);
         plan.fired.into_iter().for_each(|live| self.add(live));
@@ -247,8 +247,8 @@ impl House {
         Present {
             open: open.len(),
             behind: count(&|live| live.is_closed_by(Gate::Overlap)),
-            replayed: count(&|live| live.ties.replayed),
-            replayed_behind: count(&|live| live.ties.replayed && live.is_closed_by(Gate::Overlap)),
+            replayed: count(&|live| live.flags.replayed),
+            replayed_behind: count(&|live| live.flags.replayed && live.is_closed_by(Gate::Overlap)),
             ..Present::default()
         }
     }
@@ -320,7 +320,7 @@ impl House {
                 Next::Retry(live) => self.put(live),
                 Next::Closed { dead_letter, job_mark } => {
                     let place = self.place(finished.id.occurrence.number);
-                    is_followed |= self.standing.open.remove(place).ties.followed;
+                    is_followed |= self.standing.open.remove(place).flags.followed;
                     if dead_letter {
                         self.dead.push(self.letter(&finished));
                     }
@@ -334,7 +334,7 @@ impl House {
         let open = &self.standing.open;
         if is_followed
             && open.iter().all(|live| live.is_closed_by(Gate::Overlap))
-            && let Some(first) = open.iter().min_by_key(|live| (live.ties.replayed, live.id.number))
+            && let Some(first) = open.iter().min_by_key(|live| (live.flags.replayed, live.id.number))
         {
             self.put(first.gate_opened(Gate::Overlap, now).expect("it waits"));
         }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[async_trait]
-pub trait Register: Send + Sync {
+pub trait MembershipTable: Send + Sync {
     /// Adds a member. An existing one stays the same, with this card and time to live.
     async fn enter_member(&self, now: Timestamp, joining: Joining) -> Result<(), StoreError>;
 
@@ -45,7 +45,7 @@ pub trait Register: Send + Sync {
     /// Removes member rows that are still malformed, with their leases, and frees leases whose rows are still
     /// malformed. A removed member that is alive learns of it with its next heartbeat. Leases with unknown
     /// names are left unchanged.
-    async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError>;
+    async fn clear_rows(&self, malformed: Vec<MalformedRow>) -> Result<(), StoreError>;
 }
 
 /// The content of the membership table.
@@ -56,14 +56,14 @@ pub struct Entries {
     /// Leases that are held, ordered by name.
     pub held: Vec<(HeldLease, MemberId)>,
     /// Malformed rows: neither members nor held leases.
-    pub odd: Vec<OddRow>,
+    pub malformed: Vec<MalformedRow>,
 }
 
 /// A malformed row: written by another program, or damaged since. It represents no member, so that it blocks
 /// nothing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OddRow {
-    pub table: RegisterTable,
+pub struct MalformedRow {
+    pub table: MembershipTableName,
     /// The value in place of its id or name.
     pub key: String,
     /// Which column is malformed, and its value.
@@ -71,16 +71,16 @@ pub struct OddRow {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RegisterTable {
+pub enum MembershipTableName {
     Members,
     Leases,
 }
 
-impl OddRow {
+impl MalformedRow {
     /// Whether it can be cleared. A lease with an unknown name blocks nothing, and a later version may know
     /// it.
     pub fn is_in_the_way(&self) -> bool {
-        self.table == RegisterTable::Members || LeaseName::parse(&self.key).is_some()
+        self.table == MembershipTableName::Members || LeaseName::parse(&self.key).is_some()
     }
 }
 

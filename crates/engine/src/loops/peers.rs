@@ -9,26 +9,26 @@ use std::collections::BTreeMap;
 
 /// Marks waiting polls as unchecked when peers announce work for them.
 pub(crate) async fn hear(context: &Context) {
-    let Some(wakes) = &context.others.wakes else { return };
+    let Some(wakes) = &context.peers.wakes else { return };
     let mut error_pause = ErrorPause::default();
     loop {
         match wakes.heard().await {
             Ok(heard) => {
                 error_pause.succeeded();
-                context.others.set_hearing(true);
+                context.peers.set_hearing(true);
                 match heard {
-                    Heard::Queued(lanes) => context.desk.wake(&lanes),
-                    Heard::Anything => context.desk.wake_all(),
+                    Heard::Queued(lanes) => context.poll_registry.wake(&lanes),
+                    Heard::Anything => context.poll_registry.wake_all(),
                 }
             }
             Err(error) => {
-                if context.others.is_hearing() {
+                if context.peers.is_hearing() {
                     tracing::warn!(%error, "notifications from other processes cannot be received; polling \
                                             for their work instead");
                 }
-                context.others.set_hearing(false);
+                context.peers.set_hearing(false);
                 // While notifications arrived, scans were rare.
-                context.desk.wake_all();
+                context.poll_registry.wake_all();
                 context.host.clock.sleep(error_pause.failed()).await;
             }
         }
@@ -37,9 +37,9 @@ pub(crate) async fn hear(context: &Context) {
 
 /// Notifies peers of work that they could claim.
 pub(crate) async fn tell(context: &Context) {
-    let Some(wakes) = &context.others.wakes else { return };
+    let Some(wakes) = &context.peers.wakes else { return };
     loop {
-        let lanes = context.others.untold().await;
+        let lanes = context.peers.untold().await;
         if let Err(error) = wakes.tell(lanes).await {
             tracing::debug!(%error, "other processes could not be notified of new work; they find it by polling");
         }

@@ -10,7 +10,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::Expiry;
 use punctual_core::limiter::{Line, QueueLimits, Rate};
 use punctual_core::occurrence::LiveState;
-use punctual_core::placing::Placing;
+use punctual_core::readmission::Readmission;
 use punctual_core::ports::{Admitted, Assignment, NewJob, Store};
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ pub async fn a_limit_reaches_what_is_queued(store: Arc<dyn Store>) {
     assert_eq!(harness.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "a scan finds it");
     let placed = admit(&harness, at(2), &queue()).await;
     let expected = Admitted { waiting: vec![(queue(), None)], is_look_due: true, ..Admitted::default() };
-    assert_eq!((placed, placing(&harness).await), (expected, None));
+    assert_eq!((placed, readmission(&harness).await), (expected, None));
     assert_eq!(used(&harness, &queue()).await, (4, 2));
     let claimed = worker.claim(at(3), 10).await;
     assert_eq!(jobs_of(&claimed), [1, 2].map(|number| job(number).id), "the first in rank stay queued");
     worker.end(at(4), &claimed[0], succeeded(4)).await;
     for next in 3..=6 {
-        assert_eq!(admit(&harness, at(4), &queue()).await.begun.queued.len(), 1);
+        assert_eq!(admit(&harness, at(4), &queue()).await.effects.queued.len(), 1);
         let assignment = worker.claim_one(at(4)).await;
         assert_eq!(assignment.execution.occurrence.job, job(next).id, "they have kept their ranks");
         worker.end(at(5), &assignment, succeeded(5)).await;
@@ -47,7 +47,7 @@ pub async fn a_rate_reaches_all_that_is_queued_in_steps(store: Arc<dyn Store>) {
     for (number, state) in [(4, LiveState::Queued), (5, in_line()), (7, in_line())] {
         assert_eq!(harness.open(job(number).id).await, [(1, state)]);
     }
-    let reached = placing(&harness).await.unwrap().reached.unwrap();
+    let reached = readmission(&harness).await.unwrap().reached.unwrap();
     assert_eq!(reached.occurrence, job(5).id.occurrence(1), "how far it has come is kept");
     // Meanwhile the first can be claimed, and new ones wait.
     assert_eq!(worker.claim_one(at(2)).await.execution.occurrence.job, job(1).id);
@@ -55,10 +55,10 @@ pub async fn a_rate_reaches_all_that_is_queued_in_steps(store: Arc<dyn Store>) {
     assert_eq!(used(&harness, &queue()).await, (4, 4));
     let last = place(&harness, 4).await;
     assert_eq!((last.more, last.is_look_due), (vec![], true), "there were three left");
-    assert_eq!((used(&harness, &queue()).await, placing(&harness).await), ((7, 1), None));
+    assert_eq!((used(&harness, &queue()).await, readmission(&harness).await), ((7, 1), None));
     let mut starts = vec![];
     for seconds in 0..40 {
-        starts.extend(admit(&harness, at(20 + seconds), &queue()).await.begun.queued.iter().map(|_| seconds));
+        starts.extend(admit(&harness, at(20 + seconds), &queue()).await.effects.queued.iter().map(|_| seconds));
     }
     assert_eq!(starts, [0, 10, 20, 30], "at the pace of the rate");
     assert_eq!(jobs_of(&worker.claim(at(60), 10).await), [2, 3, 4, 5].map(|number| job(number).id));
@@ -80,7 +80,7 @@ pub async fn a_limit_of_keys_reaches_those_who_have_one(store: Arc<dyn Store>) {
         );
         assert_eq!(used(&harness, &queue()).await.1, in_use, "those without a key stay where they are");
         assert_eq!(
-            admit(&harness, at(2), &key("a")).await.begun.queued,
+            admit(&harness, at(2), &key("a")).await.effects.queued,
             [],
             "not before all have their places"
         );
@@ -120,7 +120,7 @@ pub async fn what_runs_goes_on_and_counts(store: Arc<dyn Store>) {
     assert_eq!(used(&harness, &queue()).await, (3, 3), "more run than may: all others wait");
     for (assignment, admitted) in claimed.iter().zip([0, 1, 1]) {
         worker.end(at(3), assignment, succeeded(3)).await;
-        assert_eq!(admit(&harness, at(3), &queue()).await.begun.queued.len(), admitted);
+        assert_eq!(admit(&harness, at(3), &queue()).await.effects.queued.len(), admitted);
     }
 }
 
@@ -134,8 +134,8 @@ pub async fn what_is_given_back_keeps_its_place_while_there_is_one(store: Arc<dy
         assert_eq!(worker.give_back(at(3), assignment).await.joined, [queue()], "more have a place than may");
     }
     assert_eq!(used(&harness, &queue()).await, (2, 2));
-    let begun = worker.give_back(at(4), &claimed[1]).await;
-    assert_eq!((begun.queued.len(), begun.joined), (1, vec![]), "as many have one as may");
+    let effects = worker.give_back(at(4), &claimed[1]).await;
+    assert_eq!((effects.queued.len(), effects.joined), (1, vec![]), "as many have one as may");
     assert_eq!(jobs_of(&worker.claim(at(5), 10).await), [job(2).id]);
     worker.end(at(6), &claimed[0], succeeded(6)).await;
     admit(&harness, at(6), &queue()).await;
@@ -167,7 +167,7 @@ pub async fn what_goes_back_in_line_can_expire_there(store: Arc<dyn Store>) {
     let expiring = in_bulk(1, |spec| spec.settings.expiry = Some(Expiry::At(at(50))));
     harness.submit(at(1), expiring).await;
     set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
-    let due = place(&harness, 10).await.begun.due;
+    let due = place(&harness, 10).await.effects.due;
     assert_eq!(due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(50)], "a scan at that time finds it");
 }
 
@@ -184,10 +184,10 @@ pub async fn a_limit_that_is_raised_reaches_nobody(store: Arc<dyn Store>) {
         admit(&harness, at(day * 86_400), &queue()).await;
         assert!(used(&harness, &queue()).await.1 > 0, "somebody is queued");
         set(&harness, raised).await;
-        assert_eq!(placing(&harness).await, None);
+        assert_eq!(readmission(&harness).await, None);
     }
     set(&harness, none()).await;
-    assert_eq!((placing(&harness).await, harness.store.queues().await.unwrap()), (None, vec![]));
+    assert_eq!((readmission(&harness).await, harness.store.queues().await.unwrap()), (None, vec![]));
 }
 
 pub async fn a_limit_that_is_taken_away_on_the_way_lets_all_go_on(store: Arc<dyn Store>) {
@@ -196,7 +196,7 @@ pub async fn a_limit_that_is_taken_away_on_the_way_lets_all_go_on(store: Arc<dyn
     set(&harness, QueueLimits { rate: per_10_s(), ..none() }).await;
     place(&harness, 2).await;
     set(&harness, none()).await;
-    assert_eq!(admit(&harness, at(3), &queue()).await.begun.queued.len(), 2);
+    assert_eq!(admit(&harness, at(3), &queue()).await.effects.queued.len(), 2);
     assert_eq!(worker.claim(at(4), 10).await.len(), 5);
 }
 
@@ -219,7 +219,7 @@ pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
     let walk = || async {
         for _ in 0..100 {
             place(&harness, 5).await;
-            if placing(&harness).await.is_none() {
+            if readmission(&harness).await.is_none() {
                 return;
             }
         }
@@ -259,7 +259,7 @@ fn per_10_s() -> Option<Rate> {
 /// This many queued jobs, in order, in a queue without limits.
 async fn backlog(store: Arc<dyn Store>, count: u32) -> Harness {
     let harness = Harness::new(store);
-    let jobs = (1..=count).map(|number| NewJob { job: in_bulk(number, |_| {}), offer: None }).collect();
+    let jobs = (1..=count).map(|number| NewJob { job: in_bulk(number, |_| {}), reservation: None }).collect();
     harness.store.submit(at(1), jobs).await.unwrap();
     harness
 }
@@ -270,8 +270,8 @@ async fn place(harness: &Harness, count: usize) -> Admitted {
     harness.store.admit(at(2), vec![line], count).await.unwrap()
 }
 
-async fn placing(harness: &Harness) -> Option<Placing> {
-    harness.store.queues().await.unwrap().into_iter().find_map(|row| row.placing)
+async fn readmission(harness: &Harness) -> Option<Readmission> {
+    harness.store.queues().await.unwrap().into_iter().find_map(|row| row.readmission)
 }
 
 fn jobs_of(assignments: &[Assignment]) -> Vec<JobId> {

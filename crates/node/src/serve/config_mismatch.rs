@@ -33,15 +33,15 @@ pub fn watch(
 ) -> watch::Receiver<Vec<String>> {
     let (tell, told) = watch::channel(Vec::new());
     if let Some(shared) = &open.shared {
-        let apart = Apart {
+        let config_mismatch = Apart {
             engine: engine.clone(),
             host: host.clone(),
             info: info.clone(),
-            register: StoreCoordination::new(shared.register.clone(), host.clock.clone()),
+            membership_table: StoreCoordination::new(shared.membership_table.clone(), host.clock.clone()),
             member: new_member(host),
             seen: BTreeSet::new(),
         };
-        tokio::spawn(apart.run(tell, ending));
+        tokio::spawn(config_mismatch.run(tell, ending));
     }
     told
 }
@@ -50,7 +50,7 @@ struct Apart {
     engine: Arc<Engine>,
     host: Host,
     info: NodeInfo,
-    register: StoreCoordination,
+    membership_table: StoreCoordination,
     member: MemberId,
     /// The processes that the last scan found: one that has just started may not be visible everywhere yet.
     seen: BTreeSet<Stranger>,
@@ -77,7 +77,7 @@ impl Apart {
             }
         }
         if self.info.coordination != COORDINATION_BY_STORE
-            && let Err(error) = self.register.leave(&self.member).await
+            && let Err(error) = self.membership_table.leave(&self.member).await
         {
             tracing::debug!(%error, "cannot remove this process from the store's membership table; its entry expires");
         }
@@ -93,7 +93,7 @@ impl Apart {
         // Even if its own coordination is unavailable: processes that coordinate through the store still see
         // it.
         self.enter().await?;
-        let roster = self.register.look().await?;
+        let roster = self.membership_table.look().await?;
         let known = known?.into_iter().filter_map(|node| node.card).map(|card| card.node_id);
         let known: BTreeSet<String> = known.chain([self.info.id.clone()]).collect();
         let cards = roster.members.iter().filter_map(|member| Card::read(&member.card));
@@ -103,7 +103,7 @@ impl Apart {
     async fn enter(&mut self) -> Result<(), CoordinationError> {
         let card = Card { stands: false, ..card(&self.info) }.written();
         let joining = Joining { member: self.member.clone(), card, ttl: TTL };
-        if self.register.join(joining).await? == Standing::GivenUp {
+        if self.membership_table.join(joining).await? == Standing::GivenUp {
             self.member = new_member(&self.host);
         }
         Ok(())

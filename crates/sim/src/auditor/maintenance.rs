@@ -3,7 +3,7 @@
 
 use super::{Auditor, JobModel, Verdict, rule};
 use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::job::JobMark;
+use punctual_core::job::StoredStatus;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Auditor {
             step.finished_before
         );
         for id in over {
-            self.job_mut(id)?.mark = JobMark::Deleted;
+            self.job_mut(id)?.mark = StoredStatus::Deleted;
             self.forget(id)?;
             self.count("jobs retired");
         }
@@ -95,7 +95,7 @@ impl Auditor {
         for id in jobs {
             let job = self.job_mut(*id)?;
             rule!(
-                job.mark == JobMark::Deleted && job.is_finished() && !job.is_purged,
+                job.mark == StoredStatus::Deleted && job.is_finished() && !job.is_purged,
                 "only a deleted job of which nothing is live is purged",
                 "job {id} is {:?} with {:?} open",
                 job.mark,
@@ -111,7 +111,7 @@ impl Auditor {
 fn is_over(job: &JobModel, before: Timestamp) -> bool {
     let attempts = job.occurrences.values().rev().flat_map(|occurrence| occurrence.finished.iter().rev());
     let latest = attempts.into_iter().find(|attempt| !attempt.is_forgotten);
-    job.mark != JobMark::Deleted
+    job.mark != StoredStatus::Deleted
         && job.is_finished()
         && job.changed_by_hand_at < before
         && latest.is_none_or(|attempt| attempt.completed_at < before)

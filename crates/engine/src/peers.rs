@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 #[derive(Default)]
-pub(crate) struct Others {
+pub(crate) struct Peers {
     /// `None` if there are no peers, or the store carries no notifications.
     pub(crate) wakes: Option<Arc<dyn Wakes>>,
     untold: Mutex<BTreeSet<Lane>>,
@@ -18,9 +18,9 @@ pub(crate) struct Others {
     is_hearing: AtomicBool,
 }
 
-impl Others {
+impl Peers {
     pub(crate) fn reached_by(wakes: Option<Arc<dyn Wakes>>) -> Self {
-        Others { wakes, ..Others::default() }
+        Peers { wakes, ..Peers::default() }
     }
 
     /// Work is queued in these lanes: peers may have free slots for it.

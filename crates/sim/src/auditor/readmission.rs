@@ -10,7 +10,7 @@ use punctual_core::limits::PLACED_PER_STEP_MAX;
 
 /// The re-admission of a queue, and its progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Placing {
+pub(super) struct Readmission {
     /// Executions with a key return to the wait list of their key.
     keys: bool,
     /// All others return as well, not only those that exceed the limit.
@@ -40,17 +40,17 @@ impl Auditor {
         let keys =
             is_slower(limits.key_rate, had.key_rate) || is_fewer(limits.key_concurrency, had.key_concurrency);
         if !limits.hold_anything() || self.in_use(&Limiter::of_queue(queue))? == 0 {
-            self.lines.placing.remove(queue);
+            self.lines.readmission.remove(queue);
         } else if all || keys || is_fewer(limits.concurrency, had.concurrency) {
             let limiter = Limiter::of_queue(queue);
             self.lines.known.entry(limiter.line()).or_insert(limiter);
-            let was = self.lines.placing.get(queue).copied();
+            let was = self.lines.readmission.get(queue).copied();
             if was.is_some_and(|was| was.reached.is_some()) {
                 self.count("limits that become tighter again during re-admission");
             }
             let was = was.unwrap_or_default();
-            let placing = Placing { keys: keys || was.keys, all: all || was.all, reached: None };
-            self.lines.placing.insert(queue.to_owned(), placing);
+            let readmission = Readmission { keys: keys || was.keys, all: all || was.all, reached: None };
+            self.lines.readmission.insert(queue.to_owned(), readmission);
             if self.queued.iter().any(|id| self.job(id.job).is_ok_and(|job| job.spec().queue == queue)) {
                 self.count("limits that become tighter over a backlog");
             }
@@ -59,24 +59,24 @@ impl Auditor {
     }
 
     /// One step of a queue's re-admission; returns whether it was the last one.
-    pub(super) fn place_again(
+    pub(super) fn readmit(
         &mut self,
         of_queue: &Limiter,
-        placing: Placing,
+        readmission: Readmission,
         count: usize,
     ) -> Result<bool, Violation> {
         let most = self.limit_of(of_queue).concurrency.map_or(u64::MAX, u64::from);
         let mut too_many = self.in_use(of_queue)?.saturating_sub(most);
-        let is_for_all = placing.keys || placing.all;
+        let is_for_all = readmission.keys || readmission.all;
         let mut asked = count.min(PLACED_PER_STEP_MAX);
         if !is_for_all {
             asked = asked.min(usize::try_from(too_many).unwrap_or(usize::MAX));
         }
-        let places = self.last_queued(&of_queue.queue, placing, asked)?;
+        let places = self.last_queued(&of_queue.queue, readmission, asked)?;
         for (_, id) in &places {
-            let key = if placing.keys { self.key_of(id.job)? } else { None };
+            let key = if readmission.keys { self.key_of(id.job)? } else { None };
             let line = match &key {
-                None if !placing.all && too_many == 0 => continue,
+                None if !readmission.all && too_many == 0 => continue,
                 key => key.clone().unwrap_or_else(|| of_queue.clone()),
             };
             self.goes_back(*id, key, line)?;
@@ -84,10 +84,10 @@ impl Auditor {
         }
         let is_done = places.len() < asked || !is_for_all && too_many == 0;
         if is_done {
-            self.lines.placing.remove(&of_queue.queue);
+            self.lines.readmission.remove(&of_queue.queue);
         } else {
-            let reached = places.last().copied().or(placing.reached);
-            self.lines.placing.insert(of_queue.queue.clone(), Placing { reached, ..placing });
+            let reached = places.last().copied().or(readmission.reached);
+            self.lines.readmission.insert(of_queue.queue.clone(), Readmission { reached, ..readmission });
             self.count("steps of re-admission that were not the last");
         }
         self.lines.stuck_since.remove(of_queue);
@@ -120,7 +120,7 @@ impl Auditor {
     fn last_queued(
         &self,
         queue: &str,
-        placing: Placing,
+        readmission: Readmission,
         count: usize,
     ) -> Result<Vec<(i64, OccurrenceId)>, Violation> {
         let mut places = Vec::new();
@@ -129,7 +129,7 @@ impl Auditor {
                 places.push((self.occurrence(*id)?.place.rank_us, *id));
             }
         }
-        places.retain(|place| placing.reached.is_none_or(|reached| *place < reached));
+        places.retain(|place| readmission.reached.is_none_or(|reached| *place < reached));
         places.sort_unstable();
         Ok(places.into_iter().rev().take(count).collect())
     }

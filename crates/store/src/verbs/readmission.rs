@@ -1,23 +1,23 @@
 //! Re-admission of queued executions after the limits of their queue have become tighter: in bounded steps,
 //! the last in rank first (decision 0023).
 
-use super::begin::begun;
+use super::begin::effects;
 use super::each::each;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::limits;
 use punctual_core::occurrence::{Live, LiveState};
-use punctual_core::placing::{Place, Placing};
-use punctual_core::ports::{Admitted, Begun, QueueRow};
+use punctual_core::ports::{Admitted, CommitEffects, QueueRow};
+use punctual_core::readmission::{QueuePosition, Readmission};
 
 /// One step, of at most `count` executions. Until the last step is done, the wait lists of the queue do not
 /// move. Otherwise an admitted execution would have to go back, or would pass others that have to go back.
 /// Until then, joined wait lists are not reported in the commit effects.
-pub(super) fn place_again<R: Rows>(
+pub(super) fn readmit<R: Rows>(
     rows: &mut R,
     queue: QueueRow,
-    placing: Placing,
+    readmission: Readmission,
     count: usize,
 ) -> Result<Admitted, Fault> {
     let line = Line::of_queue(&queue.queue);
@@ -25,29 +25,29 @@ pub(super) fn place_again<R: Rows>(
     let most = queue.settings.limits.concurrency;
     let mut too_many = most.map_or(0, |most| used.in_use.saturating_sub(u64::from(most)));
     let mut asked = count.min(limits::PLACED_PER_STEP_MAX);
-    if !placing.is_for_all() {
+    if !readmission.is_for_all() {
         asked = asked.min(usize::try_from(too_many).unwrap_or(usize::MAX));
     }
-    let places = last_queued(rows, &queue, placing, asked)?;
-    let mut all_begun = Begun::default();
+    let places = last_queued(rows, &queue, readmission, asked)?;
+    let mut all_effects = CommitEffects::default();
     for (row, key) in
-        each(rows, &places, |rows, place| queued(rows, &queue, placing, place))?.into_iter().flatten()
+        each(rows, &places, |rows, place| queued(rows, &queue, readmission, place))?.into_iter().flatten()
     {
         let placed = match key {
             Some(key) => Live { limiter: Some(key), ..row.live.clone() }.in_line(key)?,
-            None if placing.all || too_many > 0 => row.live.in_line(line.id())?,
+            None if readmission.all || too_many > 0 => row.live.in_line(line.id())?,
             None => continue,
         };
         rows.update_live(&row, &placed)?;
         let lane = rows.lane(row.lane)?;
-        all_begun.due.extend(begun(&placed, &lane).due);
+        all_effects.due.extend(effects(&placed, &lane).due);
         too_many = too_many.saturating_sub(1);
     }
-    let is_done = places.len() < asked || !placing.is_for_all() && too_many == 0;
-    let reached = places.last().copied().or(placing.reached);
-    let left = (!is_done).then_some(Placing { reached, ..placing });
-    rows.put_queue(&QueueRow { placing: left, ..queue })?;
-    let mut admitted = Admitted { begun: all_begun, is_look_due: is_done, ..Admitted::default() };
+    let is_done = places.len() < asked || !readmission.is_for_all() && too_many == 0;
+    let reached = places.last().copied().or(readmission.reached);
+    let left = (!is_done).then_some(Readmission { reached, ..readmission });
+    rows.put_queue(&QueueRow { readmission: left, ..queue })?;
+    let mut admitted = Admitted { effects: all_effects, is_look_due: is_done, ..Admitted::default() };
     if rows.limiter(&line)?.waiting > 0 {
         admitted.waiting.push((line.clone(), None));
     }
@@ -59,13 +59,13 @@ pub(super) fn place_again<R: Rows>(
 fn last_queued<R: Rows>(
     rows: &mut R,
     queue: &QueueRow,
-    placing: Placing,
+    readmission: Readmission,
     count: usize,
-) -> Result<Vec<Place>, Fault> {
+) -> Result<Vec<QueuePosition>, Fault> {
     if count == 0 {
         return Ok(vec![]);
     }
-    rows.last_queued(&queue.queue, placing.reached.unwrap_or(Place::LAST), count)
+    rows.last_queued(&queue.queue, readmission.reached.unwrap_or(QueuePosition::LAST), count)
 }
 
 /// The execution at this position if it is still queued there, and the limiter of its key if it has to go
@@ -73,12 +73,12 @@ fn last_queued<R: Rows>(
 fn queued<R: Rows>(
     rows: &mut R,
     queue: &QueueRow,
-    placing: Placing,
-    place: &Place,
+    readmission: Readmission,
+    place: &QueuePosition,
 ) -> Result<Option<(LiveRow, Option<LimiterId>)>, Fault> {
     // Both are requested before either is used, so that one round loads them.
     let found = rows.live(place.occurrence);
-    let is_keyed = placing.keys && !queue.settings.limits.of_key().is_none();
+    let is_keyed = readmission.keys && !queue.settings.limits.of_key().is_none();
     let terms = if is_keyed { rows.terms_of(place.occurrence.job)? } else { None };
     let Some(row) = found?.filter(|row| row.live.state == LiveState::Queued) else { return Ok(None) };
     if rows.lane(row.lane)?.queue() != queue.queue {

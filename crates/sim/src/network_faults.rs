@@ -5,7 +5,7 @@ use crate::random::Rng;
 
 /// Probabilities per thousand calls or messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Weather {
+pub struct NetworkFaults {
     /// A store call fails before it reaches the store.
     pub store_refuses: u64,
     /// A store call is applied and its answer is lost.
@@ -29,9 +29,9 @@ pub struct Weather {
     pub delay_ms_max: u64,
 }
 
-impl Weather {
+impl NetworkFaults {
     pub fn calm() -> Self {
-        Weather {
+        NetworkFaults {
             store_refuses: 0,
             store_reply_lost: 0,
             store_stalls: 0,
@@ -50,7 +50,7 @@ impl Weather {
 
     pub fn drawn(rng: &mut Rng) -> Self {
         let mut chance = |max: u64| if rng.per_mille(500) { rng.between(1, max) } else { 0 };
-        Weather {
+        NetworkFaults {
             store_refuses: chance(60),
             store_reply_lost: chance(60),
             store_stalls: chance(40),
@@ -69,6 +69,6 @@ impl Weather {
 
     /// A short period in which most store calls fail or stall.
     pub fn storm(self) -> Self {
-        Weather { store_refuses: 400, store_reply_lost: 200, store_stalls: 100, ..self }
+        NetworkFaults { store_refuses: 400, store_reply_lost: 200, store_stalls: 100, ..self }
     }
 }
