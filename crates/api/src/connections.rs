@@ -44,7 +44,7 @@ pub struct Connections {
 
 #[derive(Default)]
 struct Open {
-    places: BTreeMap<u64, Arc<Place>>,
+    places: BTreeMap<u64, Arc<ConnectionState>>,
     last: u64,
     /// How many of them are closing; these no longer take a slot.
     closing: usize,
@@ -57,21 +57,21 @@ impl Connections {
 
     /// A slot for a new connection from this address, displacing another connection if necessary. `None` if
     /// all are processing requests.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         let mut open = self.open();
         if open.places.len() - open.closing >= self.places_max && displace(&mut open, self.part()) == 0 {
             return None;
         }
         open.last += 1;
         let (number, turn) = (open.last, self.turns.fetch_add(1, Ordering::Relaxed));
-        let place = Arc::new(Place {
+        let place = Arc::new(ConnectionState {
             origin: origin(address),
             state: AtomicU64::new(state(Phase::Waiting, turn)),
             turns: self.turns.clone(),
             displaced: Notify::new(),
         });
         open.places.insert(number, place.clone());
-        Some(Seat { connections: self.clone(), number, place })
+        Some(ConnectionSlot { connections: self.clone(), number, place })
     }
 
     /// Frees slots early, because another resource that connections need has run out.
@@ -101,7 +101,7 @@ impl Connections {
 
 /// Displaces up to `wanted` waiting connections and returns how many it displaced.
 fn displace(open: &mut Open, wanted: usize) -> usize {
-    let mut waiting: BTreeMap<IpAddr, Vec<(Phase, u64, Arc<Place>)>> = BTreeMap::new();
+    let mut waiting: BTreeMap<IpAddr, Vec<(Phase, u64, Arc<ConnectionState>)>> = BTreeMap::new();
     for place in open.places.values() {
         let (phase, turn) = place.read();
         if matches!(phase, Phase::Waiting | Phase::Receiving) {
@@ -110,7 +110,8 @@ fn displace(open: &mut Open, wanted: usize) -> usize {
     }
     let Some(mut chosen) = waiting.into_values().max_by_key(Vec::len) else { return 0 };
     chosen.sort_by_key(|(phase, turn, _)| (*phase == Phase::Receiving, *turn));
-    let is_displaced = |(phase, turn, place): &(Phase, u64, Arc<Place>)| place.displace(*phase, *turn);
+    let is_displaced =
+        |(phase, turn, place): &(Phase, u64, Arc<ConnectionState>)| place.displace(*phase, *turn);
     let count = chosen.iter().filter(|candidate| is_displaced(candidate)).take(wanted).count();
     open.closing += count;
     count
@@ -126,7 +127,7 @@ fn origin(address: IpAddr) -> IpAddr {
 }
 
 /// The state of one connection.
-pub struct Place {
+pub struct ConnectionState {
     origin: IpAddr,
     /// The phase and the turn in which it began, in one word, so that both change atomically.
     state: AtomicU64,
@@ -138,7 +139,7 @@ const fn state(phase: Phase, turn: u64) -> u64 {
     turn << 2 | phase as u64
 }
 
-impl Place {
+impl ConnectionState {
     fn read(&self) -> (Phase, u64) {
         let state = self.state.load(Ordering::Acquire);
         (Phase::ALL[(state & 3) as usize], state >> 2)
@@ -169,13 +170,13 @@ impl Place {
 }
 
 /// A slot that is released on drop.
-pub struct Seat {
+pub struct ConnectionSlot {
     connections: Arc<Connections>,
     number: u64,
-    pub place: Arc<Place>,
+    pub place: Arc<ConnectionState>,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.places.remove(&self.number);
@@ -194,8 +195,8 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
-    fn phase(seat: &Seat) -> Phase {
-        seat.place.read().0
+    fn phase(slot: &ConnectionSlot) -> Phase {
+        slot.place.read().0
     }
 
     #[test]
@@ -248,8 +249,8 @@ mod tests {
     fn places_come_back_however_a_connection_ends() {
         let connections = Arc::new(Connections::new(2));
         for _ in 0..10 {
-            let seats: Vec<Seat> = (0..5).map(|_| connections.enter(ONE).unwrap()).collect();
-            assert_eq!(seats.iter().filter(|seat| phase(seat) == Phase::Closing).count(), 3);
+            let seats: Vec<ConnectionSlot> = (0..5).map(|_| connections.enter(ONE).unwrap()).collect();
+            assert_eq!(seats.iter().filter(|slot| phase(slot) == Phase::Closing).count(), 3);
         }
         let open = connections.open();
         assert_eq!((open.places.len(), open.closing), (0, 0));

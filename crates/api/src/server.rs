@@ -1,6 +1,6 @@
 //! The HTTP server: its connections, their limits and timeouts, and shutdown.
 
-use crate::connections::{Connections, Phase, Place, Seat};
+use crate::connections::{ConnectionSlot, ConnectionState, Connections, Phase};
 use crate::error::ApiError;
 use crate::extract::BodyTimeout;
 use crate::metrics::Traffic;
@@ -98,7 +98,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, from)) => match connections.enter(from.ip()) {
-                    Some(seat) => self.serve(stream, seat, router.clone(), stop.clone()),
+                    Some(slot) => self.serve(stream, slot, router.clone(), stop.clone()),
                     None => self.refuse(stream, from, &refusals),
                 },
                 Err(error) => {
@@ -113,13 +113,19 @@ impl Server {
         }
     }
 
-    fn serve(&self, stream: TcpStream, seat: Seat, router: Router, mut stop: watch::Receiver<bool>) {
+    fn serve(
+        &self,
+        stream: TcpStream,
+        slot: ConnectionSlot,
+        router: Router,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let open = self.traffic.accepted();
         // Responses are small and written in one piece: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_timeout));
-        let place = seat.place.clone();
+        let place = slot.place.clone();
         let admission = Admission {
             place: place.clone(),
             router,
@@ -135,7 +141,7 @@ impl Server {
                 service_fn(move |request| admission.clone().answer(request)),
             );
         self.spawn.spawn(Box::pin(async move {
-            let _seat = (seat, open);
+            let _seat = (slot, open);
             let mut connection = pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
@@ -194,7 +200,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 /// Passes the requests of one connection to the router and tracks their phase.
 #[derive(Clone)]
 struct Admission {
-    place: Arc<Place>,
+    place: Arc<ConnectionState>,
     router: Router,
     uri_bytes_max: usize,
     body_timeout: BodyTimeout,
@@ -230,7 +236,7 @@ fn closing(error: ApiError) -> Response {
 /// A request body that signals when it has arrived.
 struct Received {
     body: Incoming,
-    place: Arc<Place>,
+    place: Arc<ConnectionState>,
 }
 
 impl hyper::body::Body for Received {
@@ -264,7 +270,7 @@ struct Sent {
 }
 
 /// Dropped with the response: the connection waits for its client again.
-struct Answered(Arc<Place>);
+struct Answered(Arc<ConnectionState>);
 
 impl Drop for Answered {
     fn drop(&mut self) {

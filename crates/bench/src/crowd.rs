@@ -146,6 +146,6 @@ mod tests {
         assert!(!balanced(&[Some(64), None]), "one is no member yet");
         assert!(!balanced(&[Some(64), Some(64)]), "both look after everything");
         assert!(!balanced(&[Some(40), Some(24)]));
-        assert!(!balanced(&[Some(32), Some(31)]), "one is looked after by nobody");
+        assert!(!balanced(&[Some(32), Some(31)]), "one segment has no owner");
     }
 }

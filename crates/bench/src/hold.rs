@@ -155,7 +155,7 @@ async fn today(stage: &mut Stage, args: &HoldArgs) -> anyhow::Result<Today> {
     Ok(Today { latency, accuracy, server_memory_bytes: stage.usage()?.resident_bytes })
 }
 
-/// Submits jobs that nobody will see run.
+/// Submits jobs that do not run during the measurement.
 async fn hold(stage: &Stage, args: &HoldArgs) -> anyhow::Result<Duration> {
     let bar = progress("holding", args.jobs);
     let first = host::wall_time().plus(AHEAD);

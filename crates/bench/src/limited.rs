@@ -25,7 +25,7 @@ pub struct LimitsReport {
     rounds: usize,
     keys: u64,
     without: Side,
-    /// Limits with room for everybody: all are counted, nobody waits for long.
+    /// Limits with room for all executions: each is counted, and none waits for long.
     room: LimitedSide,
     /// A limit of the queue that most of the jobs have to wait for, each in the line until there is room.
     line: LimitedSide,

@@ -12,7 +12,7 @@ use punctual_config::exit::Exit;
 use punctual_config::{Flags, SizeMax, Surroundings};
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::ports::{Executor, Host, Role, Token};
-use punctual_engine::{Duties, Engine, EngineConfig, Seat};
+use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig};
 use punctual_node::store::{self, OpenStore, StoreArgs};
 use punctual_node::{coordination, serve};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
@@ -84,9 +84,10 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
     let open = store::open(&place, SizeMax::default(), &host).await?;
-    let seat = if args.part == Part::Scheduler { seat(&open, &host).await? } else { None };
+    let participation = if args.part == Part::Scheduler { participation(&open, &host).await? } else { None };
     let engine =
-        serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, seat).await?;
+        serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, participation)
+            .await?;
     let (tell, told) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(told));
     tokio::spawn(engine.clone().run());
@@ -108,12 +109,12 @@ async fn answer_until_the_end(engine: Arc<Engine>, tell: UnboundedSender<Tell>) 
     Ok(Exit::Done)
 }
 
-/// The seat that `punctual scheduler` has if nobody has set anything.
-async fn seat(open: &OpenStore, host: &Host) -> anyhow::Result<Option<Seat>> {
+/// The membership settings of `punctual scheduler` by default.
+async fn participation(open: &OpenStore, host: &Host) -> anyhow::Result<Option<ClusterParticipation>> {
     let nothing = Surroundings { variables: BTreeMap::new(), file: None };
     let settings = nothing.read(&Flags::default())?;
     let info = serve::node_info(open, &settings, &["scheduler"], None, open.store.clock().await?);
-    Ok(coordination::seat(&settings, open, host, &info)?)
+    Ok(coordination::participation(&settings, open, host, &info)?)
 }
 
 fn engine_config(keep: Option<Span>) -> EngineConfig {
@@ -122,7 +123,7 @@ fn engine_config(keep: Option<Span>) -> EngineConfig {
     EngineConfig {
         jobs_kept: Some(keep),
         history_kept: keep,
-        // A new store is measured, by a clock that nobody sets.
+        // The store is new, and its clock does not jump.
         retention_hold: Duration::ZERO,
         retain_interval: (keep / 4).clamp(RETAIN_INTERVAL_MIN, RETAIN_INTERVAL_MAX),
         ..usual
@@ -190,7 +191,7 @@ async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String,
     Ok((address, stop))
 }
 
-/// Writes what is told until nobody reads it any more.
+/// Writes each message until the reader closes.
 fn write_lines(mut told: UnboundedReceiver<Tell>) {
     let mut out = io::BufWriter::new(io::stdout().lock());
     while let Some(tell) = told.blocking_recv() {

@@ -1,7 +1,7 @@
 //! `punctual bench schedulers`: how many due times so many schedulers on one database fire a second, near to it and over a
 //! longer way, and whether each of them was fired once.
 //!
-//! All jobs are due at the same moment, in a queue that is paused: schedulers fire, and nobody runs anything. Then the queue goes
+//! All jobs are due at the same moment, in a queue that is paused: schedulers fire, and no worker runs anything. Then the queue goes
 //! on, and every due time must start once.
 
 use crate::accuracy::{collect, describe_fires};

@@ -27,7 +27,7 @@ impl Disk {
         Disk { path, of }
     }
 
-    /// Unknown where the file system does not say, or nobody may look.
+    /// Unknown if the file system does not report it or access is denied.
     fn free_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.path).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))

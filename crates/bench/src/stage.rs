@@ -42,7 +42,7 @@ impl StageOptions {
 
 /// Where a server is going to be: its directory, and its database where that is on a database server.
 pub struct Ground {
-    // Before the database, which goes when nobody is connected any more.
+    // Before the database, which can be dropped only when no connection is left.
     pub bare: Option<Box<dyn BaselineDatabase>>,
     scratch: Option<Scratch>,
     directory: TempDir,

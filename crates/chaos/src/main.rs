@@ -115,7 +115,7 @@ const NOT_FOUND_OUT: u8 = 2;
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match torment_all(&arguments).await {
+    match run_all(&arguments).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -126,14 +126,14 @@ async fn main() -> ExitCode {
 }
 
 /// Whether every run on every database passed.
-async fn torment_all(arguments: &Arguments) -> Result<bool> {
+async fn run_all(arguments: &Arguments) -> Result<bool> {
     let both = vec![Store::Postgres, Store::Mariadb];
     let stores = if arguments.store.is_empty() { &both } else { &arguments.store };
     let seed = arguments.seed.unwrap_or_else(|| member::now().as_micros().unsigned_abs() % 1_000_000);
     let mut all_passed = true;
     for store in stores {
         all_passed &= match &arguments.what {
-            None => torment(arguments, *store, seed).await?,
+            None => run_one(arguments, *store, seed).await?,
             Some(What::Failover { upgrade_from }) => {
                 measure_failover(arguments, *store, upgrade_from.as_deref()).await?
             }
@@ -156,7 +156,7 @@ async fn measure_failover(arguments: &Arguments, store: Store, upgrade_from: Opt
     Ok(true)
 }
 
-async fn torment(arguments: &Arguments, store: Store, seed: u64) -> Result<bool> {
+async fn run_one(arguments: &Arguments, store: Store, seed: u64) -> Result<bool> {
     let options = options(arguments, store, seed)?;
     eprintln!("chaos on {}: --seed {seed}, {} faults", store.service(), options.plan.faults.len());
     for fault in &options.plan.faults {

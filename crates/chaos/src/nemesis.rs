@@ -24,7 +24,7 @@ pub struct Fault {
 }
 
 /// Returns when the plan's time is over and all faults are undone.
-pub async fn torment(cluster: &Cluster, plan: &Plan) -> Result<Vec<Fault>> {
+pub async fn inject_faults(cluster: &Cluster, plan: &Plan) -> Result<Vec<Fault>> {
     let start = Instant::now();
     let faults = plan.faults.iter().map(|fault| async move {
         tokio::time::sleep_until(start + fault.at).await;

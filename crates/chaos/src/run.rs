@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, ClusterOptions};
 use crate::history;
 use crate::load::{Load, LoadOptions};
 use crate::member::now;
-use crate::nemesis::torment;
+use crate::nemesis::inject_faults;
 use crate::observed::Observed;
 use crate::plan::{FaultKind, Plan, Role};
 use crate::recorder::Recorder;
@@ -57,7 +57,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
     load.submit_recurring(from).await?;
     ensure!(now() < from, "submitting the recurring jobs took longer than {} s", head_start.as_secs());
     tokio::time::sleep(from.since(now())).await;
-    let (faults, ()) = futures_util::future::join(torment(&cluster, plan), load.run()).await;
+    let (faults, ()) = futures_util::future::join(inject_faults(&cluster, plan), load.run()).await;
     let faults = faults?;
     let settled = settle(&load).await;
     let mut observed = Observed {

@@ -186,13 +186,13 @@ impl Holdings {
 #[derive(Debug, Clone)]
 pub struct Membership {
     ttl: Duration,
-    seat: Option<Seat>,
+    joined_member: Option<JoinedMember>,
     /// What it held when it was last certain, for [`Defect::KeepOldSegments`].
     last: Holdings,
 }
 
 #[derive(Debug, Clone)]
-struct Seat {
+struct JoinedMember {
     member: MemberId,
     keeper: LeaseKeeper,
     /// When the last answered scan was sent, and what it and later calls have shown.
@@ -201,53 +201,58 @@ struct Seat {
 
 impl Membership {
     pub fn new(ttl: Duration) -> Self {
-        Membership { ttl, seat: None, last: Holdings::NOTHING }
+        Membership { ttl, joined_member: None, last: Holdings::NOTHING }
     }
 
     pub fn member(&self) -> Option<&MemberId> {
-        self.seat.as_ref().map(|seat| &seat.member)
+        self.joined_member.as_ref().map(|joined_member| &joined_member.member)
     }
 
     pub fn joined(&mut self, member: MemberId, sent_at: Monotonic) {
-        self.seat = Some(Seat { member, keeper: LeaseKeeper::new(self.ttl, sent_at), looked: None });
+        self.joined_member =
+            Some(JoinedMember { member, keeper: LeaseKeeper::new(self.ttl, sent_at), looked: None });
     }
 
     pub fn beaten(&mut self, member: &MemberId, sent_at: Monotonic) {
-        if let Some(seat) = self.seat_of(member) {
-            seat.keeper.confirmed(sent_at);
+        if let Some(joined_member) = self.seat_of(member) {
+            joined_member.keeper.confirmed(sent_at);
         }
     }
 
     pub fn given_up(&mut self, member: &MemberId) {
         if self.seat_of(member).is_some() {
-            self.seat = None;
+            self.joined_member = None;
         }
     }
 
     /// Sets what it holds, from a scan that was sent at this time.
     pub fn looked(&mut self, member: &MemberId, sent_at: Monotonic, holdings: Holdings) {
-        if let Some(seat) = self.seat_of(member) {
-            seat.looked = Some((sent_at, holdings));
+        if let Some(joined_member) = self.seat_of(member) {
+            joined_member.looked = Some((sent_at, holdings));
             self.last = holdings;
         }
     }
 
     /// Whether it knows what it holds.
     pub fn has_looked(&self, member: &MemberId) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.member == *member && seat.looked.is_some())
+        self.joined_member
+            .as_ref()
+            .is_some_and(|joined_member| joined_member.member == *member && joined_member.looked.is_some())
     }
 
     /// Records that a call of its own failed: what it holds is unknown until the next scan. It may hold
     /// nothing, without another member to take over.
     pub fn unsure(&mut self, member: &MemberId) {
-        if let Some(seat) = self.seat_of(member) {
-            seat.looked = None;
+        if let Some(joined_member) = self.seat_of(member) {
+            joined_member.looked = None;
         }
     }
 
     /// Updates what it holds after a call of its own.
     pub fn moved(&mut self, member: &MemberId, change: impl FnOnce(&mut Holdings)) {
-        if let Some((_, holdings)) = self.seat_of(member).and_then(|seat| seat.looked.as_mut()) {
+        if let Some((_, holdings)) =
+            self.seat_of(member).and_then(|joined_member| joined_member.looked.as_mut())
+        {
             change(holdings);
             self.last = *holdings;
         }
@@ -255,7 +260,7 @@ impl Membership {
 
     /// What it owns at `now`.
     pub fn holdings(&self, now: Monotonic) -> Holdings {
-        let looked = self.seat.as_ref().and_then(|seat| seat.looked);
+        let looked = self.joined_member.as_ref().and_then(|joined_member| joined_member.looked);
         let held = looked.filter(|_| self.is_coordinated(now)).map(|(_, holdings)| holdings);
         let without_coordination =
             if planted(Defect::KeepOldSegments) { self.last } else { Holdings::EVERYTHING };
@@ -264,17 +269,17 @@ impl Membership {
 
     /// Whether it is certain to be a member.
     pub fn is_member(&self, now: Monotonic) -> bool {
-        self.seat.as_ref().is_some_and(|seat| now < seat.keeper.stop_at())
+        self.joined_member.as_ref().is_some_and(|joined_member| now < joined_member.keeper.stop_at())
     }
 
     /// Whether coordination can be relied upon: it owns what was distributed to it.
     pub fn is_coordinated(&self, now: Monotonic) -> bool {
-        let looked = self.seat.as_ref().and_then(|seat| seat.looked);
+        let looked = self.joined_member.as_ref().and_then(|joined_member| joined_member.looked);
         self.is_member(now) && looked.is_some_and(|(at, _)| now < at.plus(self.ttl))
     }
 
-    fn seat_of(&mut self, member: &MemberId) -> Option<&mut Seat> {
-        self.seat.as_mut().filter(|seat| seat.member == *member)
+    fn seat_of(&mut self, member: &MemberId) -> Option<&mut JoinedMember> {
+        self.joined_member.as_mut().filter(|joined_member| joined_member.member == *member)
     }
 }
 
@@ -438,7 +443,7 @@ mod tests {
         let mut table = Table::of(1);
         table.round();
         table.members.insert(member(0), false);
-        assert_eq!(table.round(), 0, "there is nobody to give it to");
+        assert_eq!(table.round(), 0, "there is no member to assign it to");
         table.members.insert(member(1), true);
         table.rounds(2);
         assert_eq!((table.count(&member(0)), table.count(&member(1))), (0, 64));

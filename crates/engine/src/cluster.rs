@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 /// How a process takes part in a cluster.
 #[derive(Clone)]
-pub struct Seat {
+pub struct ClusterParticipation {
     pub coordination: Arc<dyn Coordination>,
     /// The card that it publishes; values that change over time are filled in.
     pub card: Card,
@@ -54,7 +54,7 @@ pub struct ClusterSnapshot {
 }
 
 pub(crate) struct Cluster {
-    pub(crate) seat: Option<Seat>,
+    pub(crate) participation: Option<ClusterParticipation>,
     ttl: Duration,
     state: Mutex<State>,
     /// Held during a round of scanning and moving, so that a hand-over does not run concurrently.
@@ -112,7 +112,7 @@ impl Fresh {
 }
 
 impl Cluster {
-    pub(crate) fn new(seat: Option<Seat>, ttl: Duration) -> Self {
+    pub(crate) fn new(participation: Option<ClusterParticipation>, ttl: Duration) -> Self {
         let state = State {
             membership: Membership::new(ttl),
             is_leaving: false,
@@ -128,7 +128,7 @@ impl Cluster {
             forgotten: SegmentSet::NONE,
         };
         Cluster {
-            seat,
+            participation,
             ttl,
             state: Mutex::new(state),
             moving: tokio::sync::Mutex::default(),
@@ -207,7 +207,7 @@ impl Context {
     pub(crate) fn holdings(&self) -> Holdings {
         let state = self.cluster.state();
         let everything_if = |held| if held { Holdings::EVERYTHING } else { Holdings::NOTHING };
-        match &self.cluster.seat {
+        match &self.cluster.participation {
             _ if self.config.duties == Duties::OwnCommits || state.is_off => Holdings::NOTHING,
             None => everything_if(true),
             Some(_) => state.membership.holdings(self.host.clock.monotonic()),
@@ -234,7 +234,7 @@ impl Context {
     }
 
     /// The current card of this node.
-    pub(crate) fn card(&self, seat: &Seat) -> Card {
+    pub(crate) fn card(&self, participation: &ClusterParticipation) -> Card {
         let counted = self.counters.snapshot();
         let counters = counted.named().filter(|(_, count)| *count > 0);
         Card {
@@ -242,7 +242,7 @@ impl Context {
             stands: self.stands(),
             warnings: self.warnings(),
             counters: counters.map(|(name, count)| (name.to_owned(), count)).collect(),
-            ..seat.card.clone()
+            ..participation.card.clone()
         }
     }
 
@@ -273,7 +273,7 @@ impl Context {
         if !came.is_empty() {
             self.agenda.wake();
         }
-        if (came, went) != (SegmentSet::NONE, SegmentSet::NONE) && self.cluster.seat.is_some() {
+        if (came, went) != (SegmentSet::NONE, SegmentSet::NONE) && self.cluster.participation.is_some() {
             self.counters.rebalances.add(1);
             tracing::info!(
                 segments = held.segments.len(),
@@ -282,7 +282,7 @@ impl Context {
                 "this process now fires other segments"
             );
         }
-        if before.leads != held.leads && self.cluster.seat.is_some() {
+        if before.leads != held.leads && self.cluster.participation.is_some() {
             let said = if held.leads {
                 "this process is now the leader"
             } else {
@@ -390,7 +390,7 @@ impl Engine {
         let is_coordinated = context.is_coordinated();
         let state = context.cluster.state();
         ClusterSnapshot {
-            takes_part: context.cluster.seat.is_some(),
+            takes_part: context.cluster.participation.is_some(),
             is_coordinated,
             members: state.members,
             segments: held.segments.len(),
@@ -401,8 +401,8 @@ impl Engine {
 
     /// All members of the cluster, from a new scan; `None` if there is no coordination.
     pub async fn nodes(&self) -> Option<Result<Vec<NodeSeen>, CoordinationError>> {
-        let seat = self.context.cluster.seat.as_ref()?;
-        Some(self.context.ask(seat.coordination.look()).await.map(|roster| {
+        let participation = self.context.cluster.participation.as_ref()?;
+        Some(self.context.ask(participation.coordination.look()).await.map(|roster| {
             self.context.cluster.saw(&roster);
             self.seen(&roster)
         }))

@@ -34,7 +34,7 @@ mod use_cases;
 mod wheel;
 mod work;
 
-pub use cluster::{ClusterSnapshot, NodeSeen, Seat};
+pub use cluster::{ClusterParticipation, ClusterSnapshot, NodeSeen};
 pub use control::ControlError;
 pub use counters::CounterSnapshot;
 pub use drive::{Drive, Driven};
@@ -210,13 +210,13 @@ impl Engine {
     }
 
     /// An engine that shares segments and the leader's duties with the other members of a cluster; without a
-    /// seat it owns all of them.
+    /// participation it owns all of them.
     pub fn in_cluster(
         config: EngineConfig,
         host: Host,
         store: Arc<dyn Store>,
         wakes: Option<Arc<dyn Wakes>>,
-        seat: Option<Seat>,
+        participation: Option<ClusterParticipation>,
     ) -> Arc<Engine> {
         let context = Arc::new(Context {
             time: Timekeeper::new(host.calendar.clone()),
@@ -228,7 +228,7 @@ impl Engine {
             events: Events::default(),
             peers: Peers::reached_by(wakes),
             lines: Lines::default(),
-            cluster: Cluster::new(seat, config.member_ttl),
+            cluster: Cluster::new(participation, config.member_ttl),
             lateness: Lateness::default(),
             demands: demand::Demands::default(),
             retention: Retention::new(config.retention_hold),

@@ -8,15 +8,15 @@ use punctual_coordination::{CoordinationOptions, StoreSide};
 use punctual_core::cluster::Card;
 use punctual_core::ports::Host;
 use punctual_core::recurrence::tzdb_version;
-use punctual_engine::Seat;
+use punctual_engine::ClusterParticipation;
 
 /// This process's membership in the cluster of its store; `None` where the store is not shared.
-pub fn seat(
+pub fn participation(
     settings: &CoordinationSettings,
     open: &OpenStore,
     host: &Host,
     info: &NodeInfo,
-) -> Result<Option<Seat>, CliError> {
+) -> Result<Option<ClusterParticipation>, CliError> {
     let Some(SharedSide { membership_table, cluster }) = open.shared.clone() else {
         return match settings.url.options() {
             CoordinationOptions::Store => Ok(None),
@@ -33,7 +33,7 @@ pub fn seat(
     // segments.
     let coordination = punctual_coordination::open(&options.clone().below(&cluster), store)
         .map_err(|error| CliError::cannot_start(format!("coordination.url {options}: {error}")))?;
-    Ok(Some(Seat { coordination, card: card(info) }))
+    Ok(Some(ClusterParticipation { coordination, card: card(info) }))
 }
 
 fn with_password(settings: &CoordinationSettings) -> Result<CoordinationOptions, CliError> {

@@ -14,7 +14,7 @@ use crate::watched::Watched;
 use crate::world::World;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{Executor, Host, WorkerPort};
-use punctual_engine::{ClusterSnapshot, Engine, Seat};
+use punctual_engine::{ClusterParticipation, ClusterSnapshot, Engine};
 use punctual_worker::Worker;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -132,8 +132,9 @@ impl Cluster {
         let clock = host.clock.clone();
         let coordination = Arc::new(NodeCoordination { service: self.coordination.clone(), node });
         let card = Card { node_id: format!("node-{node}"), ..Card::default() };
-        let seat = self.topology.is_coordinated.then_some(Seat { coordination, card });
-        let engine = Engine::in_cluster(self.topology.engine.clone(), host, store, None, seat);
+        let participation =
+            self.topology.is_coordinated.then_some(ClusterParticipation { coordination, card });
+        let engine = Engine::in_cluster(self.topology.engine.clone(), host, store, None, participation);
         while engine.start().await.is_err() {
             clock.sleep(START_PAUSE).await;
         }

@@ -97,7 +97,7 @@ impl RedisCoordination {
         match self.run_once(call).await? {
             Ok(answer) => Ok(answer),
             Err(error) if is_of_another_kind(&error) => {
-                self.mend().await?;
+                self.repair().await?;
                 self.run_once(call).await?.map_err(|error| self.said(&error))
             }
             Err(error) => Err(self.said(&error)),
@@ -105,9 +105,9 @@ impl RedisCoordination {
     }
 
     /// Removes keys of another type that another program has written under our names.
-    async fn mend(&self) -> Result<(), CoordinationError> {
-        let mended = self.run_once::<Vec<Vec<u8>>>(&self.call(&self.scripts.mend)).await?;
-        for key in mended.map_err(|error| self.said(&error))? {
+    async fn repair(&self) -> Result<(), CoordinationError> {
+        let repaired = self.run_once::<Vec<Vec<u8>>>(&self.call(&self.scripts.repair)).await?;
+        for key in repaired.map_err(|error| self.said(&error))? {
             let place = String::from_utf8_lossy(&key);
             tracing::warn!(%place, "a key of the cluster in Redis has an unexpected type; it is removed");
         }

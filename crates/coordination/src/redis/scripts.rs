@@ -11,7 +11,7 @@ pub struct Scripts {
     pub take: Script,
     pub release: Script,
     pub leave: Script,
-    pub mend: Script,
+    pub repair: Script,
 }
 
 impl Scripts {
@@ -25,7 +25,7 @@ impl Scripts {
             take: script(TAKE),
             release: script(RELEASE),
             leave: script(LEAVE),
-            mend: script(MEND),
+            repair: script(REPAIR),
         }
     }
 }
@@ -143,7 +143,7 @@ return answers
 
 /// Removes keys of another type under our names, which would make all other scripts fail. Returns their
 /// names. Live members come back with their next heartbeat, and acquire their leases again.
-const MEND: &str = r"
+const REPAIR: &str = r"
 local removed = {}
 for _, pair in ipairs({{ids, 'set'}, {holders, 'hash'}, {epochs, 'hash'}}) do
   local kind = redis.call('TYPE', pair[1]).ok

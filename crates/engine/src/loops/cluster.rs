@@ -1,7 +1,7 @@
 //! Takes part in the cluster: joins, sends heartbeats, scans, carries out this node's part of the
 //! distribution, and leaves in order.
 
-use crate::cluster::Seat;
+use crate::cluster::ClusterParticipation;
 use crate::{Context, Duties, Engine};
 use futures_util::future::{join, select};
 use punctual_core::cluster::{Holdings, Moves, deal, holdings, standing};
@@ -12,20 +12,20 @@ use punctual_core::ports::{
 use std::pin::pin;
 
 pub(crate) async fn cluster(context: &Context) {
-    let Some(seat) = &context.cluster.seat else { return };
-    join(stay(context, seat), attend(context, seat)).await;
+    let Some(participation) = &context.cluster.participation else { return };
+    join(stay(context, participation), attend(context, participation)).await;
 }
 
 /// Stays a member: joins, and then sends heartbeats.
-async fn stay(context: &Context, seat: &Seat) {
+async fn stay(context: &Context, participation: &ClusterParticipation) {
     let cluster = &context.cluster;
     // A lost answer may have made us a member: until the outcome is certain, the same id is retried.
     let mut candidate = new_member(context);
     loop {
         let answer = match cluster.member() {
-            Some(member) => beat(context, seat, &member).await,
+            Some(member) => beat(context, participation, &member).await,
             None if cluster.is_leaving() => Ok(()),
-            None => match join_as(context, seat, &candidate).await {
+            None => match join_as(context, participation, &candidate).await {
                 Ok(Standing::Alive) => Ok(()),
                 Ok(Standing::GivenUp) => {
                     candidate = new_member(context);
@@ -55,10 +55,14 @@ fn new_member(context: &Context) -> MemberId {
     MemberId::new(text).expect("hexadecimal digits are plain")
 }
 
-async fn join_as(context: &Context, seat: &Seat, member: &MemberId) -> Result<Standing, CoordinationError> {
-    let (card, sent_at) = (context.card(seat), context.host.clock.monotonic());
+async fn join_as(
+    context: &Context,
+    participation: &ClusterParticipation,
+    member: &MemberId,
+) -> Result<Standing, CoordinationError> {
+    let (card, sent_at) = (context.card(participation), context.host.clock.monotonic());
     let joining = Joining { member: member.clone(), card: card.written(), ttl: context.cluster.ttl() };
-    let standing = context.ask(seat.coordination.join(joining)).await?;
+    let standing = context.ask(participation.coordination.join(joining)).await?;
     if standing == Standing::Alive {
         context.cluster.membership(|membership| membership.joined(member.clone(), sent_at));
         context.cluster.told(card.stands);
@@ -68,9 +72,13 @@ async fn join_as(context: &Context, seat: &Seat, member: &MemberId) -> Result<St
 }
 
 /// Sends a heartbeat with the current card.
-async fn beat(context: &Context, seat: &Seat, member: &MemberId) -> Result<(), CoordinationError> {
-    let (card, sent_at) = (context.card(seat), context.host.clock.monotonic());
-    match context.ask(seat.coordination.beat(member, card.written())).await? {
+async fn beat(
+    context: &Context,
+    participation: &ClusterParticipation,
+    member: &MemberId,
+) -> Result<(), CoordinationError> {
+    let (card, sent_at) = (context.card(participation), context.host.clock.monotonic());
+    match context.ask(participation.coordination.beat(member, card.written())).await? {
         Standing::Alive => {
             context.cluster.membership(|membership| membership.beaten(member, sent_at));
             context.cluster.told(card.stands);
@@ -84,19 +92,19 @@ fn given_up(context: &Context, member: &MemberId) {
     if context.cluster.is_leaving() {
         return;
     }
-    let host = context.cluster.seat.as_ref().map(|seat| seat.card.host.as_str());
+    let host = context.cluster.participation.as_ref().map(|participation| participation.card.host.as_str());
     tracing::warn!(%member, host, "this process was silent for too long and was evicted; joining again");
     context.cluster.membership(|membership| membership.given_up(member));
     context.settle();
 }
 
 /// Scans the cluster periodically and carries out this node's part of the distribution.
-async fn attend(context: &Context, seat: &Seat) {
+async fn attend(context: &Context, participation: &ClusterParticipation) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }
     loop {
-        if let Err(error) = round(context, seat).await {
+        if let Err(error) = round(context, participation).await {
             tracing::warn!(%error, "the cluster state could not be read; retrying");
         }
         context.settle();
@@ -105,7 +113,7 @@ async fn attend(context: &Context, seat: &Seat) {
     }
 }
 
-async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> {
+async fn round(context: &Context, participation: &ClusterParticipation) -> Result<(), CoordinationError> {
     let _alone = context.cluster.moving.lock().await;
     let Some(member) = context.cluster.member().filter(|_| !context.cluster.is_leaving()) else {
         return Ok(());
@@ -113,10 +121,10 @@ async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> 
     // Others leave segments to this member that they expect it to acquire, so publish first that it is not
     // eligible.
     if context.stands() != context.cluster.told_stands() {
-        beat(context, seat, &member).await?;
+        beat(context, participation, &member).await?;
     }
     let sent_at = context.host.clock.monotonic();
-    let roster = context.ask(seat.coordination.look()).await?;
+    let roster = context.ask(participation.coordination.look()).await?;
     context.cluster.saw(&roster);
     if !roster.members.iter().any(|other| other.id == member) {
         // The next heartbeat will confirm it.
@@ -138,7 +146,7 @@ async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> 
         looked();
         context.settle();
     }
-    match carry_out(context, seat, &member, moves).await {
+    match carry_out(context, participation, &member, moves).await {
         Ok(Some(taken)) => {
             if !is_sure {
                 looked();
@@ -176,17 +184,17 @@ fn segment(name: LeaseName) -> Option<Segment> {
 /// The acquired leases; `None` if this member was evicted.
 async fn carry_out(
     context: &Context,
-    seat: &Seat,
+    participation: &ClusterParticipation,
     member: &MemberId,
     moves: Moves,
 ) -> Result<Option<Vec<LeaseName>>, CoordinationError> {
     if !moves.release.is_empty() {
-        context.ask(seat.coordination.release(member, moves.release)).await?;
+        context.ask(participation.coordination.release(member, moves.release)).await?;
     }
     if moves.take.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let answers = context.ask(seat.coordination.take(member, moves.take.clone())).await?;
+    let answers = context.ask(participation.coordination.take(member, moves.take.clone())).await?;
     if answers.contains(&Take::GivenUp) {
         return Ok(None);
     }
@@ -200,36 +208,40 @@ impl Engine {
     /// bounded time.
     pub async fn hand_over(&self) {
         let context = &self.context;
-        let Some(seat) = &context.cluster.seat else { return };
+        let Some(participation) = &context.cluster.participation else { return };
         context.cluster.begin_leaving();
         let _alone = context.cluster.moving.lock().await;
         let Some(member) = context.cluster.member() else { return };
         if context.config.duties == Duties::Everything
-            && let Err(error) = release_all(context, seat, &member).await
+            && let Err(error) = release_all(context, participation, &member).await
         {
             tracing::warn!(%error, "the leases of this process could not be released; other processes take \
                                     them over when they expire");
         }
-        if let Err(error) = context.ask(seat.coordination.leave(&member)).await {
+        if let Err(error) = context.ask(participation.coordination.leave(&member)).await {
             tracing::debug!(%error, "this process could not leave the cluster; it will be evicted");
         }
     }
 }
 
-async fn release_all(context: &Context, seat: &Seat, member: &MemberId) -> Result<(), CoordinationError> {
+async fn release_all(
+    context: &Context,
+    participation: &ClusterParticipation,
+    member: &MemberId,
+) -> Result<(), CoordinationError> {
     let clock = &context.host.clock;
-    beat(context, seat, member).await?;
-    let roster = context.ask(seat.coordination.look()).await?;
+    beat(context, participation, member).await?;
+    let roster = context.ask(participation.coordination.look()).await?;
     let own = roster.held.iter().filter(|(_, holder)| holder == member);
     let own: Vec<HeldLease> = own.map(|(lease, _)| *lease).collect();
     context.cluster.membership(|membership| membership.moved(member, |held| *held = Holdings::NOTHING));
     context.settle();
-    context.ask(seat.coordination.release(member, own)).await?;
+    context.ask(participation.coordination.release(member, own)).await?;
     let until = clock.monotonic().plus(context.cluster.hand_over_time());
     let mut roster = roster;
     while clock.monotonic() < until && has_heirs(&roster, member) && !is_all_held(&roster, member) {
         clock.sleep(context.cluster.look_interval() / 5).await;
-        roster = context.ask(seat.coordination.look()).await?;
+        roster = context.ask(participation.coordination.look()).await?;
     }
     if is_all_held(&roster, member) {
         // The new owners are reading what is due in them.

@@ -43,9 +43,9 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
-    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
-    let engine = engine::start(config, Duties::OwnCommits, &host, &open, seat).await?;
+    let engine = engine::start(config, Duties::OwnCommits, &host, &open, participation).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());

@@ -5,7 +5,7 @@ use anyhow::Context;
 use punctual_config::exit::CliError;
 use punctual_core::ports::{Host, Store, StoreError};
 use punctual_core::time::Timestamp;
-use punctual_engine::{Duties, Engine, EngineConfig, Seat};
+use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +19,11 @@ pub async fn start(
     duties: Duties,
     host: &Host,
     open: &OpenStore,
-    seat: Option<Seat>,
+    participation: Option<ClusterParticipation>,
 ) -> anyhow::Result<Arc<Engine>> {
     let config = if open.is_embedded { config } else { config.sharing_store(duties) };
-    let engine = Engine::in_cluster(config, host.clone(), open.store.clone(), open.wakes.clone(), seat);
+    let engine =
+        Engine::in_cluster(config, host.clone(), open.store.clone(), open.wakes.clone(), participation);
     engine.start().await.map_err(|error| no_clock(&error))?;
     // If only this process uses the store, the embedded workers of earlier processes ended with them: their
     // work need not wait for the lease. On a shared store they may be alive in another process.

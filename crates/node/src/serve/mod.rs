@@ -85,13 +85,13 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         Some(&listener),
         store_time(&open).await?,
     );
-    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let mut config = retention::config(&settings.scheduler, &settings.coordination);
     if driven.is_some() {
         // Jumps of a driven clock are intended.
         config.retention_hold = std::time::Duration::ZERO;
     }
-    let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
+    let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let now = engine.now();
     let is_driven = driven.is_some();

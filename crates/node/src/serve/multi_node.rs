@@ -13,7 +13,7 @@ use punctual_core::ports::{
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{OverlapPolicy, Recurring, Schedule};
 use punctual_core::time::{Monotonic, Timestamp};
-use punctual_engine::{Duties, Engine, EngineConfig, Seat, Touched};
+use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig, Touched};
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use std::collections::BTreeSet;
@@ -71,8 +71,8 @@ impl Shared {
         coordination: Arc<dyn Coordination>,
     ) -> (Arc<Engine>, JoinHandle<()>) {
         let config = EngineConfig { member_ttl: ttl, ..sharing(Duties::Everything) };
-        let seat = Some(Seat { coordination, card: Card::default() });
-        let engine = Engine::in_cluster(config, self.host.clone(), self.store.clone(), None, seat);
+        let participation = Some(ClusterParticipation { coordination, card: Card::default() });
+        let engine = Engine::in_cluster(config, self.host.clone(), self.store.clone(), None, participation);
         engine.start().await.unwrap();
         let loops = tokio::spawn(engine.clone().run());
         (engine, loops)

@@ -47,9 +47,9 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     let listener = listen(address, "--health-listen").await?;
     let info =
         node_info(&open, &settings.coordination, &["scheduler"], Some(&listener), store_time(&open).await?);
-    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let config = retention::config(&settings.scheduler, &settings.coordination);
-    let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
+    let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);

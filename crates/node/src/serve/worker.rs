@@ -94,10 +94,10 @@ async fn on_store(
     };
     let info =
         node_info(&open, &settings.coordination, &["worker"], listener.as_ref(), store_time(&open).await?);
-    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let engine_config =
         EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
-    let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, seat).await?;
+    let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, participation).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
