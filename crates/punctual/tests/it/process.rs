@@ -188,7 +188,10 @@ async fn a_last_line_of_json_is_the_result() {
     assert_eq!(result("true").await, None);
     assert_eq!(result("echo '{\"a\": 1}' >&2").await, None);
     // As large as a result may be, and one byte more.
-    let sized = |digits: usize| format!("head -c {digits} /dev/zero | tr '\\0' 1");
+    let sized = |bytes: usize| {
+        let letters = bytes - 2;
+        format!("printf '\"'; head -c {letters} /dev/zero | tr '\\0' x; printf '\"'")
+    };
     assert_eq!(result(&sized(limits::RESULT_BYTES_MAX)).await.unwrap().len(), limits::RESULT_BYTES_MAX);
     let execution = shell(&client, &sized(limits::RESULT_BYTES_MAX + 1)).await;
     assert_eq!((execution.status, execution.result.is_none()), (ExecutionStatus::Succeeded, true));

@@ -62,7 +62,7 @@ async fn no_more_run_at_once_than_a_queue_allows() {
 async fn a_limit_reaches_a_backlog() {
     let server = Server::start();
     let client = server.client();
-    client.pause_worker("embedded").await.unwrap();
+    eventually("the worker is connected", async || client.pause_worker("embedded").await.is_ok()).await;
     let mut jobs = Vec::new();
     for number in 0..200 {
         let payload = Some(serde_json::value::to_raw_value(&json!({"ms": 5})).unwrap());
