@@ -1,9 +1,9 @@
 //! Extractors: request bodies within their limits, ids from the path.
 
 use crate::Api;
+use crate::body_check::{self, DocumentCheck};
 use crate::error::ApiError;
 use crate::json::{self, Shape};
-use crate::nesting::{self, Depth};
 use axum::body::{BodyDataStream, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -84,7 +84,7 @@ impl<const LIMIT: usize> FromRequest<Api> for JsonBody<LIMIT> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         check_content_type(request.method(), request.headers())?;
-        read(request, api, Depth::Checked).await
+        read(request, api, DocumentCheck::WholeBody).await
     }
 }
 
@@ -97,7 +97,7 @@ impl<const LIMIT: usize> FromRequest<Api> for DocumentsBody<LIMIT> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         check_content_type(request.method(), request.headers())?;
-        read(request, api, Depth::LeftToRoute).await.map(DocumentsBody)
+        read(request, api, DocumentCheck::EachByRoute).await.map(DocumentsBody)
     }
 }
 
@@ -109,7 +109,7 @@ impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         let is_json = check_content_type(request.method(), request.headers());
-        let body = read(request, api, Depth::Checked).await?;
+        let body = read(request, api, DocumentCheck::WholeBody).await?;
         if !body.bytes.is_empty() {
             is_json?;
         }
@@ -143,7 +143,7 @@ impl FromRequest<Api> for NoBody {
 async fn read<const LIMIT: usize>(
     request: Request,
     api: &Api,
-    depth: Depth,
+    documents: DocumentCheck,
 ) -> Result<JsonBody<LIMIT>, ApiError> {
     let announced = content_length(request.headers()).unwrap_or(0);
     // A client that sent `Expect` sends no body when it is rejected.
@@ -159,7 +159,7 @@ async fn read<const LIMIT: usize>(
         discard(&mut parts).await;
     }
     let body = received?;
-    look_through(body.bytes.clone(), depth).await?;
+    look_through(body.bytes.clone(), documents).await?;
     Ok(body)
 }
 
@@ -196,11 +196,11 @@ async fn discard(parts: &mut BodyDataStream) {
 
 /// Rejects text that no JSON parser should get, whichever route it is for: payloads and results are passed on
 /// unparsed, and other programs parse them later.
-async fn look_through(bytes: Bytes, depth: Depth) -> Result<(), ApiError> {
+async fn look_through(bytes: Bytes, documents: DocumentCheck) -> Result<(), ApiError> {
     if bytes.len() <= LOOK_AT_ONCE_BYTES_MAX {
-        return nesting::check(&bytes, depth);
+        return body_check::check(&bytes, documents);
     }
-    let looked = tokio::task::spawn_blocking(move || nesting::check(&bytes, depth)).await;
+    let looked = tokio::task::spawn_blocking(move || body_check::check(&bytes, documents)).await;
     looked
         .unwrap_or_else(|broken| Err(ApiError::Internal(format!("reading a body was interrupted: {broken}"))))
 }

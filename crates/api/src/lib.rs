@@ -6,6 +6,7 @@
 //! there.
 
 mod auth;
+mod body_check;
 mod conditional;
 mod connections;
 mod error;
@@ -14,7 +15,6 @@ mod extract;
 mod idempotency;
 mod json;
 mod metrics;
-mod nesting;
 mod openapi;
 mod patch;
 mod query;

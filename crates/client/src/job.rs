@@ -131,7 +131,7 @@ jobs! {
         /// The last time at which it may run.
         end_at: Option<Timestamp> => Option<Timestamp>,
         /// For recurring jobs. Missed occurrences that are replayed wait for room under `overlap_policy` and
-        /// `max_open`.
+        /// `max_open`. `RUN_ALL` also replays those within the grace, except the latest.
         misfire_policy: Option<MisfirePolicy> => Option<MisfirePolicy> =
             the("MisfirePolicy").otherwise("SKIP_MISSED"),
         /// How late an occurrence may be and still run normally; at most 24h.

@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn a_folder_with_a_mount_in_it_is_found_out() {
-        let mounts = "disk / ext4 rw 0 0\nproc /scratch/a\\040b/root/proc proc rw 0 0\n";
+        let mounts = "disk / ext4 rw 0 0\nproc /srv/a\\040b/root/proc proc rw 0 0\n";
         let found = |folder: &str| mount_below(mounts, Path::new(folder));
-        assert_eq!(found("/scratch/a b"), Some("/scratch/a b/root/proc".into()));
-        assert_eq!(found("/scratch/a b/root/proc"), Some("/scratch/a b/root/proc".into()));
-        assert_eq!(found("/scratch/a"), None);
+        assert_eq!(found("/srv/a b"), Some("/srv/a b/root/proc".into()));
+        assert_eq!(found("/srv/a b/root/proc"), Some("/srv/a b/root/proc".into()));
+        assert_eq!(found("/srv/a"), None);
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub enum MisfirePolicy {
     SkipMissed,
     /// The latest one runs, unless an occurrence within the grace is due and runs instead.
     RunOnce,
+    /// All run, also those within the grace, except the latest of these, which is regular.
     RunAll,
 }
 

@@ -147,7 +147,7 @@ fn a_changed_schedule_is_computed_from_now_and_counts_the_runs_it_has_had() {
     let after = harness.schedule();
     assert_eq!((after.nominal, after.due_at), (Some(at(28)), Some(at(28))));
     assert_eq!((after.fired, after.numbered, after.version), (2, 2, before.version + 1));
-    assert_eq!(harness.numbers(), [1, 2], "what is open goes on");
+    assert_eq!(harness.numbers(), [1, 2], "open occurrences continue");
 }
 
 #[test]

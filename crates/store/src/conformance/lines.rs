@@ -250,7 +250,7 @@ pub async fn starts_are_paced_by_a_rate(store: Arc<dyn Store>) {
     assert_eq!((admitted.effects.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(11)))]));
     assert_eq!(worker.claim(at(6), 10).await.len(), 1);
     let admitted = admit(&harness, at(100), &queue()).await;
-    assert_eq!(admitted.effects.queued.len(), 1, "what was missed is not made up for");
+    assert_eq!(admitted.effects.queued.len(), 1, "missed starts are not caught up");
     admit(&harness, at(105), &queue()).await;
     harness.submit(at(106), in_bulk(5, |_| {})).await;
     assert_eq!(harness.open(job(5).id).await, [(1, in_line())], "the next start is still to come");

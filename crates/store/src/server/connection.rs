@@ -7,6 +7,7 @@ use super::list::List;
 use crate::cells::{Cell, CellValue, RowCells, get};
 use crate::fault::Fault;
 use async_trait::async_trait;
+use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// A parameter of a statement.
@@ -128,6 +129,26 @@ pub(crate) trait ServerConnection: Sized + Send {
         Ok(answer)
     }
 }
+
+/// The pause before the second run of a verb; it grows with each.
+pub(crate) const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs a verb up to this many times while it is rolled back in favour of other transactions.
+macro_rules! retry_conflicts {
+    ($tries_max:expr, $verb:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $verb.await {
+                Err(fault) if fault.is_conflict() && tries < $tries_max => {
+                    tokio::time::sleep($crate::server::connection::CONFLICT_PAUSE * tries).await;
+                    tries += 1;
+                }
+                done => break done,
+            }
+        }
+    }};
+}
+pub(crate) use retry_conflicts;
 
 /// A connection reserved for one kind of work, opened on demand and again after it broke.
 pub(crate) struct OwnConnection<C: ServerConnection> {

@@ -3,7 +3,7 @@
 
 use super::asks;
 use super::changes::{CHANGES_OF_RETIRED, Changed, changes_of_counts};
-use super::connection::{Argument, Frame, OwnConnection, ServerAnswer, ServerCall, value};
+use super::connection::{Argument, Frame, OwnConnection, ServerAnswer, ServerCall, retry_conflicts, value};
 use super::list::List;
 use super::partitions::{PartitionedTables, drop_older};
 use super::rows::read_token;
@@ -21,7 +21,6 @@ use punctual_core::job::StoredStatus;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// How rows are deleted: at once, by a statement that returns them, or by a second statement with the rows
 /// that the first has found.
@@ -84,25 +83,6 @@ pub(crate) trait MaintenanceStatements: UnusedStatements + PartitionedTables {
     fn shard(&self, shared: &Self::Shared) -> i64;
 }
 
-/// The pause before the second run of a verb; it grows with each.
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// Retries a verb that was rolled back in favour of another transaction.
-macro_rules! again {
-    ($tries:expr, $verb:expr) => {{
-        let mut tries = 1;
-        loop {
-            match $verb.await {
-                Err(fault) if fault.is_conflict() && tries < $tries => {
-                    tokio::time::sleep(PAUSE * tries).await;
-                    tries += 1;
-                }
-                done => break done,
-            }
-        }
-    }};
-}
-
 pub(crate) struct Maintenance<C: MaintenanceStatements> {
     pub shared: C::Shared,
     pub own: OwnConnection<C>,
@@ -121,7 +101,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
     /// Also deletes old skipped ranges and old request replies. Rows that share a partition with newer ones
     /// stay until these are old, too.
     pub async fn retain(&self, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
-        again!(C::TRIES, self.try_retain(horizon, count))
+        retry_conflicts!(C::TRIES, self.try_retain(horizon, count))
     }
 
     async fn try_retain(&self, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
@@ -152,7 +132,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
 
     /// Deletes counters and names of lanes that nothing uses. Returns whether there may be more.
     pub async fn delete_unused(&self, count: usize) -> Result<bool, Fault> {
-        again!(C::TRIES, self.try_delete_unused(count))
+        retry_conflicts!(C::TRIES, self.try_delete_unused(count))
     }
 
     async fn try_delete_unused(&self, count: usize) -> Result<bool, Fault> {
@@ -166,7 +146,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
 
     /// Marks finished jobs for deletion after their retention time.
     pub async fn retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
-        again!(C::TRIES, self.try_retire(now, step))
+        retry_conflicts!(C::TRIES, self.try_retire(now, step))
     }
 
     async fn try_retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
@@ -226,7 +206,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
     /// Deletes the rest of deleted jobs without live executions: up to `count` rows of each kind. Returns
     /// whether there is more.
     pub async fn purge(&self, before: Timestamp, count: usize) -> Result<bool, Fault> {
-        again!(C::TRIES, self.try_purge(before, count))
+        retry_conflicts!(C::TRIES, self.try_purge(before, count))
     }
 
     async fn try_purge(&self, before: Timestamp, count: usize) -> Result<bool, Fault> {
@@ -272,7 +252,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
 
     /// For an idempotent statement.
     async fn write(&self, call: ServerCall<'_>) -> Result<(), Fault> {
-        again!(C::TRIES, self.probe.send(call.clone())).map(drop)
+        retry_conflicts!(C::TRIES, self.probe.send(call.clone())).map(drop)
     }
 }
 

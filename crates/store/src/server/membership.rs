@@ -3,7 +3,9 @@
 //!
 //! Members are locked before leases, each ordered by name.
 
-use super::connection::{Argument, Frame, OwnConnection, ServerCall, ServerConnection, value};
+use super::connection::{
+    Argument, Frame, OwnConnection, ServerCall, ServerConnection, retry_conflicts, value,
+};
 use super::list::{List, row};
 use crate::cells::{RowCells, get};
 use crate::codecs::counter;
@@ -17,7 +19,6 @@ use punctual_core::ports::{
 };
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// The statements of a dialect. Leases are given as names and epochs.
 #[async_trait]
@@ -52,9 +53,8 @@ pub(crate) trait MembershipStatements: ServerConnection {
     async fn clear(&mut self, malformed: &[MalformedRow]) -> Result<(), Fault>;
 }
 
-/// How often a call is retried after a conflict, and the pause, multiplied by the tries so far.
+/// How often a call is run because of conflicts.
 const TRIES: u32 = 12;
-const PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Membership<C: MembershipStatements> {
     own: OwnConnection<C>,
@@ -66,16 +66,7 @@ impl<C: MembershipStatements> Membership<C> {
     }
 
     pub async fn call(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
-        let mut tries = 1;
-        loop {
-            match self.call_once(call).await {
-                Err(fault) if fault.is_conflict() && tries < TRIES => {
-                    tokio::time::sleep(PAUSE * tries).await;
-                    tries += 1;
-                }
-                done => return done,
-            }
-        }
+        retry_conflicts!(TRIES, self.call_once(call))
     }
 
     async fn call_once(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
