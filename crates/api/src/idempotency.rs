@@ -89,10 +89,10 @@ where
             IDEMPOTENCY_KEY,
             "was already used for a different request: use a new key for a new request",
         )),
-        RequestState::CommitEffects { is_new: false, .. } if repeating == Repeating::Unsafe => {
+        RequestState::Begun { is_new: false, .. } if repeating == Repeating::Unsafe => {
             Err(ApiError::Conflict(OUTCOME_UNKNOWN.to_owned()))
         }
-        RequestState::CommitEffects { at, seed, is_new } => {
+        RequestState::Begun { at, seed, is_new } => {
             let answer = run(RequestTry { ids: Some(IdSource { at, seed }), is_repeated: !is_new }).await;
             keep(call, key, answer.unwrap_or_else(IntoResponse::into_response)).await
         }

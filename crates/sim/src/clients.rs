@@ -266,8 +266,7 @@ async fn submit_once(
     new: NewRequest,
 ) -> Option<Vec<Result<Submitted, SubmitError>>> {
     let request = new.request.clone();
-    let RequestState::CommitEffects { at, seed, .. } =
-        engine.store().begin_request(engine.now(), new).await.ok()?
+    let RequestState::Begun { at, seed, .. } = engine.store().begin_request(engine.now(), new).await.ok()?
     else {
         return None;
     };

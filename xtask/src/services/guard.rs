@@ -193,7 +193,7 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
                     Ok(said) => Answer { said: Some(said), ..Answer::done(name) },
                     Err(error) => Answer::failed(name, format!("{error:#}")),
                 })?,
-                Event::CommitEffects { .. } => {}
+                Event::Ready { .. } => {}
             }
         }
     }
@@ -269,27 +269,27 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
     }
 }
 
-type CommitEffects = Vec<(Service, Vec<Started>)>;
+type ReadyServices = Vec<(Service, Vec<Started>)>;
 
 /// Returns `None` if the lifeline closed before all were ready.
-fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<CommitEffects>> {
-    let (mut begun, mut ended) = (CommitEffects::new(), Vec::new());
+fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<ReadyServices>> {
+    let (mut ready, mut ended) = (ReadyServices::new(), Vec::new());
     let deadline = Instant::now() + START_TIME_MAX;
-    while begun.len() < order.len() {
+    while ready.len() < order.len() {
         match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::CommitEffects { service, outcome }) => begun.push((service, outcome?)),
+            Ok(Event::Ready { service, outcome }) => ready.push((service, outcome?)),
             Ok(Event::Ended { id, why }) => ended.push((id, why)),
             Ok(Event::LifelineCut) => return Ok(None),
             Ok(Event::Ordered(_) | Event::StartedAgain { .. } | Event::Answered { .. }) => {}
             Err(_) => bail!("not all of {order:?} are ready after {} s", START_TIME_MAX.as_secs()),
         }
-        // A process whose service has not begun may have been abandoned because its port was taken.
-        let has_begun = |id| begun.iter().flat_map(|(_, all)| all).any(|started| started.id == id);
-        if let Some(at) = ended.iter().position(|(id, _)| has_begun(*id)) {
+        // A process whose service is not ready may have been abandoned because its port was taken.
+        let is_ready = |id| ready.iter().flat_map(|(_, all)| all).any(|started| started.id == id);
+        if let Some(at) = ended.iter().position(|(id, _)| is_ready(*id)) {
             return Err(ended.remove(at).1);
         }
     }
-    Ok(Some(begun))
+    Ok(Some(ready))
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub struct Started {
 /// Events of servers, and commands for them.
 pub enum Event {
     /// All servers of a service accept connections, or not all of them could be started.
-    CommitEffects {
+    Ready {
         service: Service,
         outcome: Result<Vec<Started>>,
     },
@@ -94,7 +94,7 @@ pub fn begin(plan: Plan, children: Arc<Children>, events: Sender<Event>) {
     std::thread::spawn(move || {
         let outcome = begin_all(&plan, &children, &events);
         // The receiver is gone when the guard itself is ending.
-        let _ = events.send(Event::CommitEffects { service: plan.service, outcome });
+        let _ = events.send(Event::Ready { service: plan.service, outcome });
     });
 }
 

@@ -306,7 +306,7 @@ pub struct NewRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
     /// Not answered yet: begun by this call or by an earlier one, whose time and seed apply.
-    CommitEffects {
+    Begun {
         at: Timestamp,
         seed: u64,
         is_new: bool,

@@ -544,7 +544,7 @@ impl Auditor {
         rule!(
             retry_at.is_some_and(|time| (earliest..=latest).contains(&time)),
             "a retry comes after its backoff plus at most a tenth",
-            "{next}: between {earliest} and {latest}, but {effects:?} follows"
+            "{next}: between {earliest} and {latest}, but {retry_at:?} follows"
         );
         let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);

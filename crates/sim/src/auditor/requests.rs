@@ -19,12 +19,12 @@ impl Auditor {
             None => {
                 let NewRequest { request, fingerprint, seed } = new.clone();
                 self.requests.insert(request, RequestModel { fingerprint, at: now, seed, answer: None });
-                RequestState::CommitEffects { at: now, seed, is_new: true }
+                RequestState::Begun { at: now, seed, is_new: true }
             }
             Some(known) if known.fingerprint != new.fingerprint => RequestState::Mismatch,
             Some(RequestModel { answer: Some(answer), .. }) => RequestState::Answered(answer.clone()),
             Some(RequestModel { at, seed, .. }) => {
-                RequestState::CommitEffects { at: *at, seed: *seed, is_new: false }
+                RequestState::Begun { at: *at, seed: *seed, is_new: false }
             }
         };
         rule!(
@@ -32,7 +32,7 @@ impl Auditor {
             "a request with a key is begun once",
             "{new:?}: expected {expected:?}, got {state:?}"
         );
-        if !matches!(expected, RequestState::CommitEffects { is_new: true, .. }) {
+        if !matches!(expected, RequestState::Begun { is_new: true, .. }) {
             self.count("requests repeated with their key");
         }
         Ok(())

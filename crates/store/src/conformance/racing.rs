@@ -117,8 +117,8 @@ impl Nodes {
         let named = std::env::var("PUNCTUAL_RACING_ROUNDS");
         let rounds = named.map_or(ROUNDS_DEFAULT, |text| text.parse().expect("a number of rounds"));
         let count = rounds.min(ROUNDS_MAX).div_ceil(one_in);
-        let effects = (0..count).map(|number| race(Round { number, nodes: self.clone() }));
-        let mut ended = stream::iter(effects).map(tokio::spawn).buffer_unordered(BESIDE);
+        let races = (0..count).map(|number| race(Round { number, nodes: self.clone() }));
+        let mut ended = stream::iter(races).map(tokio::spawn).buffer_unordered(BESIDE);
         while let Some(ended) = ended.next().await {
             if let Err(error) = ended {
                 resume_unwind(error.into_panic());

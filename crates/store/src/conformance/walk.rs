@@ -521,8 +521,8 @@ impl Walk {
         let request = RequestKey { token: "t".to_owned(), key: format!("k{}", self.draw(5)) };
         let fingerprint = [self.draw(2) as u8; 32];
         let seed = self.draw(u64::MAX);
-        let effects = NewRequest { request: request.clone(), fingerprint, seed };
-        both!(self, begin_request(self.now, effects));
+        let new = NewRequest { request: request.clone(), fingerprint, seed };
+        both!(self, begin_request(self.now, new));
         if self.draw(2) == 0 {
             let answer = StoredAnswer { status: 201, location: None, body: "{}".to_owned() };
             both!(self, answer_request(request, answer));

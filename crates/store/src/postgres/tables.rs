@@ -71,7 +71,7 @@ const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
 enum TransactionState {
     Idle,
     /// It will begin together with its first statement.
-    CommitEffects,
+    Requested,
     Open,
 }
 
@@ -103,7 +103,7 @@ impl PostgresTables {
         if round.calls.is_empty() {
             return Ok(());
         }
-        let frame = if self.stage == TransactionState::CommitEffects { Frame::Begin } else { Frame::None };
+        let frame = if self.stage == TransactionState::Requested { Frame::Begin } else { Frame::None };
         self.stage = TransactionState::Open;
         let ReadRound { parts, calls } = round;
         let answers = self.wire()?.run(frame, calls).await?;
@@ -187,7 +187,7 @@ impl PostgresTables {
         if self.queues.is_unneeded(write_set) {
             return Ok(());
         }
-        let frame = if self.stage == TransactionState::CommitEffects { Frame::Begin } else { Frame::None };
+        let frame = if self.stage == TransactionState::Requested { Frame::Begin } else { Frame::None };
         self.stage = TransactionState::Open;
         let calls = vec![Call::new(LOCK_QUEUES, []), Call::new(QUEUES, [])];
         let rows = self.wire()?.run(frame, calls).await?.pop().unwrap_or_default();
@@ -230,7 +230,7 @@ impl Tables for PostgresTables {
 
     async fn begin(&mut self) -> Result<(), Fault> {
         self.idle_wire().await?;
-        self.stage = TransactionState::CommitEffects;
+        self.stage = TransactionState::Requested;
         self.queues = QueueCheck::default();
         Ok(())
     }

@@ -38,6 +38,31 @@ async fn partitions_are_made_ahead_and_once() {
     .await;
 }
 
+/// PostgreSQL may lose the notice in a session that reads the list while a partition is attached.
+#[tokio::test]
+async fn sessions_are_told_of_a_new_partition_once_more_after_they_have_read_the_old_list() {
+    TestDatabase::with(async |options| {
+        let (busy, observer) = (client(&options).await, client(&options).await);
+        let sleeping = "SELECT pg_sleep(0.5), (SELECT count(*) FROM history)";
+        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = $1";
+        let is_asleep =
+            async || observer.query_one(asleep, &[&sleeping]).await.unwrap().get::<_, i64>(0) == 1;
+        let made = async {
+            while !is_asleep().await {}
+            let history = vec![EndedRow { finished: finished(1, at(1)), worker: None }];
+            write(&mut tables(&options).await, &WriteSet { history, ..WriteSet::default() }).await;
+            assert!(!is_asleep().await, "the new partition was used before the statement ended");
+        };
+        let (_, slept) = futures_util::future::join(made, busy.query(sleeping, &[])).await;
+        slept.unwrap();
+        let told = "SELECT bool_and(pg_attribute.xmin::text::bigint > pg_inherits.xmin::text::bigint) \
+             FROM pg_attribute, pg_inherits WHERE attrelid = 'history'::regclass AND attname = 'job' \
+             AND inhparent = 'history'::regclass";
+        assert!(observer.query_one(told, &[]).await.unwrap().get::<_, bool>(0));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn narrower_partitions_fill_the_gaps_between_wider_ones() {
     TestDatabase::with(async |mut options| {
