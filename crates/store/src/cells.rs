@@ -26,16 +26,19 @@ pub(crate) type Cells = Vec<Cell<'static>>;
 
 /// A row as its driver returns it. `None` is NULL.
 pub(crate) trait RowCells {
-    fn is_null(&self, column: usize) -> Result<bool, Fault>;
     fn number(&self, column: usize) -> Result<Option<i64>, Fault>;
     fn text(&self, column: usize) -> Result<Option<&str>, Fault>;
     fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault>;
 }
 
+/// A value that was read; `None` is NULL.
+pub(crate) type CellRead<T> = Result<Option<T>, Fault>;
+
 /// A value that a column can hold.
 pub(crate) trait CellValue<'a>: Sized {
     /// `what` names the column in errors.
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault>;
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self>;
+
     fn into_cell(self) -> Cell<'a>;
 }
 
@@ -44,7 +47,7 @@ pub(crate) fn get<'a, T: CellValue<'a>>(
     row: &'a (impl RowCells + ?Sized),
     column: usize,
 ) -> Result<T, Fault> {
-    T::from_row(row, column, "a column")
+    read(row, column, "a column")
 }
 
 /// A column that is named in errors.
@@ -53,11 +56,7 @@ pub(crate) fn read<'a, T: CellValue<'a>>(
     column: usize,
     what: &'static str,
 ) -> Result<T, Fault> {
-    T::from_row(row, column, what)
-}
-
-fn there<T>(value: Option<T>, what: &'static str) -> Result<T, Fault> {
-    value.ok_or_else(|| Fault::damaged(what, "NULL"))
+    T::from_row(row, column, what)?.ok_or_else(|| Fault::damaged(what, "NULL"))
 }
 
 fn in_range<T: TryFrom<i64>>(number: i64, what: &'static str) -> Result<T, Fault> {
@@ -67,8 +66,8 @@ fn in_range<T: TryFrom<i64>>(number: i64, what: &'static str) -> Result<T, Fault
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl<'a> CellValue<'a> for $type {
-            fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-                in_range(there(row.number(column)?, what)?, what)
+            fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self> {
+                row.number(column)?.map(|number| in_range(number, what)).transpose()
             }
 
             fn into_cell(self) -> Cell<'a> {
@@ -83,9 +82,9 @@ numbers!(i64, i32, i16, u64, u32, u16, u8, usize);
 macro_rules! stored_as {
     ($($type:ty as $stored:ty: |$read:ident, $what:ident| $from:expr, |$write:ident| $to:expr;)*) => {$(
         impl<'a> CellValue<'a> for $type {
-            fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, $what: &'static str) -> Result<Self, Fault> {
-                let $read = <$stored as CellValue>::from_row(row, column, $what)?;
-                $from
+            fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, $what: &'static str) -> CellRead<Self> {
+                let Some($read) = <$stored as CellValue>::from_row(row, column, $what)? else { return Ok(None) };
+                Ok(Some($from))
             }
 
             fn into_cell(self) -> Cell<'a> {
@@ -96,18 +95,18 @@ macro_rules! stored_as {
     )*};
 }
 stored_as! {
-    bool as i64: |number, _what| Ok(number != 0), |flag| i64::from(flag);
-    Timestamp as i64: |micros, _what| Ok(Timestamp::from_micros(micros)), |time| time.as_micros();
-    SessionId as i64: |number, _what| Ok(SessionId(number)), |session| session.0;
-    Epoch as u32: |number, _what| Ok(Epoch(number)), |epoch| epoch.0;
-    Percent as u16: |number, what| Percent::from_hundredths(number).ok_or_else(|| Fault::damaged(what, number)),
+    bool as i64: |number, _what| number != 0, |flag| i64::from(flag);
+    Timestamp as i64: |micros, _what| Timestamp::from_micros(micros), |time| time.as_micros();
+    SessionId as i64: |number, _what| SessionId(number), |session| session.0;
+    Epoch as u32: |number, _what| Epoch(number), |epoch| epoch.0;
+    Percent as u16: |number, what| Percent::from_hundredths(number).ok_or_else(|| Fault::damaged(what, number))?,
         |percent| percent.hundredths();
-    Priority as u8: |bits, what| Priority::new(bits).ok_or_else(|| Fault::damaged(what, bits)), |priority| priority.get();
+    Priority as u8: |bits, what| Priority::new(bits).ok_or_else(|| Fault::damaged(what, bits))?, |priority| priority.get();
 }
 
 impl<'a> CellValue<'a> for String {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        <&str>::from_row(row, column, what).map(str::to_owned)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, _what: &'static str) -> CellRead<Self> {
+        Ok(row.text(column)?.map(str::to_owned))
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -116,8 +115,8 @@ impl<'a> CellValue<'a> for String {
 }
 
 impl<'a, T: Code> CellValue<'a> for T {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        <T as Code>::read(there(row.number(column)?, what)?, what)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self> {
+        row.number(column)?.map(|code| <T as Code>::read(code, what)).transpose()
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -126,10 +125,8 @@ impl<'a, T: Code> CellValue<'a> for T {
 }
 
 impl<'a> CellValue<'a> for JobId {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        let bytes = there(row.bytes(column)?, what)?;
-        let id = bytes.try_into().map_err(|_| Fault::damaged(what, format!("{} bytes", bytes.len())))?;
-        Ok(JobId::from_bytes(id))
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self> {
+        Ok(<[u8; 16]>::from_row(row, column, what)?.map(JobId::from_bytes))
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -138,8 +135,8 @@ impl<'a> CellValue<'a> for JobId {
 }
 
 impl<'a> CellValue<'a> for &'a str {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        there(row.text(column)?, what)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, _what: &'static str) -> CellRead<Self> {
+        row.text(column)
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -148,8 +145,8 @@ impl<'a> CellValue<'a> for &'a str {
 }
 
 impl<'a> CellValue<'a> for Cow<'a, str> {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        <&str>::from_row(row, column, what).map(Cow::Borrowed)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, _what: &'static str) -> CellRead<Self> {
+        Ok(row.text(column)?.map(Cow::Borrowed))
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -158,8 +155,8 @@ impl<'a> CellValue<'a> for Cow<'a, str> {
 }
 
 impl<'a> CellValue<'a> for &'a [u8] {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        there(row.bytes(column)?, what)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, _what: &'static str) -> CellRead<Self> {
+        row.bytes(column)
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -168,8 +165,8 @@ impl<'a> CellValue<'a> for &'a [u8] {
 }
 
 impl<'a> CellValue<'a> for Vec<u8> {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        <&[u8]>::from_row(row, column, what).map(<[u8]>::to_vec)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, _what: &'static str) -> CellRead<Self> {
+        Ok(row.bytes(column)?.map(<[u8]>::to_vec))
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -178,9 +175,11 @@ impl<'a> CellValue<'a> for Vec<u8> {
 }
 
 impl<'a, const N: usize> CellValue<'a> for [u8; N] {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        let bytes = there(row.bytes(column)?, what)?;
-        bytes.try_into().map_err(|_| Fault::damaged(what, format!("{} bytes", bytes.len())))
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self> {
+        let sized = |bytes: &[u8]| {
+            bytes.try_into().map_err(|_| Fault::damaged(what, format!("{} bytes", bytes.len())))
+        };
+        row.bytes(column)?.map(sized).transpose()
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -189,8 +188,8 @@ impl<'a, const N: usize> CellValue<'a> for [u8; N] {
 }
 
 impl<'a, T: CellValue<'a>> CellValue<'a> for Option<T> {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        if row.is_null(column)? { Ok(None) } else { T::from_row(row, column, what).map(Some) }
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self> {
+        T::from_row(row, column, what).map(Some)
     }
 
     fn into_cell(self) -> Cell<'a> {
@@ -288,10 +287,6 @@ impl<T: ColumnType> ColumnType for Option<T> {
 
 /// Rows that are copied or checked as plain cells.
 impl RowCells for [Cell<'_>] {
-    fn is_null(&self, column: usize) -> Result<bool, Fault> {
-        Ok(self[column] == Cell::Null)
-    }
-
     fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
         match &self[column] {
             Cell::Null => Ok(None),

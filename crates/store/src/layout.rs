@@ -129,8 +129,8 @@ macro_rules! table {
             /// Reads the columns of a list below from this index on.
             pub fn read<R: RowCells + ?Sized>(row: &'a R, first: usize) -> Result<Self, Fault> {
                 Ok($columns {
-                    $first: CellValue::from_row(row, first, concat!(stringify!($table), ".", stringify!($first)))?,
-                    $($column: CellValue::from_row(
+                    $first: crate::cells::read(row, first, concat!(stringify!($table), ".", stringify!($first)))?,
+                    $($column: crate::cells::read(
                         row,
                         first + const { $layout.at(stringify!($column)) },
                         concat!(stringify!($table), ".", stringify!($column)),

@@ -19,10 +19,6 @@ fn damaged(row: &Row, column: usize, kind: &str) -> Fault {
 }
 
 impl RowCells for Row {
-    fn is_null(&self, column: usize) -> Result<bool, Fault> {
-        Ok(value(self, column)?.is_none())
-    }
-
     /// Statements that are not prepared return numbers as text.
     fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
         let number = match value(self, column)? {

@@ -1,13 +1,16 @@
 //! Values of rows and parameters as PostgreSQL's driver has them.
 
-use crate::cells::{Cell, CellValue, RowCells};
+use crate::cells::{Cell, CellRead, CellValue, RowCells};
 use crate::fault::Fault;
+use crate::server::list::List;
+use postgres_protocol::types::{ArrayDimension, array_to_sql};
 use punctual_core::ids::JobId;
 use std::borrow::Cow;
 use std::error::Error;
+use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::types::private::BytesMut;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 type Failure = Box<dyn Error + Sync + Send>;
@@ -43,18 +46,6 @@ impl<'a> FromSql<'a> for AnyBytes<'a> {
     }
 }
 
-struct Anything;
-
-impl<'a> FromSql<'a> for Anything {
-    fn from_sql(_: &Type, _: &'a [u8]) -> Result<Self, Failure> {
-        Ok(Anything)
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-}
-
 fn value<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<Option<T>, Fault> {
     row.try_get(column).map_err(|error| {
         let name = row.columns().get(column).map_or("a column", |column| column.name());
@@ -63,10 +54,6 @@ fn value<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<Option<T>, F
 }
 
 impl RowCells for Row {
-    fn is_null(&self, column: usize) -> Result<bool, Fault> {
-        Ok(value::<Anything>(self, column)?.is_none())
-    }
-
     fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
         Ok(value::<AnyNumber>(self, column)?.map(|number| number.0))
     }
@@ -105,9 +92,38 @@ impl ToSql for Cell<'_> {
     to_sql_checked!();
 }
 
+/// One column of a list, as an array.
+#[derive(Debug)]
+pub(crate) struct ListColumn<'a> {
+    pub list: Arc<List<'a>>,
+    pub index: usize,
+}
+
+impl ToSql for ListColumn<'_> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
+        let Kind::Array(member) = kind.kind() else { return Err(format!("{kind} is no array").into()) };
+        let dimension = ArrayDimension { len: i32::try_from(self.list.rows().len())?, lower_bound: 1 };
+        let cells = self.list.rows().map(|row| &row[self.index]);
+        let write = |cell: &Cell<'_>, out: &mut BytesMut| {
+            Ok(match cell.to_sql(member, out)? {
+                IsNull::Yes => postgres_protocol::IsNull::Yes,
+                IsNull::No => postgres_protocol::IsNull::No,
+            })
+        };
+        array_to_sql(Some(dimension), member.oid(), cells, write, out)?;
+        Ok(IsNull::No)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(kind.kind(), Kind::Array(_))
+    }
+
+    to_sql_checked!();
+}
+
 impl<'a> CellValue<'a> for Uuid {
-    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> Result<Self, Fault> {
-        JobId::from_row(row, column, what).map(uuid)
+    fn from_row<R: RowCells + ?Sized>(row: &'a R, column: usize, what: &'static str) -> CellRead<Self> {
+        Ok(JobId::from_row(row, column, what)?.map(uuid))
     }
 
     fn into_cell(self) -> Cell<'a> {

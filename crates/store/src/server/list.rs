@@ -27,7 +27,8 @@ impl<'a> List<'a> {
     pub fn try_of<const N: usize>(
         rows: impl IntoIterator<Item = Result<[Cell<'a>; N], Fault>>,
     ) -> Result<Self, Fault> {
-        let mut cells = Vec::new();
+        let rows = rows.into_iter();
+        let mut cells = Vec::with_capacity(rows.size_hint().0 * N);
         for row in rows {
             cells.extend(row?);
         }
@@ -49,18 +50,13 @@ impl<'a> List<'a> {
         self.cells.is_empty()
     }
 
-    pub fn rows(&self) -> impl Iterator<Item = &[Cell<'a>]> {
-        self.cells.chunks_exact(self.width.max(1))
+    /// The number of columns.
+    pub fn width(&self) -> usize {
+        self.width
     }
 
-    /// One list for each column.
-    pub fn into_columns(self) -> Vec<Vec<Cell<'a>>> {
-        let rows = self.cells.len() / self.width.max(1);
-        let mut columns: Vec<Vec<Cell<'a>>> = (0..self.width).map(|_| Vec::with_capacity(rows)).collect();
-        for (place, cell) in self.cells.into_iter().enumerate() {
-            columns[place % self.width].push(cell);
-        }
-        columns
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[Cell<'a>]> {
+        self.cells.chunks_exact(self.width.max(1))
     }
 }
 
@@ -69,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_become_columns() {
+    fn a_list_has_its_rows() {
         let list = List::of([row![1_i64, "a"], row![2_i64, "b"]]);
-        assert_eq!(list.rows().count(), 2);
-        assert_eq!(list.into_columns(), [row![1_i64, 2_i64], row!["a", "b"]]);
+        assert_eq!(list.width(), 2);
+        assert_eq!(list.rows().collect::<Vec<_>>(), [row![1_i64, "a"], row![2_i64, "b"]]);
         assert!(List::of::<1>([]).is_empty());
     }
 }

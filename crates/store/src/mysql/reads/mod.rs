@@ -77,10 +77,6 @@ impl JoinedRow {
 }
 
 impl RowCells for JoinedRow {
-    fn is_null(&self, column: usize) -> Result<bool, Fault> {
-        self.joined(column).map_or_else(|| self.row.is_null(column), |cell| cell.is_null(0))
-    }
-
     fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
         self.joined(column).map_or_else(|| self.row.number(column), |cell| cell.number(0))
     }

@@ -7,13 +7,14 @@
 use crate::codecs::{fact_columns, limit};
 use crate::layout::{dead_letter_columns, job_columns, live_columns, schedule_columns};
 use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
+use crate::postgres::rows::ListColumn;
 use crate::postgres::wire::{Call, Parameter, column, value};
 use crate::server::asks::{Ask, RowKind, ids, jobs, numbers, unlocked};
 use crate::server::list::List;
 use crate::unit_of_work::{ReadSet, RequestedClaims};
 use punctual_core::ids::JobId;
 use punctual_core::limits;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// A transaction that deletes a lane locks its row first, and then checks whether the lane has jobs.
 pub(crate) const HELD_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
@@ -281,5 +282,6 @@ impl<'a> ReadRound<'a> {
 
 /// An array for each column.
 pub(crate) fn columns(list: List<'_>) -> Vec<Parameter<'_>> {
-    list.into_columns().into_iter().map(value).collect()
+    let list = Arc::new(list);
+    (0..list.width()).map(|index| value(ListColumn { list: Arc::clone(&list), index })).collect()
 }

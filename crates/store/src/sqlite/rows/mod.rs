@@ -43,10 +43,6 @@ fn unfit(row: &Row<'_>, column: usize, value: ValueRef<'_>) -> Fault {
 }
 
 impl RowCells for Row<'_> {
-    fn is_null(&self, column: usize) -> Result<bool, Fault> {
-        Ok(self.get_ref(column)? == ValueRef::Null)
-    }
-
     fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
         match self.get_ref(column)? {
             ValueRef::Null => Ok(None),
