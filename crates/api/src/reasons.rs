@@ -130,7 +130,9 @@ fn of_cancel(view: &JobView) -> String {
 /// Why occurrences did not run, to follow "because".
 pub const fn because(reason: SkipReason) -> &'static str {
     match reason {
-        SkipReason::Overlap => "an earlier occurrence was still open (overlap_policy)",
+        SkipReason::Overlap => {
+            "an earlier occurrence was still open, or was due at the same time and ran first (overlap_policy)"
+        }
         SkipReason::Misfire => "no scheduler fired in time (misfire_policy)",
         SkipReason::Paused => "the job was paused",
         SkipReason::Calendar => "the calendar excludes that time",

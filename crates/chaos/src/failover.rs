@@ -7,7 +7,7 @@ use crate::load::{Load, LoadOptions, calling};
 use crate::member::{Member, now};
 use crate::observed::{Attempts, Observed, Overlap, Times, Wish};
 use crate::plan::Role;
-use crate::recorder::{Answer, Behaviour, Recorder, Run};
+use crate::recorder::{Behaviour, CallOutcome, Recorder, Run};
 use anyhow::{Context, Result, ensure};
 use punctual_client::SubmitJob;
 use punctual_core::ids::ExecutionId;
@@ -224,7 +224,7 @@ impl Scene<'_> {
             let runs = self.recorder.runs()?;
             let broken = runs.iter().filter(|run| {
                 run.began < killed_at
-                    && matches!(run.ended, Some((at, Answer::BrokenOff)) if at >= killed_at && at.since(killed_at) < LATE)
+                    && matches!(run.ended, Some((at, CallOutcome::BrokenOff)) if at >= killed_at && at.since(killed_at) < LATE)
             });
             let next = |broken: &Run| {
                 let is_next = |run: &&Run| {
@@ -304,7 +304,7 @@ impl Scene<'_> {
         let runs = self.recorder.runs()?;
         let failed: BTreeSet<ExecutionId> = runs
             .iter()
-            .filter(|run| matches!(run.ended, Some((_, Answer::Failed))))
+            .filter(|run| matches!(run.ended, Some((_, CallOutcome::Failed))))
             .map(|run| run.execution)
             .collect();
         let is_again = |run: &&Run| {

@@ -38,7 +38,7 @@ pub struct Launch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum DesiredState {
     Up,
     Down,
 }
@@ -79,7 +79,7 @@ pub struct Member {
     clock: PathBuf,
     log: PathBuf,
     binary: watch::Sender<PathBuf>,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<DesiredState>,
     status: watch::Receiver<Status>,
     ends: Arc<Mutex<Vec<UnorderedEnd>>>,
 }
@@ -95,7 +95,7 @@ impl Member {
         let clock = launch.data.join("clock");
         std::fs::create_dir_all(&launch.data)?;
         std::fs::write(&clock, "+0\n")?;
-        let (wanted, status) = (watch::Sender::new(Wanted::Up), watch::Sender::new(Status::Gone));
+        let (wanted, status) = (watch::Sender::new(DesiredState::Up), watch::Sender::new(Status::Gone));
         let ends = Arc::new(Mutex::new(Vec::new()));
         let binary = watch::Sender::new(launch.binary.clone());
         let member = Member {
@@ -144,7 +144,7 @@ impl Member {
     }
 
     async fn end(&self, signal: Signal) {
-        self.wanted.send_replace(Wanted::Down);
+        self.wanted.send_replace(DesiredState::Down);
         let mut status = self.status.clone();
         let pid = status.borrow().pid();
         self.signal(pid, signal);
@@ -153,7 +153,7 @@ impl Member {
 
     /// Starts it again, and waits until it is ready.
     pub async fn start_again(&self) {
-        self.wanted.send_replace(Wanted::Up);
+        self.wanted.send_replace(DesiredState::Up);
         self.is_ready().await;
     }
 
@@ -204,10 +204,10 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    async fn keep(self, mut wanted: watch::Receiver<Wanted>) {
-        while wanted.wait_for(|wanted| *wanted == Wanted::Up).await.is_ok() {
+    async fn keep(self, mut wanted: watch::Receiver<DesiredState>) {
+        while wanted.wait_for(|wanted| *wanted == DesiredState::Up).await.is_ok() {
             let outcome = self.live(&wanted).await;
-            if *wanted.borrow() == Wanted::Down {
+            if *wanted.borrow() == DesiredState::Down {
                 self.status.send_replace(Status::Gone);
                 continue;
             }
@@ -228,13 +228,13 @@ impl Supervisor {
     }
 
     /// One process, from its start to its end.
-    async fn live(&self, wanted: &watch::Receiver<Wanted>) -> Result<ExitStatus> {
+    async fn live(&self, wanted: &watch::Receiver<DesiredState>) -> Result<ExitStatus> {
         let mut child = self.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = pid.context("it has no process id")?;
         self.status.send_replace(Status::Starting(pid));
         // A caller that wanted it down a moment ago may have found no process to kill.
-        if *wanted.borrow() == Wanted::Down {
+        if *wanted.borrow() == DesiredState::Down {
             child.start_kill()?;
         }
         let mut output = BufReader::new(child.stdout.take().context("it has no output")?);

@@ -44,14 +44,14 @@ enum Line {
     Ended {
         run: u64,
         at: Timestamp,
-        answer: Answer,
+        answer: CallOutcome,
     },
 }
 
 /// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum CallOutcome {
     Succeeded,
     Failed,
     /// The worker disconnected before it got a response: it was killed, or had to stop.
@@ -68,7 +68,7 @@ pub struct Run {
     pub idempotency_key: String,
     pub began: Timestamp,
     /// `None` if it was still in progress when the record was read.
-    pub ended: Option<(Timestamp, Answer)>,
+    pub ended: Option<(Timestamp, CallOutcome)>,
 }
 
 /// The server. It runs until this program ends.
@@ -150,7 +150,7 @@ struct Open {
 }
 
 impl Open {
-    fn end(&mut self, answer: Answer) -> Result<()> {
+    fn end(&mut self, answer: CallOutcome) -> Result<()> {
         self.is_answered = true;
         self.shared.append(&Line::Ended { run: self.run, at: now(), answer })
     }
@@ -159,7 +159,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.is_answered {
-            let _ = self.end(Answer::BrokenOff);
+            let _ = self.end(CallOutcome::BrokenOff);
         }
     }
 }
@@ -170,13 +170,18 @@ async fn run(
     headers: HeaderMap,
 ) -> (StatusCode, String) {
     match record(&shared, &headers, takes_ms, failing).await {
-        Ok((Answer::Succeeded, run)) => (StatusCode::OK, format!("{{\"run\": {run}}}")),
+        Ok((CallOutcome::Succeeded, run)) => (StatusCode::OK, format!("{{\"run\": {run}}}")),
         Ok((_, run)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("run {run} fails as it was told to")),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}")),
     }
 }
 
-async fn record(shared: &Shared, headers: &HeaderMap, takes_ms: u64, failing: u32) -> Result<(Answer, u64)> {
+async fn record(
+    shared: &Shared,
+    headers: &HeaderMap,
+    takes_ms: u64,
+    failing: u32,
+) -> Result<(CallOutcome, u64)> {
     let header = |name: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.with_context(|| format!("the call has no header {name}"))
@@ -193,7 +198,7 @@ async fn record(shared: &Shared, headers: &HeaderMap, takes_ms: u64, failing: u3
     })?;
     let mut open = Open { shared: shared.clone(), run, is_answered: false };
     tokio::time::sleep(Duration::from_millis(takes_ms)).await;
-    let answer = if attempt <= failing { Answer::Failed } else { Answer::Succeeded };
+    let answer = if attempt <= failing { CallOutcome::Failed } else { CallOutcome::Succeeded };
     open.end(answer)?;
     Ok((answer, run))
 }
@@ -215,12 +220,12 @@ mod tests {
                 scheduled_time: at(4),
                 idempotency_key: "k".into(),
             },
-            Line::Ended { run: 1, at: at(9), answer: Answer::BrokenOff },
+            Line::Ended { run: 1, at: at(9), answer: CallOutcome::BrokenOff },
         ];
         let text: Vec<String> = lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
         let [run] = &read(&text.join("\n")).unwrap()[..] else { panic!("one run") };
         assert_eq!((run.number, run.execution, run.attempt), (1, execution, 3));
-        assert_eq!((run.began, run.ended), (at(5), Some((at(9), Answer::BrokenOff))));
+        assert_eq!((run.began, run.ended), (at(5), Some((at(9), CallOutcome::BrokenOff))));
         assert!(read(&text[1]).is_err(), "an end without a beginning");
     }
 }

@@ -83,7 +83,7 @@ pub struct CheckArgs {
 
 /// The output of `config show`.
 #[derive(Serialize)]
-struct Shown {
+struct ConfigReport {
     /// The file that was read.
     file: Option<PathBuf>,
     settings: Vec<ShownSetting>,
@@ -107,7 +107,7 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn show(args: &ShowArgs) -> Result<Shown, CliError> {
+fn show(args: &ShowArgs) -> Result<ConfigReport, CliError> {
     let around = Surroundings::find(&args.config)?;
     // Invalid values are reported instead of shown.
     around.read(&args.place)?;
@@ -121,10 +121,13 @@ fn show(args: &ShowArgs) -> Result<Shown, CliError> {
         value,
         source,
     };
-    Ok(Shown { file: around.file.map(|file| file.path), settings: rows.into_iter().map(shown).collect() })
+    Ok(ConfigReport {
+        file: around.file.map(|file| file.path),
+        settings: rows.into_iter().map(shown).collect(),
+    })
 }
 
-fn shown_table(shown: &Shown) -> String {
+fn shown_table(shown: &ConfigReport) -> String {
     let value = |setting: &ShownSetting| match &setting.value {
         serde_json::Value::Null => "-".to_owned(),
         value => page::toml(value),

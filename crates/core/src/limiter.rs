@@ -48,15 +48,15 @@ impl LimiterId {
 
 /// The wait list of a limit: that of a queue, or of one key within it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Line {
+pub struct WaitList {
     pub queue: String,
     /// `None` for the limit of the queue.
     pub key: Option<LimiterId>,
 }
 
-impl Line {
+impl WaitList {
     pub fn of_queue(queue: &str) -> Self {
-        Line { queue: queue.to_owned(), key: None }
+        WaitList { queue: queue.to_owned(), key: None }
     }
 
     pub fn id(&self) -> LimiterId {
@@ -210,7 +210,7 @@ impl QueueLimits {
     }
 
     /// The limit of a wait list.
-    pub fn of(&self, line: &Line) -> Limit {
+    pub fn of(&self, line: &WaitList) -> Limit {
         if line.key.is_some() { self.of_key() } else { self.of_queue() }
     }
 
@@ -350,7 +350,7 @@ mod tests {
         }
         assert_eq!(LimiterId::from_number(queue.number()), Some(queue));
         assert_eq!(LimiterId::from_number(7), None);
-        assert_eq!(Line::of_queue("mail").id(), queue);
+        assert_eq!(WaitList::of_queue("mail").id(), queue);
     }
 
     #[test]

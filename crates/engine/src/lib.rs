@@ -18,7 +18,6 @@ mod demand;
 mod drive;
 mod events;
 mod lateness;
-mod lines;
 mod loops;
 #[cfg(feature = "benches")]
 #[doc(hidden)]
@@ -31,6 +30,7 @@ mod retention;
 mod submit;
 mod timekeeper;
 mod use_cases;
+mod wait_lists;
 mod wheel;
 mod work;
 
@@ -50,7 +50,6 @@ use counters::Counters;
 use events::Events;
 use futures_util::future::{join3, join4, join5};
 use lateness::Lateness;
-use lines::Lines;
 use measures::Measures;
 use peers::Peers;
 use poll_registry::PollRegistry;
@@ -68,6 +67,7 @@ use retention::Retention;
 use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
+use wait_lists::WaitLists;
 
 /// The duties of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Default for EngineConfig {
 /// One node's engine.
 pub struct Engine {
     context: Arc<Context>,
-    submits: Batcher<Job, submit::Kept>,
+    submits: Batcher<Job, submit::SubmitResult>,
     reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
     notes: Batcher<Note, NoteAnswer>,
@@ -186,7 +186,7 @@ struct Context {
     measures: Measures,
     events: Events,
     peers: Peers,
-    lines: Lines,
+    lines: WaitLists,
     cluster: Cluster,
     lateness: Lateness,
     demands: demand::Demands,
@@ -227,7 +227,7 @@ impl Engine {
             measures: Measures::default(),
             events: Events::default(),
             peers: Peers::reached_by(wakes),
-            lines: Lines::default(),
+            lines: WaitLists::default(),
             cluster: Cluster::new(participation, config.member_ttl),
             lateness: Lateness::default(),
             demands: demand::Demands::default(),

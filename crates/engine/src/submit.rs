@@ -62,7 +62,7 @@ impl IdSource {
 
 /// The outcome of an accepted job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum SubmitResult {
     New,
     Existing(JobId),
     KeyTaken(JobId),
@@ -115,16 +115,18 @@ impl Engine {
                 }
             };
             match outcome {
-                Kept::New => {}
-                Kept::Existing(job) => {
+                SubmitResult::New => {}
+                SubmitResult::Existing(job) => {
                     *submitted = Submitted { job, is_existing: true, ..submitted.clone() };
                 }
-                Kept::KeyTaken(job) => *answer = Err(SubmitError::KeyTaken(job)),
-                Kept::BadParent { parent, problem } => {
+                SubmitResult::KeyTaken(job) => *answer = Err(SubmitError::KeyTaken(job)),
+                SubmitResult::BadParent { parent, problem } => {
                     *answer = Err(SubmitError::Invalid(vec![bad_parent(parent, problem)]));
                 }
-                Kept::QueueFull { queue, full } => *answer = Err(SubmitError::QueueFull { queue, full }),
-                Kept::Unreadable(reason) => *answer = Err(SubmitError::Unreadable(reason)),
+                SubmitResult::QueueFull { queue, full } => {
+                    *answer = Err(SubmitError::QueueFull { queue, full })
+                }
+                SubmitResult::Unreadable(reason) => *answer = Err(SubmitError::Unreadable(reason)),
             }
         }
         answers
@@ -182,12 +184,12 @@ fn bad_parent(parent: JobId, problem: ParentProblem) -> InvalidField {
 }
 
 impl Context {
-    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, Kept> {
+    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, SubmitResult> {
         let spawn = self.host.spawn.clone();
         Batcher::new(spawn, limits::STORE_BATCH_MAX, move |jobs| Box::pin(self.clone().submit_batch(jobs)))
     }
 
-    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Kept>, StoreError> {
+    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<SubmitResult>, StoreError> {
         let now = self.time.now();
         let mut reservation = ReservedSlots::default();
         let reservations = self.reservations(&mut reservation, &jobs, now);
@@ -206,8 +208,9 @@ impl Context {
         match self.store.submit(now, jobs).await {
             Ok(outcomes) => {
                 self.events.touched(begins);
-                let (kept, effects): (Vec<Kept>, Vec<CommitEffects>) = outcomes.into_iter().map(kept).unzip();
-                let new = kept.iter().filter(|kept| **kept == Kept::New).count();
+                let (kept, effects): (Vec<SubmitResult>, Vec<CommitEffects>) =
+                    outcomes.into_iter().map(kept).unzip();
+                let new = kept.iter().filter(|kept| **kept == SubmitResult::New).count();
                 self.counters.submitted.add(new as u64);
                 self.follow_up(effects, reservation);
                 Ok(kept)
@@ -245,15 +248,15 @@ impl Context {
     }
 }
 
-fn kept(outcome: SubmitOutcome) -> (Kept, CommitEffects) {
+fn kept(outcome: SubmitOutcome) -> (SubmitResult, CommitEffects) {
     let kept = match outcome {
-        SubmitOutcome::Created(effects) => return (Kept::New, effects),
-        SubmitOutcome::AlreadyThere => Kept::New,
-        SubmitOutcome::Existing(job) => Kept::Existing(job),
-        SubmitOutcome::KeyTaken(job) => Kept::KeyTaken(job),
-        SubmitOutcome::BadParent { parent, problem } => Kept::BadParent { parent, problem },
-        SubmitOutcome::QueueFull { queue, full } => Kept::QueueFull { queue, full },
-        SubmitOutcome::Unreadable(reason) => Kept::Unreadable(reason),
+        SubmitOutcome::Created(effects) => return (SubmitResult::New, effects),
+        SubmitOutcome::AlreadyThere => SubmitResult::New,
+        SubmitOutcome::Existing(job) => SubmitResult::Existing(job),
+        SubmitOutcome::KeyTaken(job) => SubmitResult::KeyTaken(job),
+        SubmitOutcome::BadParent { parent, problem } => SubmitResult::BadParent { parent, problem },
+        SubmitOutcome::QueueFull { queue, full } => SubmitResult::QueueFull { queue, full },
+        SubmitOutcome::Unreadable(reason) => SubmitResult::Unreadable(reason),
     };
     (kept, CommitEffects::default())
 }

@@ -55,7 +55,7 @@ struct ToldFork {
 
 /// The state of the schema.
 #[derive(Serialize)]
-struct Told {
+struct SchemaReport {
     store: String,
     #[serde(flatten)]
     migration: Option<Migration>,
@@ -84,7 +84,7 @@ pub async fn run(command: MigrateCommand) -> anyhow::Result<Exit> {
         MigrateCommand::Fork(args) => return fork(args).await,
     };
     let place = args.place()?;
-    let mut told = Told { store: place.to_string(), migration: None, problems: None, note: None };
+    let mut told = SchemaReport { store: place.to_string(), migration: None, problems: None, note: None };
     let exit = match (&place, &command) {
         (StorePlace::Sqlite(_), _) => {
             told.note = Some(EMBEDDED);
@@ -126,7 +126,7 @@ fn describe_fork(told: &ToldFork) -> String {
     format!("{} is an independent store now; {queues}", told.store)
 }
 
-fn describe(told: &Told) -> String {
+fn describe(told: &SchemaReport) -> String {
     if let Some(note) = told.note {
         return format!("{}: {note}", told.store);
     }

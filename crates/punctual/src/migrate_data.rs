@@ -40,17 +40,17 @@ const AFTER_HELP: &str = "Stop all servers of both stores first. The source is o
 
 /// The result of the copy.
 #[derive(Serialize)]
-struct Told {
+struct CopyReport {
     from: String,
     to: String,
     /// `new`, `resumed` or `restarted`.
     beginning: &'static str,
     rows: u64,
-    tables: Vec<ToldTable>,
+    tables: Vec<CopiedTable>,
 }
 
 #[derive(Serialize)]
-struct ToldTable {
+struct CopiedTable {
     name: &'static str,
     rows: u64,
     /// The same for both stores.
@@ -83,7 +83,7 @@ fn misunderstood(message: &str) -> CliError {
     CliError { exit: Exit::Misunderstood, message: message.to_owned() }
 }
 
-fn describe(told: &Told) -> String {
+fn describe(told: &CopyReport) -> String {
     let filled = told.tables.iter().filter(|each| each.rows > 0);
     let rows =
         filled.map(|each| vec![each.name.to_owned(), each.rows.to_string(), each.checksum[..16].to_owned()]);
@@ -98,7 +98,7 @@ fn describe(told: &Told) -> String {
 }
 
 mod data_migration {
-    use super::{FROM_PASSWORD, MigrateDataArgs, TO_PASSWORD, Told, ToldTable};
+    use super::{CopiedTable, CopyReport, FROM_PASSWORD, MigrateDataArgs, TO_PASSWORD};
     use indicatif::{ProgressBar, ProgressStyle};
     use punctual_config::exit::{CliError, Exit};
     use punctual_config::store_url::{Password, StoreUrl};
@@ -107,7 +107,7 @@ mod data_migration {
         CopyProgress, CopyStage, CopyStart, DataMigrationError, StoreRole, migrate_data,
     };
 
-    pub async fn run(args: &MigrateDataArgs, from: &StoreUrl, to: &StoreUrl) -> Result<Told, CliError> {
+    pub async fn run(args: &MigrateDataArgs, from: &StoreUrl, to: &StoreUrl) -> Result<CopyReport, CliError> {
         let given = |password: &'_ Option<Password>| password.clone().filter(|password| !password.is_empty());
         let source = store::address(from, given(&args.from_password).as_ref())?;
         let target = store::address(to, given(&args.to_password).as_ref())?;
@@ -115,7 +115,7 @@ mod data_migration {
         let moved = migrate_data(&source, &target, &mut |progress| bars.show(progress)).await;
         bars.end();
         let moved = moved.map_err(|error| told(&error, from, to))?;
-        Ok(Told {
+        Ok(CopyReport {
             from: from.to_string(),
             to: to.to_string(),
             beginning: match moved.beginning {
@@ -127,7 +127,7 @@ mod data_migration {
             tables: moved
                 .tables
                 .into_iter()
-                .map(|table| ToldTable { name: table.name, rows: table.rows, checksum: table.checksum })
+                .map(|table| CopiedTable { name: table.name, rows: table.rows, checksum: table.checksum })
                 .collect(),
         })
     }

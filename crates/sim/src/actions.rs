@@ -2,7 +2,7 @@
 //! executions, dead letters, queues and sessions that they find.
 
 use crate::auditor::Violation;
-use crate::clients::{Clients, Known};
+use crate::clients::{Clients, KnownJob};
 use crate::lock;
 use crate::network::NoAnswer;
 use crate::workload::{Mood, QUEUES, changed, queue_settings, without_slow_rates};
@@ -35,7 +35,7 @@ enum Action {
 
 /// Whether an action is to be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ActionOutcome {
     Known,
     Unknown,
 }
@@ -46,7 +46,7 @@ impl Clients {
         let Some(action) = self.draw() else { return };
         let tries = lock(&self.rng).between(1, TRIES_MAX);
         for _ in 0..tries {
-            if self.attempt(&action).await == Fate::Known {
+            if self.attempt(&action).await == ActionOutcome::Known {
                 return;
             }
             self.cluster.world.count("verbs with unknown outcome");
@@ -104,7 +104,7 @@ impl Clients {
         // Mostly the same few jobs, so that verbs interfere with each other.
         let few = known.jobs.len().min(6);
         let index = if rng.per_mille(500) { rng.index(few) } else { rng.index(known.jobs.len()) };
-        let Known { id, spec, version } = known.jobs[index].clone();
+        let KnownJob { id, spec, version } = known.jobs[index].clone();
         drop(known);
         let control = |verb: Verb| Some(Action::Control(id, Box::new(verb)));
         if self.setting.mood == Mood::Fickle && rng.per_mille(700) {
@@ -171,7 +171,7 @@ impl Clients {
         }
     }
 
-    async fn attempt(&self, action: &Action) -> Fate {
+    async fn attempt(&self, action: &Action) -> ActionOutcome {
         self.cluster.world.note(format_args!("client: {action:?}"));
         match action.clone() {
             Action::Control(job, verb) => self.control(job, *verb).await,
@@ -218,7 +218,7 @@ impl Clients {
         }
     }
 
-    async fn control(&self, job: JobId, verb: Verb) -> Fate {
+    async fn control(&self, job: JobId, verb: Verb) -> ActionOutcome {
         let world = &self.cluster.world;
         let asked = verb.clone();
         let answer = self.ask(WAIT, move |engine: Arc<Engine>| -> Task<_> {
@@ -231,8 +231,8 @@ impl Clients {
             })
         });
         match answer.await {
-            Err(NoAnswer) | Ok(Err(ControlError::Unavailable(_))) => Fate::Unknown,
-            Ok(Err(ControlError::NotThere | ControlError::Refused(_))) => Fate::Known,
+            Err(NoAnswer) | Ok(Err(ControlError::Unavailable(_))) => ActionOutcome::Unknown,
+            Ok(Err(ControlError::NotThere | ControlError::Refused(_))) => ActionOutcome::Known,
             Ok(Err(ControlError::Invalid(problems))) => {
                 let expected = ["end_at", "expires_at", "depends_on"];
                 if let Some(problem) = problems.iter().find(|problem| !expected.contains(&&*problem.field)) {
@@ -240,7 +240,7 @@ impl Clients {
                     world.object(Violation { rule: "a valid update is accepted", detail });
                 }
                 world.count("invalid updates");
-                Fate::Known
+                ActionOutcome::Known
             }
             Ok(Ok(controlled)) => {
                 world.note(format_args!("client: {verb:?} of job {job} is acknowledged: {controlled:?}"));
@@ -248,7 +248,7 @@ impl Clients {
                 if let Verb::Update(update) = verb {
                     lock(&self.ledger).updated(job, update.spec, controlled.version);
                 }
-                Fate::Known
+                ActionOutcome::Known
             }
         }
     }
@@ -267,6 +267,6 @@ async fn update(engine: &Engine, job: JobId, update: Update) -> Result<Controlle
     }
 }
 
-fn known(answer: Result<bool, NoAnswer>) -> Fate {
-    if matches!(answer, Ok(true)) { Fate::Known } else { Fate::Unknown }
+fn known(answer: Result<bool, NoAnswer>) -> ActionOutcome {
+    if matches!(answer, Ok(true)) { ActionOutcome::Known } else { ActionOutcome::Unknown }
 }

@@ -36,12 +36,12 @@ pub(crate) struct Ledger {
     /// Requests with a key.
     keyed: u64,
     is_all_resumed: bool,
-    pub(crate) jobs: Vec<Known>,
+    pub(crate) jobs: Vec<KnownJob>,
 }
 
 /// A job that a client was told of.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownJob {
     pub id: JobId,
     /// As the client last described it.
     pub spec: JobSpec,
@@ -51,7 +51,7 @@ pub(crate) struct Known {
 impl Ledger {
     pub(crate) fn updated(&mut self, id: JobId, spec: JobSpec, version: u32) {
         if let Some(known) = self.jobs.iter_mut().find(|known| known.id == id) {
-            *known = Known { id, spec, version };
+            *known = KnownJob { id, spec, version };
         }
     }
 }
@@ -223,7 +223,7 @@ impl Clients {
                 world.audit(|auditor| auditor.acknowledged(id));
                 let mut ledger = lock(&self.ledger);
                 if ledger.jobs.iter().all(|known| known.id != id) {
-                    ledger.jobs.push(Known { id, spec: job.clone(), version: 1 });
+                    ledger.jobs.push(KnownJob { id, spec: job.clone(), version: 1 });
                 }
                 false
             }

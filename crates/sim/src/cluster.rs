@@ -10,7 +10,7 @@ use crate::network::{Link, Network};
 use crate::random::Rng;
 use crate::store_connection::NodeStore;
 use crate::topology::{Topology, WorkerPlan};
-use crate::watched::Watched;
+use crate::watched::ObservedPort;
 use crate::world::World;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{Executor, Host, WorkerPort};
@@ -100,7 +100,7 @@ impl Cluster {
             Arc::new(Link::new(self.network.clone(), node, self.topology.schedulers))
         };
         if let Some(WorkerPlan { config, job_types }) = plan {
-            let port = Arc::new(Watched { world: self.world.clone(), node, port });
+            let port = Arc::new(ObservedPort { world: self.world.clone(), node, port });
             let slots = config.slots;
             let handlers: Arc<dyn Executor> =
                 Arc::new(Handlers { world: self.world.clone(), node, job_types, slots });

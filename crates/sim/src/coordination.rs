@@ -49,7 +49,7 @@ struct Lease {
 }
 
 /// The fate of one call.
-struct Fate {
+struct ServiceCallFaults {
     travels: Duration,
     returns: Duration,
     refused: bool,
@@ -131,7 +131,7 @@ impl Service {
         answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
     }
 
-    fn draw(&self) -> Fate {
+    fn draw(&self) -> ServiceCallFaults {
         let network_faults = self.world.network_faults();
         let is_away = self.is_away();
         let mut rng = lock(&self.rng);
@@ -141,7 +141,7 @@ impl Service {
         };
         let (travels, returns) = (latency(), latency());
         let travels = if is_away { rng.millis(0, AWAY_NOTICED_MS_MAX) } else { travels };
-        Fate {
+        ServiceCallFaults {
             travels,
             returns,
             refused: rng.per_mille(network_faults.coordination_refuses),

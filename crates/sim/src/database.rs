@@ -65,13 +65,13 @@ enum Tables {
 struct Waiting {
     node: usize,
     call: Call,
-    fate: Fate,
+    fate: StoreCallFaults,
     reply: oneshot::Sender<Result<Reply, StoreError>>,
 }
 
 /// The fate of one call.
 #[derive(Debug, Clone, Copy)]
-struct Fate {
+struct StoreCallFaults {
     travels: Duration,
     refused: bool,
     gathers: bool,
@@ -186,7 +186,7 @@ impl Database {
         self.world.count("restarts of the store");
     }
 
-    fn draw(&self) -> Fate {
+    fn draw(&self) -> StoreCallFaults {
         let network_faults = self.world.network_faults();
         let mut rng = lock(&self.rng);
         let mut latency = || {
@@ -199,7 +199,7 @@ impl Database {
         };
         let (travels, returns) = (latency(), latency());
         self.world.travels(travels + returns);
-        Fate {
+        StoreCallFaults {
             travels,
             returns,
             refused: rng.per_mille(network_faults.store_refuses),

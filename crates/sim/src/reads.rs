@@ -1,7 +1,7 @@
 //! Reads of the store, from SQLite or from the tables of a simulated database server.
 
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
@@ -45,8 +45,8 @@ reads! {
     dead_letters(query: &DeadLetterQuery) -> Page<DeadLetter, u64>;
     queues() -> Vec<QueueRow>;
     paused_queues() -> Vec<PausedQueue>;
-    waiting_lines(after: Option<LimiterId>, limit: usize) -> Page<Line, LimiterId>;
-    limiters(lines: &[Line]) -> Vec<LimiterUse>;
+    waiting_lines(after: Option<LimiterId>, limit: usize) -> Page<WaitList, LimiterId>;
+    limiters(lines: &[WaitList]) -> Vec<LimiterUse>;
     finished_after(after: u64, limit: usize) -> FinishedPage;
     history_span() -> HistorySpan;
     open_executions(ids: &[OccurrenceId]) -> Vec<OpenExecution>;

@@ -4,7 +4,7 @@ use crate::database::Database;
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::*;
@@ -139,7 +139,7 @@ impl Store for NodeStore {
         &self,
         after: Option<LimiterId>,
         limit: usize,
-    ) -> Result<Page<Line, LimiterId>, StoreError> {
+    ) -> Result<Page<WaitList, LimiterId>, StoreError> {
         // Few enough that a scan takes several pages.
         let limit = limit.min(LINES_PER_PAGE);
         self.database
@@ -151,7 +151,7 @@ impl Store for NodeStore {
             .await
     }
 
-    async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
+    async fn limiters(&self, lines: Vec<WaitList>) -> Result<Vec<LimiterUse>, StoreError> {
         self.database.read(move |_, reads| reads.limiters(&lines)).await
     }
 

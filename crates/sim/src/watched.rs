@@ -11,14 +11,14 @@ use punctual_core::ports::{
 use punctual_core::slots::Demand;
 use std::sync::Arc;
 
-pub struct Watched {
+pub struct ObservedPort {
     pub world: Arc<World>,
     pub node: usize,
     pub port: Arc<dyn WorkerPort>,
 }
 
 #[async_trait]
-impl WorkerPort for Watched {
+impl WorkerPort for ObservedPort {
     async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
         self.port.open_session(opening).await
     }

@@ -75,7 +75,8 @@ impl Mood {
 
 /// All requests of a run that begins at `start`.
 pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
-    let Pace { jobs, actions, submits_for, parents_per_mille } = Pace::drawn(rng, setting);
+    let ClientActivity { jobs, actions, submits_for, parents_per_mille } =
+        ClientActivity::drawn(rng, setting);
     let mut submissions = Vec::new();
     let mut left = jobs;
     while left > 0 {
@@ -141,7 +142,7 @@ pub fn without_slow_rates(limits: &QueueLimits) -> QueueLimits {
 }
 
 /// The amount of client activity.
-struct Pace {
+struct ClientActivity {
     jobs: u64,
     actions: u64,
     /// They submit within this time.
@@ -150,12 +151,12 @@ struct Pace {
     parents_per_mille: u64,
 }
 
-impl Pace {
+impl ClientActivity {
     fn drawn(rng: &mut Rng, setting: Setting) -> Self {
         let faults_for = setting.faults_for;
         if setting.mood == Mood::Fickle {
             let (jobs, actions) = (rng.between(4, 16), rng.between(80, 240));
-            return Pace { jobs, actions, submits_for: faults_for / 2, parents_per_mille: 800 };
+            return ClientActivity { jobs, actions, submits_for: faults_for / 2, parents_per_mille: 800 };
         }
         let (jobs, actions, submits_for) = match rng.below(10) {
             // No actions, so that they cannot hide failures that happen without them.
@@ -165,7 +166,7 @@ impl Pace {
             6 => (rng.between(80, 160), rng.between(20, 100), faults_for),
             _ => (rng.between(8, 60), rng.between(5, 100), faults_for),
         };
-        Pace { jobs, actions, submits_for, parents_per_mille: 350 }
+        ClientActivity { jobs, actions, submits_for, parents_per_mille: 350 }
     }
 }
 

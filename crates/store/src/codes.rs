@@ -11,7 +11,7 @@ use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::job::{DEFAULT_OWNER, Expiry, Settings, StoredStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::limiter::{LimiterId, Line, QueueLimits};
+use punctual_core::limiter::{LimiterId, QueueLimits, WaitList};
 use punctual_core::occurrence::{Lease, LiveState, OccurrenceFlags, Origin};
 use punctual_core::ports::{Lane, LogStream, Page, PausedQueue, QueueRow, Role};
 use punctual_core::queue::QueueSettings;
@@ -201,10 +201,10 @@ pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
 }
 
 /// The wait list of the limiter with this number, in which an execution of this lane waits.
-pub(crate) fn read_line(number: i64, lane: &Lane) -> Result<Line, Fault> {
-    let own = Line::of_queue(lane.queue());
+pub(crate) fn read_line(number: i64, lane: &Lane) -> Result<WaitList, Fault> {
+    let own = WaitList::of_queue(lane.queue());
     let id = LimiterId::from_number(number).ok_or_else(|| Fault::damaged("live.line", number))?;
-    Ok(if own.id() == id { own } else { Line { key: Some(id), ..own } })
+    Ok(if own.id() == id { own } else { WaitList { key: Some(id), ..own } })
 }
 
 /// The limiter number after which a page of wait lists begins.
@@ -218,17 +218,17 @@ pub(crate) fn lines_to_look_at(
     after: Option<LimiterId>,
     queues: &[QueueRow],
     waited_in: WaitedIn,
-) -> Page<Line, LimiterId> {
+) -> Page<WaitList, LimiterId> {
     let readmission = queues.iter().filter(|row| row.readmission.is_some() && after.is_none());
-    let mut items: Vec<Line> = readmission.map(|row| Line::of_queue(&row.queue)).collect();
-    let others: Vec<Line> = waited_in.lines.into_iter().filter(|line| !items.contains(line)).collect();
+    let mut items: Vec<WaitList> = readmission.map(|row| WaitList::of_queue(&row.queue)).collect();
+    let others: Vec<WaitList> = waited_in.lines.into_iter().filter(|line| !items.contains(line)).collect();
     items.extend(others);
     Page { items, next: waited_in.last.and_then(LimiterId::from_number) }
 }
 
 /// Wait lists that are not empty.
 pub(crate) struct WaitedIn {
-    pub lines: Vec<Line>,
+    pub lines: Vec<WaitList>,
     /// The last number that was read, if more may follow.
     pub last: Option<i64>,
 }

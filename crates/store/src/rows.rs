@@ -14,7 +14,7 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobStatus, Settings, StoredStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, OccurrenceFlags, Terms};
 use punctual_core::ports::{
@@ -58,12 +58,12 @@ pub(crate) trait Rows {
     // Limits.
     /// The use of a wait list's limiter, as seen by this transaction. From here on no other transaction
     /// admits anything through the limits of this queue.
-    fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault>;
+    fn limiter(&mut self, line: &WaitList) -> Result<LimiterUse, Fault>;
     /// Stores the time for which the last start was counted.
     fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault>;
     /// The first `count` executions on a wait list, by rank. May return fewer if other transactions have
     /// locked some.
-    fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault>;
+    fn first_in_line(&mut self, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault>;
 
     /// The last `count` queued executions of a queue before a position, the last one first. If others write
     /// at the same time, some may no longer be queued.

@@ -49,7 +49,7 @@ macro_rules! serve_store {
             read checkpoint(occurrence: OccurrenceId) -> Option<Checkpoint>;
             list skipped(job: JobId, limit: usize) -> Vec<SkipRange>;
             read queues() -> Vec<QueueRow>;
-            read waiting_lines(after: Option<LimiterId>, limit: usize) -> Page<Line, LimiterId>;
+            read waiting_lines(after: Option<LimiterId>, limit: usize) -> Page<WaitList, LimiterId>;
             read paused_queues() -> Vec<PausedQueue>;
             read ahead(occurrence: OccurrenceId, limit: usize) -> Option<usize>;
             list depths() -> Vec<Depth>;
@@ -70,7 +70,7 @@ macro_rules! serve_reads {
             use async_trait::async_trait;
             use punctual_core::health::WorkerCondition;
             use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-            use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+            use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
             use punctual_core::notes::{Checkpoint, Noted};
             use punctual_core::occurrence::Finished;
             use punctual_core::ports::{
@@ -118,7 +118,7 @@ macro_rules! serve_reads {
                     list!(self.readers, reads => reads.dead_letters(&query))
                 }
 
-                async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
+                async fn limiters(&self, lines: Vec<WaitList>) -> Result<Vec<LimiterUse>, StoreError> {
                     read!(self.readers, reads => reads.limiters(&lines))
                 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 const WEIGHT: u64 = 8;
 
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RunPace {
     /// The recent duration of a run in microseconds; `None` until the first run has ended.
     usual_us: Option<u64>,
     running: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Pace {
     starts_us: u128,
 }
 
-impl Pace {
+impl RunPace {
     pub(crate) fn started(&mut self, now: Monotonic) {
         self.running += 1;
         self.starts_us += u128::from(now.as_micros());
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn nothing_is_expected_before_the_first_run_has_ended() {
-        let mut pace = Pace::default();
+        let mut pace = RunPace::default();
         assert_eq!(pace.started_within(TIME, 4, at(0)), 0);
         pace.started(at(0));
         assert_eq!(pace.started_within(TIME, 4, at(0)), 0);
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn short_runs_make_a_large_reserve_and_long_ones_none() {
         for (ms, expected) in [(1, 400), (10, 40), (100, 4), (1_000, 0)] {
-            let mut pace = Pace::default();
+            let mut pace = RunPace::default();
             pace.started(at(0));
             pace.ended(at(0), at(ms));
             assert_eq!(pace.started_within(TIME, 4, at(ms)), expected, "{ms}");
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn runs_that_go_on_for_longer_than_usual_count_as_they_stand() {
-        let mut pace = Pace::default();
+        let mut pace = RunPace::default();
         pace.started(at(0));
         pace.ended(at(0), at(1));
         pace.started(at(10));

@@ -3,7 +3,7 @@
 
 use crate::WorkerConfig;
 use crate::condition::{Condition, Load};
-use crate::pace::Pace;
+use crate::pace::RunPace;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::health::{Measured, WorkerCondition};
 use punctual_core::limits;
@@ -140,7 +140,7 @@ pub(crate) struct Session {
     hold_watched: bool,
     /// Running executions, with their start by the worker's clock.
     running: BTreeMap<LeaseRef, Monotonic>,
-    pace: Pace,
+    pace: RunPace,
     condition: Condition,
     measuring: bool,
     finished: Vec<Report>,
@@ -176,7 +176,7 @@ impl Session {
             ready: VecDeque::new(),
             hold_watched: false,
             running: BTreeMap::new(),
-            pace: Pace::default(),
+            pace: RunPace::default(),
             finished: unreported,
             reporting: Vec::new(),
             report_resting: false,

@@ -162,7 +162,7 @@ fn skipped(range: &SkipRange, facts: &JobFacts) -> String {
     let because = match fired_late(range, facts) {
         Some((scheduled, fired_at)) => format!(
             "no scheduler fired in time: at {fired_at}, when one did, the occurrence scheduled for \
-             {scheduled} was also due and went first (overlap_policy)"
+             {scheduled} was also due and ran first (overlap_policy)"
         ),
         None => reasons::because(range.reason).to_owned(),
     };

@@ -463,12 +463,18 @@ fn the_next_run_is_told_with_its_schedule_and_zone() {
         later: vec![],
         waits: false,
     });
-    let explained = explain(facts);
+    let explained = explain(facts.clone());
     assert_eq!(explained.summary, format!("{told}; 2 of 5 runs have started."));
     assert_eq!(
         explained.sentences[1],
         "3 missed occurrences are left to replay, the next one of 2026-11-15T03:30:00Z, at 2026-11-15T08:10:01Z (in \
          1s)."
+    );
+
+    facts.view.schedule.as_mut().unwrap().due_at = Some(at("08:10:01"));
+    assert_eq!(
+        explain(facts).summary,
+        "It runs next at 2026-11-15T08:10:01Z (in 1s), to replay a missed occurrence; 2 of 5 runs have started."
     );
 }
 
@@ -532,7 +538,7 @@ fn skipped_occurrences_are_told_with_reason_and_count() {
             "3 occurrences scheduled from 2026-11-15T03:30:00Z to 2026-11-15T05:30:00Z were skipped \
              because no scheduler fired in time (misfire_policy).",
             "The occurrence scheduled for 2026-11-15T03:30:00Z was skipped because an earlier occurrence was still \
-             open (overlap_policy).",
+             open, or was due at the same time and ran first (overlap_policy).",
         ]
     );
     for (reason, because) in [

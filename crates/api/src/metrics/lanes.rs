@@ -39,10 +39,10 @@ impl LaneFigures {
 /// The lanes with their own label values: those seen first. They keep them while they are empty, so that a
 /// series does not vanish between two scrapes, until another lane needs the slot.
 #[derive(Debug, Default)]
-pub struct KnownLanes(Mutex<Known>);
+pub struct KnownLanes(Mutex<LaneRounds>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct LaneRounds {
     /// With the round in which each was last in use.
     lanes: BTreeMap<Lane, u64>,
     round: u64,
@@ -76,7 +76,7 @@ impl KnownLanes {
     }
 }
 
-impl Known {
+impl LaneRounds {
     fn touch(&mut self, lane: &Lane) {
         if let Some(round) = self.lanes.get_mut(lane) {
             *round = self.round;

@@ -15,7 +15,7 @@ const LIST: &str = "autoscaling";
 
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
     let (after, limit) = (query.cursor::<String>(LIST), query.limit_or_most());
-    let wanted = Wanted::read(query)?;
+    let wanted = AutoscalingParams::read(query)?;
     let capacity = call.cases.capacity().await?;
     let (queues, next) = page_after(capacity.queues(), after.as_deref(), limit);
     let items = queues.iter().map(|queue| body(&capacity, Some(queue), wanted)).collect();
@@ -29,18 +29,18 @@ pub async fn show(
     IdInPath(queue): IdInPath<String>,
     query: QueryParams,
 ) -> Result<Json<ScalingBody>, ApiError> {
-    let wanted = Wanted::read(query)?;
+    let wanted = AutoscalingParams::read(query)?;
     Ok(Json(body(&call.cases.capacity().await?, Some(&queue), wanted)))
 }
 
 /// The parameters of the request.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct AutoscalingParams {
     wait: Duration,
     slots_per_worker: u32,
 }
 
-impl Wanted {
+impl AutoscalingParams {
     fn read(mut query: QueryParams) -> Result<Self, ApiError> {
         let wait = query.parsed::<Span>("target_wait").map_or(limits::TARGET_WAIT_DEFAULT, Span::get);
         if wait.is_zero() || wait > limits::TARGET_WAIT_MAX {
@@ -49,11 +49,11 @@ impl Wanted {
         let slots = query.number("slots_per_worker", 1..=limits::WORKER_SLOTS_MAX as usize);
         let slots_per_worker = slots.map_or(limits::WORKER_SLOTS_DEFAULT, |slots| slots as u32);
         query.finish()?;
-        Ok(Wanted { wait, slots_per_worker })
+        Ok(AutoscalingParams { wait, slots_per_worker })
     }
 }
 
-fn body(capacity: &Capacity, queue: Option<&str>, wanted: Wanted) -> ScalingBody {
+fn body(capacity: &Capacity, queue: Option<&str>, wanted: AutoscalingParams) -> ScalingBody {
     let load = queue.map_or_else(|| capacity.load_of_all(), |queue| capacity.load(queue));
     ScalingBody {
         queue: queue.map(str::to_owned),

@@ -27,8 +27,11 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 pub async fn events(call: Call, headers: HeaderMap, mut query: QueryParams) -> Result<Response, ApiError> {
-    let wanted =
-        Wanted { job: query.parsed("job_id"), status: query.word("status"), queue: query.text("queue") };
+    let wanted = WantedEvents {
+        job: query.parsed("job_id"),
+        status: query.word("status"),
+        queue: query.text("queue"),
+    };
     let asked: Option<u64> =
         query.cursor_from(EVENTS, "must be the id of an event of this stream, such as events~17");
     query.finish()?;
@@ -44,13 +47,13 @@ fn resumed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 }
 
 /// The executions that a listener wants events about.
-struct Wanted {
+struct WantedEvents {
     job: Option<JobId>,
     status: Option<ExecutionStatus>,
     queue: Option<String>,
 }
 
-impl Wanted {
+impl WantedEvents {
     fn is_meant(&self, body: &ExecutionBody, queue: &str) -> bool {
         self.job.is_none_or(|job| job == body.job_id)
             && self.status.is_none_or(|status| status == body.status)
@@ -64,7 +67,7 @@ struct Gap {
     detail: String,
 }
 
-async fn follow(mut stream: Stream, mut reader: EventReader, wanted: Wanted) -> Option<()> {
+async fn follow(mut stream: Stream, mut reader: EventReader, wanted: WantedEvents) -> Option<()> {
     if let Some(asked) = reader.gap() {
         let detail = format!(
             "some executions that finished after {} are no longer stored; the stream continues with those \
@@ -86,7 +89,7 @@ async fn follow(mut stream: Stream, mut reader: EventReader, wanted: Wanted) -> 
 }
 
 /// Sends the events that the client wants. `None` if it has disconnected.
-async fn tell(stream: &mut Stream, batch: EventBatch, wanted: &Wanted) -> Option<()> {
+async fn tell(stream: &mut Stream, batch: EventBatch, wanted: &WantedEvents) -> Option<()> {
     let mut told = batch.from;
     for event in batch.events {
         let (body, queue, place) = match event {

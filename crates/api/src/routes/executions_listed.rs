@@ -45,7 +45,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<Execut
 fn begun(status: ExecutionStatus, query: &mut QueryParams) -> ExecutionWalk {
     let finished = match status {
         ExecutionStatus::Running => {
-            return ExecutionWalk::Running { after: query.cursor(RUNNING).map(|Place(place)| place) };
+            return ExecutionWalk::Running { after: query.cursor(RUNNING).map(|RunningCursor(place)| place) };
         }
         ExecutionStatus::Queued => return ExecutionWalk::Queued { before: query.cursor(QUEUED) },
         ExecutionStatus::Waiting => return ExecutionWalk::Waiting { before: query.cursor(WAITING) },
@@ -62,7 +62,7 @@ fn begun(status: ExecutionStatus, query: &mut QueryParams) -> ExecutionWalk {
 
 fn cursor(walk: ExecutionWalk) -> Option<String> {
     match walk {
-        ExecutionWalk::Running { after } => next_cursor(RUNNING, after.map(Place)),
+        ExecutionWalk::Running { after } => next_cursor(RUNNING, after.map(RunningCursor)),
         ExecutionWalk::Queued { before } => next_cursor(QUEUED, before),
         ExecutionWalk::Waiting { before } => next_cursor(WAITING, before),
         ExecutionWalk::Finished { before, .. } => next_cursor(FINISHED, before),
@@ -70,9 +70,9 @@ fn cursor(walk: ExecutionWalk) -> Option<String> {
 }
 
 /// A position among running executions, as encoded in a cursor.
-struct Place(RunningPlace);
+struct RunningCursor(RunningPlace);
 
-impl fmt::Display for Place {
+impl fmt::Display for RunningCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}~{}", self.0.session, self.0.occurrence)
     }
@@ -82,14 +82,14 @@ impl fmt::Display for Place {
 #[derive(Debug)]
 struct NoPlace;
 
-impl FromStr for Place {
+impl FromStr for RunningCursor {
     type Err = NoPlace;
 
     fn from_str(text: &str) -> Result<Self, NoPlace> {
         let (session, occurrence) = text.split_once('~').ok_or(NoPlace)?;
         let session = session.parse().map(SessionId).map_err(|_| NoPlace)?;
         let occurrence: OccurrenceId = occurrence.parse().map_err(|_| NoPlace)?;
-        Ok(Place(RunningPlace { session, occurrence }))
+        Ok(RunningCursor(RunningPlace { session, occurrence }))
     }
 }
 
@@ -105,9 +105,9 @@ mod tests {
         let occurrence = JobId::new(Timestamp::EPOCH, 1).occurrence(3);
         let place = RunningPlace { session: SessionId(7), occurrence };
         let text = cursor(ExecutionWalk::Running { after: Some(place) }).unwrap();
-        let read: Option<Place> = place_in(RUNNING, &text);
-        assert_eq!(read.map(|Place(place)| place), Some(place));
-        assert!(place_in::<Place>(QUEUED, &text).is_none());
-        assert!(place_in::<Place>(RUNNING, "running-executions~7").is_none());
+        let read: Option<RunningCursor> = place_in(RUNNING, &text);
+        assert_eq!(read.map(|RunningCursor(place)| place), Some(place));
+        assert!(place_in::<RunningCursor>(QUEUED, &text).is_none());
+        assert!(place_in::<RunningCursor>(RUNNING, "running-executions~7").is_none());
     }
 }

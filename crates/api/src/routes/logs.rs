@@ -33,7 +33,7 @@ pub async fn of_execution(
     headers: HeaderMap,
     mut query: QueryParams,
 ) -> Result<Response, ApiError> {
-    let asked = Asked::take(&mut query, &headers);
+    let asked = LogParams::take(&mut query, &headers);
     let after: Option<u64> = asked.after(&mut query, &headers, EXECUTION_LOGS)?;
     query.finish()?;
     let place = after.map(|number| LogPlace { execution: id, number });
@@ -47,7 +47,7 @@ pub async fn of_job(
     headers: HeaderMap,
     mut query: QueryParams,
 ) -> Result<Response, ApiError> {
-    let asked = Asked::take(&mut query, &headers);
+    let asked = LogParams::take(&mut query, &headers);
     let after: Option<JobPlace> = asked.after(&mut query, &headers, JOB_LOGS)?;
     query.finish()?;
     let place = after.map(|JobPlace(place)| place).filter(|place| place.execution.occurrence.job == job);
@@ -55,7 +55,7 @@ pub async fn of_job(
 }
 
 /// The parameters of a log request, apart from its start position.
-struct Asked {
+struct LogParams {
     is_followed: bool,
     tail: Option<usize>,
     since: Option<Timestamp>,
@@ -63,10 +63,10 @@ struct Asked {
     limit: usize,
 }
 
-impl Asked {
+impl LogParams {
     fn take(query: &mut QueryParams, headers: &HeaderMap) -> Self {
         let follow = query.flag("follow");
-        let asked = Asked {
+        let asked = LogParams {
             is_followed: follow.unwrap_or_else(|| stream::is_accepted(headers)),
             tail: query.number("tail", 0..=limits::PAGE_ITEMS_MAX),
             since: query.time("since"),
@@ -112,7 +112,7 @@ async fn answer(
     call: Call,
     source: LogSource,
     place: Option<LogPlace>,
-    asked: Asked,
+    asked: LogParams,
 ) -> Result<Response, ApiError> {
     let reader = call.cases.logs(source).await?;
     if asked.is_followed {
@@ -147,7 +147,12 @@ struct Ended {
 }
 
 /// Sends lines as they arrive until their source has ended.
-async fn follow(mut stream: Stream, mut log: Log, mut place: Option<LogPlace>, asked: Asked) -> Option<()> {
+async fn follow(
+    mut stream: Stream,
+    mut log: Log,
+    mut place: Option<LogPlace>,
+    asked: LogParams,
+) -> Option<()> {
     let mut tail = asked.tail.filter(|_| place.is_none());
     loop {
         match look(&log.reader, place, &mut tail).await {

@@ -5,7 +5,7 @@ use super::{Case, Rule, Verdict, Violation};
 use crate::nemesis::Fault;
 use crate::observed::{Attempts, FoundExecution, Overlap};
 use crate::plan::FaultKind;
-use crate::recorder::{Answer, Run};
+use crate::recorder::{CallOutcome, Run};
 use punctual_client::ExecutionStatus;
 use punctual_core::ids::{ExecutionId, OccurrenceId};
 use punctual_core::time::Timestamp;
@@ -96,9 +96,9 @@ fn check_accepted(case: &Case<'_>, verdict: &mut Verdict) {
         let answered = |answer| runs.iter().any(|run| run.ended.is_some_and(|(_, ended)| ended == answer));
         let is_backed = match execution.status {
             ExecutionStatus::Succeeded => {
-                answered(Answer::Succeeded) && runs.iter().any(|run| Some(run.number) == execution.run)
+                answered(CallOutcome::Succeeded) && runs.iter().any(|run| Some(run.number) == execution.run)
             }
-            ExecutionStatus::Failed => answered(Answer::Failed) || answered(Answer::BrokenOff),
+            ExecutionStatus::Failed => answered(CallOutcome::Failed) || answered(CallOutcome::BrokenOff),
             _ => true,
         };
         if !is_backed {

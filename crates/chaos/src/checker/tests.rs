@@ -5,7 +5,7 @@ use crate::member::UnorderedEnd;
 use crate::nemesis::Fault;
 use crate::observed::{Asked, Attempts, FoundExecution, FoundSkip, Overlap, Times};
 use crate::plan::{DATABASE, FaultKind};
-use crate::recorder::Answer;
+use crate::recorder::CallOutcome;
 use punctual_client::ExecutionStatus;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
@@ -29,12 +29,12 @@ fn good() -> Observed {
     let times = Times::Every { first: at(1_000), step: Duration::from_secs(1), last: at(4_000) };
     wish(&mut observed, "every", times, EVERY_SECOND);
     wish(&mut observed, "once", Times::Once { at: Some(at(2_000)) }, ONCE);
-    run(&mut observed, (EVERY_SECOND, 1, 1), 1_000, 1_010..1_100, Answer::Succeeded);
-    run(&mut observed, (EVERY_SECOND, 2, 1), 2_000, 2_010..2_500, Answer::BrokenOff);
-    run(&mut observed, (EVERY_SECOND, 2, 2), 2_000, 2_600..3_500, Answer::Succeeded);
-    run(&mut observed, (EVERY_SECOND, 3, 1), 4_000, 4_010..4_100, Answer::Succeeded);
-    run(&mut observed, (ONCE, 1, 1), 2_000, 2_020..2_030, Answer::Failed);
-    run(&mut observed, (ONCE, 1, 2), 2_000, 2_600..2_700, Answer::Succeeded);
+    run(&mut observed, (EVERY_SECOND, 1, 1), 1_000, 1_010..1_100, CallOutcome::Succeeded);
+    run(&mut observed, (EVERY_SECOND, 2, 1), 2_000, 2_010..2_500, CallOutcome::BrokenOff);
+    run(&mut observed, (EVERY_SECOND, 2, 2), 2_000, 2_600..3_500, CallOutcome::Succeeded);
+    run(&mut observed, (EVERY_SECOND, 3, 1), 4_000, 4_010..4_100, CallOutcome::Succeeded);
+    run(&mut observed, (ONCE, 1, 1), 2_000, 2_020..2_030, CallOutcome::Failed);
+    run(&mut observed, (ONCE, 1, 2), 2_000, 2_600..2_700, CallOutcome::Succeeded);
     let skip = FoundSkip { first: at(3_000), last: at(3_000), count: 1, reason: SkipReason::Overlap };
     observed.jobs[0].skips.push(skip);
     observed
@@ -63,7 +63,7 @@ fn run(
     (job, occurrence, attempt): (u64, u32, u32),
     scheduled: i64,
     took: std::ops::Range<i64>,
-    answer: Answer,
+    answer: CallOutcome,
 ) {
     let execution = id(job).occurrence(occurrence).attempt(attempt);
     let number = observed.runs.len() as u64 + 1;
@@ -77,9 +77,9 @@ fn run(
         ended: Some((at(took.end), answer)),
     });
     let status = match answer {
-        Answer::Succeeded => ExecutionStatus::Succeeded,
-        Answer::Failed => ExecutionStatus::Failed,
-        Answer::BrokenOff => ExecutionStatus::Lost,
+        CallOutcome::Succeeded => ExecutionStatus::Succeeded,
+        CallOutcome::Failed => ExecutionStatus::Failed,
+        CallOutcome::BrokenOff => ExecutionStatus::Lost,
     };
     let job = observed.jobs.iter_mut().find(|found| found.id == id(job)).expect("a job");
     job.executions.push(FoundExecution {
@@ -88,7 +88,7 @@ fn run(
         status,
         worker: Some("worker-1".into()),
         completed_at: Some(at(took.end)),
-        run: (answer == Answer::Succeeded).then_some(number),
+        run: (answer == CallOutcome::Succeeded).then_some(number),
     });
 }
 
@@ -129,15 +129,15 @@ fn a_missed_fire_is_found() {
 #[test]
 fn an_extra_fire_is_found() {
     let twice = |observed: &mut Observed| {
-        run(observed, (EVERY_SECOND, 4, 1), 4_000, 4_200..4_300, Answer::Succeeded);
+        run(observed, (EVERY_SECOND, 4, 1), 4_000, 4_200..4_300, CallOutcome::Succeeded);
     };
     assert_eq!(broken(twice), [Rule::Extra]);
     let between = |observed: &mut Observed| {
-        run(observed, (EVERY_SECOND, 4, 1), 4_500, 4_600..4_700, Answer::Succeeded);
+        run(observed, (EVERY_SECOND, 4, 1), 4_500, 4_600..4_700, CallOutcome::Succeeded);
     };
     assert_eq!(broken(between), [Rule::Extra]);
     let once_more =
-        |observed: &mut Observed| run(observed, (ONCE, 2, 1), 2_000, 2_800..2_900, Answer::Succeeded);
+        |observed: &mut Observed| run(observed, (ONCE, 2, 1), 2_000, 2_800..2_900, CallOutcome::Succeeded);
     assert_eq!(broken(once_more), [Rule::Extra]);
 }
 
@@ -166,7 +166,7 @@ fn skips_need_a_reason() {
     };
     assert_eq!(broken(unreported), []);
     let both = |observed: &mut Observed| {
-        run(observed, (EVERY_SECOND, 4, 1), 3_000, 3_600..3_700, Answer::Succeeded);
+        run(observed, (EVERY_SECOND, 4, 1), 3_000, 3_600..3_700, CallOutcome::Succeeded);
     };
     assert_eq!(broken(both), [Rule::Extra]);
     let allowed = |observed: &mut Observed| observed.wishes[0].overlap = Overlap::Allow;
@@ -179,7 +179,7 @@ fn a_doubled_outcome_is_found() {
     let both = |observed: &mut Observed| {
         observed.jobs[0].executions[1].status = ExecutionStatus::Succeeded;
         observed.jobs[0].executions[1].run = Some(2);
-        observed.runs[1].ended = Some((at(2_500), Answer::Succeeded));
+        observed.runs[1].ended = Some((at(2_500), CallOutcome::Succeeded));
     };
     assert_eq!(broken(both), [Rule::DoubledOutcome]);
     let gap = |observed: &mut Observed| {
@@ -213,7 +213,7 @@ fn an_attempt_that_ran_twice_is_found() {
         let run = Run {
             number: 99,
             began: at(4_200),
-            ended: Some((at(4_250), Answer::Succeeded)),
+            ended: Some((at(4_250), CallOutcome::Succeeded)),
             ..observed.runs[3].clone()
         };
         observed.runs.push(run);
@@ -224,13 +224,14 @@ fn an_attempt_that_ran_twice_is_found() {
 
 #[test]
 fn an_overlap_is_found_unless_a_paused_worker_could_not_stop() {
-    let beside = |observed: &mut Observed| observed.runs[3].ended = Some((at(4_900), Answer::Succeeded));
+    let beside = |observed: &mut Observed| observed.runs[3].ended = Some((at(4_900), CallOutcome::Succeeded));
     assert_eq!(broken(beside), []);
     let overlapping = |observed: &mut Observed| {
-        observed.runs[2].ended = Some((at(4_050), Answer::Succeeded));
+        observed.runs[2].ended = Some((at(4_050), CallOutcome::Succeeded));
     };
     assert_eq!(broken(overlapping), [Rule::Overlapped]);
-    let late_stop = |observed: &mut Observed| observed.runs[1].ended = Some((at(2_700), Answer::BrokenOff));
+    let late_stop =
+        |observed: &mut Observed| observed.runs[1].ended = Some((at(2_700), CallOutcome::BrokenOff));
     assert_eq!(broken(late_stop), [Rule::Overlapped]);
     let mut observed = good();
     late_stop(&mut observed);

@@ -39,14 +39,14 @@ pub struct DemoArgs {
 
 /// The outcome of the examples.
 #[derive(Serialize)]
-struct Answer {
+struct DemoReport {
     /// Jobs of an earlier demo that were removed.
     removed: usize,
-    items: Vec<Shown>,
+    items: Vec<DemoItem>,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct DemoItem {
     name: &'static str,
     job_id: JobId,
     status: JobStatus,
@@ -59,7 +59,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
     let examples = examples::all();
     let removed = clean(&client, &examples).await?;
     if args.clean {
-        let answer = Answer { removed, items: vec![] };
+        let answer = DemoReport { removed, items: vec![] };
         args.output.print(&answer, |answer| format!("removed {} of the demo", jobs(answer.removed)))?;
         return Ok(Exit::Done);
     }
@@ -75,9 +75,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
         let Some(job_id) = ids.get(example.name).copied() else { continue };
         let status = client.job(job_id).await?.status;
         let Example { name, what, look, .. } = example;
-        items.push(Shown { name, job_id, status, what, look });
+        items.push(DemoItem { name, job_id, status, what, look });
     }
-    args.output.print(&Answer { removed, items }, told)?;
+    args.output.print(&DemoReport { removed, items }, told)?;
     Ok(Exit::Done)
 }
 
@@ -151,7 +151,7 @@ async fn line(client: &Client, job: JobBody) -> Result<String, ClientError> {
     Ok(visible(&live::told(&Seen { job, execution }, now)).into_owned())
 }
 
-fn told(answer: &Answer) -> String {
+fn told(answer: &DemoReport) -> String {
     let rows = answer.items.iter().map(|shown| {
         vec![shown.name.to_owned(), shown.job_id.to_string(), status(shown.status), shown.what.to_owned()]
     });

@@ -63,7 +63,7 @@ pub enum Verb {
 
 /// The outcome for each, in the order of the command line.
 #[derive(Serialize)]
-struct Answer {
+struct ControlReport {
     items: Vec<Item>,
 }
 
@@ -106,8 +106,8 @@ pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
 }
 
 /// Applies the verb to each job.
-async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(Answer, Exit)> {
-    let mut answer = Answer { items: Vec::with_capacity(jobs.len()) };
+async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(ControlReport, Exit)> {
+    let mut answer = ControlReport { items: Vec::with_capacity(jobs.len()) };
     let mut worst = Exit::Done;
     for given in jobs {
         let item = match applied(client, verb, given).await {
@@ -126,7 +126,12 @@ async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(A
     Ok((answer, worst))
 }
 
-async fn print(client: &Client, verb: Verb, answer: &Answer, output: OutputArgs) -> anyhow::Result<()> {
+async fn print(
+    client: &Client,
+    verb: Verb,
+    answer: &ControlReport,
+    output: OutputArgs,
+) -> anyhow::Result<()> {
     let mut lines = Vec::with_capacity(answer.items.len());
     if output.is_table() {
         for item in &answer.items {

@@ -1,6 +1,6 @@
 //! Jobs in a JSON or YAML file. The server validates them, so that errors are the same as over HTTP.
 
-use crate::job::parents::{Family, Fate, Turn};
+use crate::job::parents::{Family, FileJobState, Turn};
 use anyhow::Context;
 use punctual_client::{BatchAnswer, BatchItem, Client, Problem};
 use punctual_config::exit::{CliError, Exit};
@@ -145,9 +145,10 @@ impl Batches<'_> {
         items: &mut [Option<BatchItem>],
     ) -> anyhow::Result<Vec<(usize, Box<RawValue>)>> {
         let mut ready = Vec::new();
-        let fates: Vec<Fate> = items.iter().map(fate).collect();
-        for (place, job) in jobs.iter().enumerate().filter(|(place, _)| fates[*place] == Fate::Open) {
-            match family.turn(place, &fates) {
+        let states: Vec<FileJobState> = items.iter().map(state_of).collect();
+        for (place, job) in jobs.iter().enumerate().filter(|(place, _)| states[*place] == FileJobState::Open)
+        {
+            match family.turn(place, &states) {
                 Turn::Waits => {}
                 Turn::Hopeless(why) => items[place] = Some(refused(&why)),
                 Turn::Ready(ids) => match family.with_ids(self.client, (place, job), ids).await {
@@ -171,11 +172,11 @@ impl Batches<'_> {
     }
 }
 
-fn fate(item: &Option<BatchItem>) -> Fate {
+fn state_of(item: &Option<BatchItem>) -> FileJobState {
     match item {
-        None => Fate::Open,
-        Some(BatchItem::Submitted(submitted)) => Fate::Taken(submitted.job_id),
-        Some(BatchItem::Refused { .. }) => Fate::Refused,
+        None => FileJobState::Open,
+        Some(BatchItem::Submitted(submitted)) => FileJobState::Taken(submitted.job_id),
+        Some(BatchItem::Refused { .. }) => FileJobState::Refused,
     }
 }
 

@@ -31,7 +31,7 @@ pub enum JobCommand {
     List(list::ListArgs),
     /// Show one job
     Show(show::ShowArgs),
-    /// Show the executions of a job, open ones first, then latest first
+    /// Show the executions of a job, latest occurrence first
     History(show::HistoryArgs),
     /// Show the log of a job's latest run, attempt by attempt
     Logs(logs::LogsArgs),

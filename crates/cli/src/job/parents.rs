@@ -37,7 +37,7 @@ pub enum Turn {
 
 /// The outcome of a job of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum FileJobState {
     Open,
     Taken(JobId),
     Refused,
@@ -56,15 +56,15 @@ impl Family {
     }
 
     /// Whether the job at this index can be submitted, given the outcomes of all.
-    pub fn turn(&self, place: usize, fates: &[Fate]) -> Turn {
+    pub fn turn(&self, place: usize, states: &[FileJobState]) -> Turn {
         let mut ids = BTreeMap::new();
         for parent in &self.parents[place] {
-            let mut named = self.names.iter().zip(fates).filter(|(name, _)| *name == parent);
+            let mut named = self.names.iter().zip(states).filter(|(name, _)| *name == parent);
             match (named.next(), named.next()) {
                 (None, _) => {}
-                (Some((_, Fate::Open)), None) => return Turn::Waits,
-                (Some((_, Fate::Taken(id))), None) => drop(ids.insert(parent.clone(), *id)),
-                (Some((_, Fate::Refused)), None) => {
+                (Some((_, FileJobState::Open)), None) => return Turn::Waits,
+                (Some((_, FileJobState::Taken(id))), None) => drop(ids.insert(parent.clone(), *id)),
+                (Some((_, FileJobState::Refused)), None) => {
                     return Turn::Hopeless(format!("depends_on names {parent}, which was refused"));
                 }
                 (Some(_), Some(_)) => {
@@ -116,15 +116,15 @@ mod tests {
         );
         let jobs: Vec<Box<RawValue>> = serde_json::from_str(&file).unwrap();
         let family = Family::of(&jobs);
-        let mut fates = vec![Fate::Open; jobs.len()];
-        assert_eq!(family.turn(0, &fates), Turn::Waits);
-        assert_eq!(family.turn(1, &fates), Turn::Ready(BTreeMap::new()));
-        assert!(matches!(family.turn(2, &fates), Turn::Hopeless(why) if why.contains("more than one job")));
-        assert_eq!(family.turn(5, &fates), Turn::Ready(BTreeMap::new()));
-        assert_eq!(family.turn(6, &fates), Turn::Ready(BTreeMap::new()));
-        fates[1] = Fate::Taken(id);
-        assert_eq!(family.turn(0, &fates), Turn::Ready(BTreeMap::from([("fetch".to_owned(), id)])));
-        fates[1] = Fate::Refused;
-        assert!(matches!(family.turn(0, &fates), Turn::Hopeless(why) if why.contains("was refused")));
+        let mut states = vec![FileJobState::Open; jobs.len()];
+        assert_eq!(family.turn(0, &states), Turn::Waits);
+        assert_eq!(family.turn(1, &states), Turn::Ready(BTreeMap::new()));
+        assert!(matches!(family.turn(2, &states), Turn::Hopeless(why) if why.contains("more than one job")));
+        assert_eq!(family.turn(5, &states), Turn::Ready(BTreeMap::new()));
+        assert_eq!(family.turn(6, &states), Turn::Ready(BTreeMap::new()));
+        states[1] = FileJobState::Taken(id);
+        assert_eq!(family.turn(0, &states), Turn::Ready(BTreeMap::from([("fetch".to_owned(), id)])));
+        states[1] = FileJobState::Refused;
+        assert!(matches!(family.turn(0, &states), Turn::Hopeless(why) if why.contains("was refused")));
     }
 }

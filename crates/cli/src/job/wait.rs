@@ -82,7 +82,7 @@ pub async fn until_finished(
     output: OutputArgs,
 ) -> anyhow::Result<Exit> {
     let mut server = bound.patient(server);
-    let mut watched = Watched::default();
+    let mut watched = AwaitedJob::default();
     let waiting = async {
         let mut live = Live::start(server.client()).await;
         let first = server.ask(&live, async |client| client.job(id).await).await?;
@@ -152,12 +152,12 @@ const LOOKS_BEFORE_TOLD: u32 = 3;
 
 /// The state of a job while waiting for it.
 #[derive(Default)]
-struct Watched {
+struct AwaitedJob {
     last: Option<JobBody>,
     looks_with_reason: u32,
 }
 
-impl Watched {
+impl AwaitedJob {
     /// Prints once what prevents an unfinished job from running.
     fn look(&mut self, job: &JobBody, live: &Live) {
         match &job.status_reason {

@@ -4,7 +4,7 @@
 //! Every call can be repeated, so a call that one host did not answer is sent to the next. TLS works as for
 //! the `http` job type: the cryptography is a value, and nothing is installed for the whole process.
 
-use super::wire::{self, Answer, Transaction};
+use super::wire::{self, Transaction, TransactionResult};
 use crate::open::OpenError;
 use crate::options::{EtcdOptions, Identity, Login, Tls, advice, listed};
 use http_body_util::{BodyExt, Full, Limited};
@@ -113,7 +113,7 @@ impl Gateway {
         })
     }
 
-    pub async fn transact(&self, transaction: &Transaction) -> Result<Answer, Refusal> {
+    pub async fn transact(&self, transaction: &Transaction) -> Result<TransactionResult, Refusal> {
         let body = self.call("/v3/kv/txn", &transaction.body()).await?;
         wire::answer(&body).ok_or_else(|| Refusal::Odd("to a transaction".to_owned()))
     }

@@ -89,7 +89,7 @@ fn encoded(text: &str) -> String {
 
 /// The result of a transaction.
 #[derive(Debug)]
-pub struct Answer {
+pub struct TransactionResult {
     pub succeeded: bool,
     /// The result of each read.
     pub ranges: Vec<Vec<KeyValue>>,
@@ -141,7 +141,7 @@ struct RawKeyValue {
 }
 
 /// `None` if it is malformed.
-pub fn answer(body: &[u8]) -> Option<Answer> {
+pub fn answer(body: &[u8]) -> Option<TransactionResult> {
     let raw: RawAnswer = serde_json::from_slice(body).ok()?;
     let text = |encoded: &str| Some(String::from_utf8_lossy(&BASE64.decode(encoded).ok()?).into_owned());
     let row = |raw: RawKeyValue| {
@@ -156,7 +156,7 @@ pub fn answer(body: &[u8]) -> Option<Answer> {
     };
     let ranges = raw.responses.into_iter().filter_map(|response| response.response_range);
     let ranges = ranges.map(|range| range.kvs.into_iter().map(row).collect::<Option<Vec<_>>>());
-    Some(Answer { succeeded: raw.succeeded, ranges: ranges.collect::<Option<_>>()? })
+    Some(TransactionResult { succeeded: raw.succeeded, ranges: ranges.collect::<Option<_>>()? })
 }
 
 /// How many seconds a lease has left after a keep-alive; `None` if it does not exist.

@@ -13,7 +13,7 @@
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
-use crate::limiter::{LimiterId, LimiterUse, Line};
+use crate::limiter::{LimiterId, LimiterUse, WaitList};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
@@ -183,7 +183,12 @@ pub trait Store: Send + Sync {
     /// Admits executions from the front of these wait lists as far as there is room, up to `limit` of each.
     /// If the limits of a queue have become tighter, a call for the queue's own list re-admits up to `limit`
     /// executions instead, and the queue's lists are not served until re-admission is complete.
-    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
+    async fn admit(
+        &self,
+        now: Timestamp,
+        lines: Vec<WaitList>,
+        limit: usize,
+    ) -> Result<Admitted, StoreError> {
         written!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted(admitted) => admitted)
     }
     /// Records that a request with this key is in progress, unless one is recorded already.
@@ -248,9 +253,9 @@ pub trait Store: Send + Sync {
         &self,
         after: Option<LimiterId>,
         limit: usize,
-    ) -> Result<Page<Line, LimiterId>, StoreError>;
+    ) -> Result<Page<WaitList, LimiterId>, StoreError>;
     /// The use of these limiters, in their order.
-    async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError>;
+    async fn limiters(&self, lines: Vec<WaitList>) -> Result<Vec<LimiterUse>, StoreError>;
     /// The queues that are paused.
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError>;
     /// How many executions of the same lane go before this queued one, counted up to `limit`; `None` if it is

@@ -4,7 +4,7 @@ use crate::control::{Refusal, Verb};
 use crate::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use crate::job::Job;
 use crate::lifecycle::Status;
-use crate::limiter::Line;
+use crate::limiter::WaitList;
 use crate::ports::{Assignment, LeaseRef, ReportAnswer};
 use crate::queue::QueueFull;
 use crate::time::Timestamp;
@@ -84,9 +84,9 @@ pub struct CommitEffects {
     /// Executions that ended without having started, including leased ones: cancelled, skipped or expired.
     pub ended: Vec<(ExecutionId, Status)>,
     /// The wait lists that executions have joined.
-    pub joined: Vec<Line>,
+    pub joined: Vec<WaitList>,
     /// The wait lists that may have room, if they are not empty.
-    pub freed: Vec<Line>,
+    pub freed: Vec<WaitList>,
 }
 
 impl CommitEffects {

@@ -1,7 +1,7 @@
 //! The write verbs as values, so that many of them can share one transaction and a store forwards them once.
 
 use crate::ids::{ExecutionId, OccurrenceId, SessionId};
-use crate::limiter::Line;
+use crate::limiter::WaitList;
 use crate::notes::{Note, NoteAnswer};
 use crate::ports::{
     Admitted, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control, ControlOutcome,
@@ -38,7 +38,7 @@ pub enum Write {
     Discard { dead: Vec<OccurrenceId> },
     PauseQueue { now: Timestamp, queue: String, pausing: Pausing },
     SetQueue { queue: String, settings: QueueSettings },
-    Admit { now: Timestamp, lines: Vec<Line>, limit: usize },
+    Admit { now: Timestamp, lines: Vec<WaitList>, limit: usize },
     BeginRequest { now: Timestamp, request: NewRequest },
     AnswerRequest { request: RequestKey, answer: StoredAnswer },
 }

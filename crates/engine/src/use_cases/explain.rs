@@ -5,7 +5,7 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::limiter::{LimiterId, LimiterUse, Line, QueueLimits};
+use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits, WaitList};
 use punctual_core::limits;
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
@@ -225,15 +225,15 @@ impl UseCases {
     }
 
     /// The use of the limiters that executions of the job wait for.
-    async fn lines(&self, view: &JobView) -> Result<Vec<(Line, LimiterUse)>, StoreError> {
+    async fn lines(&self, view: &JobView) -> Result<Vec<(WaitList, LimiterUse)>, StoreError> {
         let waiting = view.open.iter().filter_map(|live| Some((live.line?, live.limiter)));
-        let lines: BTreeSet<Line> = waiting
-            .map(|(line, key)| Line {
+        let lines: BTreeSet<WaitList> = waiting
+            .map(|(line, key)| WaitList {
                 queue: view.job.spec.queue.clone(),
                 key: key.filter(|key| *key == line),
             })
             .collect();
-        let lines: Vec<Line> = lines.into_iter().collect();
+        let lines: Vec<WaitList> = lines.into_iter().collect();
         if lines.is_empty() {
             return Ok(vec![]);
         }
@@ -245,7 +245,7 @@ impl UseCases {
     /// with that key.
     async fn holders(
         &self,
-        lines: Vec<Line>,
+        lines: Vec<WaitList>,
         sessions: &[SessionRow],
     ) -> Result<BTreeMap<LimiterId, Vec<LimitHolder>>, StoreError> {
         let Some(queue) = lines.first().map(|line| line.queue.clone()) else { return Ok(BTreeMap::new()) };
@@ -256,8 +256,8 @@ impl UseCases {
                 ExecutionQuery { walk, limit, queue: Some(queue.clone()), job_type: None, worker: None };
             started.extend(self.store().executions(query).await?.items);
         }
-        let counts = |line: &Line, live: &Live| line.key.is_none() || live.limiter == line.key;
-        let holders_of = |line: &Line| {
+        let counts = |line: &WaitList, live: &Live| line.key.is_none() || live.limiter == line.key;
+        let holders_of = |line: &WaitList| {
             let holder = |listed: &ListedExecution| match &listed.view {
                 ExecutionView::Live { live, worker } if counts(line, live) => {
                     Some(LimitHolder::of(listed, live, worker))
@@ -281,8 +281,8 @@ impl UseCases {
 }
 
 /// The wait lists that move only after an execution that counts there has ended.
-fn full(lines: &[(Line, LimiterUse)], limits: &QueueLimits) -> Vec<Line> {
-    let is_full = |line: &Line, used: &LimiterUse| {
+fn full(lines: &[(WaitList, LimiterUse)], limits: &QueueLimits) -> Vec<WaitList> {
+    let is_full = |line: &WaitList, used: &LimiterUse| {
         limits.of(line).concurrency.is_some_and(|most| used.in_use >= u64::from(most))
     };
     lines.iter().filter(|(line, used)| is_full(line, used)).map(|(line, _)| line.clone()).collect()

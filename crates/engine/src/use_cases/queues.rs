@@ -2,7 +2,7 @@
 
 use super::{Permission, UseCaseError, UseCases};
 use crate::ControlError;
-use punctual_core::limiter::Line;
+use punctual_core::limiter::WaitList;
 use punctual_core::names::path_name_problem;
 use punctual_core::ports::{Depth, Page, Pausing, QueueRow, StoreError};
 use punctual_core::queue::QueueSettings;
@@ -123,7 +123,7 @@ impl UseCases {
         if limited.is_empty() {
             return Ok(());
         }
-        let lines = limited.iter().map(|view| Line::of_queue(&view.row.queue)).collect();
+        let lines = limited.iter().map(|view| WaitList::of_queue(&view.row.queue)).collect();
         let used = self.store().limiters(lines).await?;
         limited.into_iter().zip(used).for_each(|(view, used)| view.in_line = used.waiting);
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Forbidden, Overview, Permission, UseCaseError, UseCases};
 use crate::{ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, MeasureSnapshot, NodeSeen};
-use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::limiter::{LimiterUse, WaitList};
 use punctual_core::limits;
 use punctual_core::ports::{
     CoordinationError, DrivenClock, JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth,
@@ -111,7 +111,8 @@ impl UseCases {
         if rows.is_empty() {
             return Ok(vec![]);
         }
-        let used = self.store().limiters(rows.iter().map(|row| Line::of_queue(&row.queue)).collect()).await?;
+        let used =
+            self.store().limiters(rows.iter().map(|row| WaitList::of_queue(&row.queue)).collect()).await?;
         let limited = rows.into_iter().zip(used).map(|(row, used)| LimitedQueue {
             queue: row.queue,
             concurrency: row.settings.limits.concurrency,

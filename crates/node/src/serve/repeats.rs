@@ -60,13 +60,13 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let shown = match trouble(event) {
-            None => Shown::With { held_back: 0 },
+            None => LogDecision::With { held_back: 0 },
             Some(trouble) => {
                 let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
                 troubles.seen(trouble, Instant::now())
             }
         };
-        let Shown::With { held_back } = shown else { return Ok(()) };
+        let LogDecision::With { held_back } = shown else { return Ok(()) };
         self.inner.format_event(context, writer.by_ref(), event)?;
         if held_back > 0 { self.note(&mut writer, held_back) } else { Ok(()) }
     }
@@ -96,7 +96,7 @@ impl Visit for ErrorField {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Shown {
+enum LogDecision {
     With { held_back: u64 },
     HeldBack,
 }
@@ -106,21 +106,21 @@ enum Shown {
 struct Troubles(HashMap<Trouble, (Instant, u64)>);
 
 impl Troubles {
-    fn seen(&mut self, trouble: Trouble, now: Instant) -> Shown {
+    fn seen(&mut self, trouble: Trouble, now: Instant) -> LogDecision {
         if let Some((shown_at, held_back)) = self.0.get_mut(&trouble) {
             if now.duration_since(*shown_at) < PAUSE {
                 *held_back += 1;
-                return Shown::HeldBack;
+                return LogDecision::HeldBack;
             }
             let before = std::mem::take(held_back);
             *shown_at = now;
-            return Shown::With { held_back: before };
+            return LogDecision::With { held_back: before };
         }
         if self.0.len() >= TROUBLES_MAX {
             self.0.clear();
         }
         self.0.insert(trouble, (now, 0));
-        Shown::With { held_back: 0 }
+        LogDecision::With { held_back: 0 }
     }
 }
 
@@ -135,12 +135,12 @@ mod tests {
         let mut troubles = Troubles::default();
         let mut seen = |error: &str, at: Instant| troubles.seen(("here", error.to_owned()), at);
         let start = Instant::now();
-        assert_eq!(seen("full", start), Shown::With { held_back: 0 });
-        assert_eq!(seen("full", start + PAUSE / 2), Shown::HeldBack);
-        assert_eq!(seen("locked", start + PAUSE / 2), Shown::With { held_back: 0 });
-        assert_eq!(seen("full", start + PAUSE - Duration::from_millis(1)), Shown::HeldBack);
-        assert_eq!(seen("full", start + PAUSE), Shown::With { held_back: 2 });
-        assert_eq!(seen("full", start + PAUSE * 2), Shown::With { held_back: 0 });
+        assert_eq!(seen("full", start), LogDecision::With { held_back: 0 });
+        assert_eq!(seen("full", start + PAUSE / 2), LogDecision::HeldBack);
+        assert_eq!(seen("locked", start + PAUSE / 2), LogDecision::With { held_back: 0 });
+        assert_eq!(seen("full", start + PAUSE - Duration::from_millis(1)), LogDecision::HeldBack);
+        assert_eq!(seen("full", start + PAUSE), LogDecision::With { held_back: 2 });
+        assert_eq!(seen("full", start + PAUSE * 2), LogDecision::With { held_back: 0 });
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod file;
 mod web;
 
 pub use file::Hook;
-use file::Told;
+use file::HookTarget;
 
 use punctual_core::limits;
 use punctual_core::ports::{Host, StoreError};
@@ -29,7 +29,7 @@ const STDERR_BYTES_MAX: usize = 500;
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// A hook in use.
-struct Watched {
+struct ActiveHook {
     hook: Arc<Hook>,
     watch: Watch,
     /// Held during a notification: a slow hook is not notified again meanwhile.
@@ -42,8 +42,9 @@ pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining
     if hooks.is_empty() {
         return;
     }
-    let watched = |hook| Watched { hook: Arc::new(hook), watch: Watch::default(), telling: Arc::default() };
-    let mut hooks: Vec<Watched> = hooks.into_iter().map(watched).collect();
+    let watched =
+        |hook| ActiveHook { hook: Arc::new(hook), watch: Watch::default(), telling: Arc::default() };
+    let mut hooks: Vec<ActiveHook> = hooks.into_iter().map(watched).collect();
     loop {
         tokio::select! {
             () = host.clock.sleep(limits::SCALE_LOOK_INTERVAL) => {}
@@ -61,14 +62,14 @@ pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining
     }
 }
 
-async fn look(hooks: &mut [Watched], engine: &Engine, host: &Host) -> Result<(), StoreError> {
+async fn look(hooks: &mut [ActiveHook], engine: &Engine, host: &Host) -> Result<(), StoreError> {
     let store = engine.store();
     let paused = store.paused_queues().await?;
     let mut depths = store.depths().await?;
     // Work in a paused queue waits for a resume, not for workers.
     depths.retain(|depth| !paused.iter().any(|paused| paused.queue == depth.lane.queue()));
     let sessions = store.sessions().await?;
-    for Watched { hook, watch, telling } in hooks {
+    for ActiveHook { hook, watch, telling } in hooks {
         let load = QueueLoad::of(hook.queue.as_deref(), &depths, &sessions, engine.now());
         if !watch.look(&hook.trigger, &load, host.clock.monotonic()) {
             continue;
@@ -86,9 +87,9 @@ async fn look(hooks: &mut [Watched], engine: &Engine, host: &Host) -> Result<(),
 async fn tell(hook: &Hook, load: &QueueLoad) {
     let said = document(hook, load);
     let telling = async {
-        match &hook.told {
-            Told::Command(command) => run_command(command, &said).await,
-            Told::Web(hook) => call(hook, &said).await,
+        match &hook.target {
+            HookTarget::Command(command) => run_command(command, &said).await,
+            HookTarget::Web(hook) => call(hook, &said).await,
         }
     };
     let result = match tokio::time::timeout(hook.timeout, telling).await {

@@ -1,9 +1,12 @@
 //! The store of a process, and opening it: the only place that names the adapters.
 
-mod mysql;
-mod postgres;
+mod server;
 mod trouble;
 
+pub use server::{
+    Migration, bare, create_database, drop_database, find_counter_mismatches, find_malformed, migrate_up,
+    migration_status, repair_counters, verify_tables,
+};
 pub use trouble::denied;
 
 use punctual_client::host;
@@ -13,13 +16,11 @@ use punctual_config::output::{quoted, tell};
 use punctual_config::store_url::{Dialect, Password, ServerUrl, StoreUrl};
 use punctual_config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
 use punctual_core::ports::{Host, MembershipTable, Store, Wakes};
-use punctual_store::baseline::BaselineDatabase;
-use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::data_migration::{DataMigrationError, StoreAddress};
 use punctual_store::mysql::MySqlOptions;
 use punctual_store::postgres::PostgresOptions;
 use punctual_store::sqlite::{self, OpenError, SqliteOptions, SqliteStore};
-use serde::Serialize;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -210,98 +211,6 @@ pub struct OpenStore {
     pub is_embedded: bool,
 }
 
-/// The migration state of a database.
-#[derive(Debug, Clone, Serialize)]
-pub struct Migration {
-    /// 0 if there are no tables yet.
-    pub version: usize,
-    /// The version that this program expects.
-    pub version_known: usize,
-    /// The steps that were applied.
-    pub applied: Vec<String>,
-    /// The steps that are pending.
-    pub pending: Vec<String>,
-}
-
-impl Migration {
-    /// Whether this program can use the current schema.
-    pub const fn is_done(&self) -> bool {
-        self.version == self.version_known
-    }
-}
-
-pub async fn migration_status(place: &ServerPlace) -> Result<Migration, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::status(place).await,
-        Dialect::Mysql => mysql::status(place).await,
-    }
-}
-
-/// Migrates the schema to this version; returns the new state.
-pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::up(place).await,
-        Dialect::Mysql => mysql::up(place).await,
-    }
-}
-
-/// Differences of the schema from what this version expects.
-pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::verify(place).await,
-        Dialect::Mysql => mysql::verify(place).await,
-    }
-}
-
-/// Malformed rows in the database, a sentence for each.
-pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::find_malformed(place).await,
-        Dialect::Mysql => mysql::find_malformed(place).await,
-    }
-}
-
-/// Counter mismatches in the database.
-pub async fn find_counter_mismatches(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::find_counter_mismatches(place).await,
-        Dialect::Mysql => mysql::find_counter_mismatches(place).await,
-    }
-}
-
-/// Repairs counter mismatches; returns what was changed.
-pub async fn repair_counters(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::repair_counters(place).await,
-        Dialect::Mysql => mysql::repair_counters(place).await,
-    }
-}
-
-/// Creates a database next to the given one, for a benchmark.
-pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::create_database(place, name).await,
-        Dialect::Mysql => mysql::create_database(place, name).await,
-    }
-}
-
-/// Drops such a database, with its contents.
-pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::drop_database(place, name).await,
-        Dialect::Mysql => mysql::drop_database(place, name).await,
-    }
-}
-
-/// Direct access to the database for a benchmark, besides the server that it measures. Creates the tables if
-/// they do not exist.
-pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
-    match place.url.dialect {
-        Dialect::Postgres => postgres::bare(place).await,
-        Dialect::Mysql => mysql::bare(place).await,
-    }
-}
-
 /// A store as the source or target of a data migration.
 pub fn address(url: &StoreUrl, password: Option<&Password>) -> Result<StoreAddress, CliError> {
     let server = match url {
@@ -326,8 +235,8 @@ pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
     let address = match place {
         StorePlace::Sqlite(directory) => StoreAddress::Sqlite(directory.clone()),
         StorePlace::Server(server) => match server.url.dialect {
-            Dialect::Postgres => StoreAddress::Postgres(postgres::options(server)),
-            Dialect::Mysql => StoreAddress::MySql(mysql::options(server)),
+            Dialect::Postgres => StoreAddress::Postgres(server::postgres_options(server)),
+            Dialect::Mysql => StoreAddress::MySql(server::mysql_options(server)),
         },
     };
     let forked =
@@ -361,10 +270,7 @@ pub async fn open_checking(
 ) -> Result<OpenStore, CliError> {
     match place {
         StorePlace::Sqlite(directory) => open_sqlite(directory, logs, host, check_interval),
-        StorePlace::Server(place) => match place.url.dialect {
-            Dialect::Postgres => postgres::open(place, logs).await,
-            Dialect::Mysql => mysql::open(place, logs).await,
-        },
+        StorePlace::Server(place) => server::open(place, logs).await,
     }
 }
 
@@ -390,10 +296,25 @@ fn open_sqlite(
     })
 }
 
+/// Whether a directory contains a database, or an error if this user cannot tell.
+pub fn holds_database(directory: &Path) -> Result<bool, CliError> {
+    let file = directory.join(DATABASE_FILE);
+    match std::fs::metadata(&file) {
+        Ok(found) => Ok(found.is_file()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => {
+            let file = file.display();
+            Err(CliError::cannot_start(format!(
+                "cannot read {file}: {error}; run this command as the user that runs the server"
+            )))
+        }
+    }
+}
+
 /// Rejects a directory without a database: commands that only read must not create one.
 pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
     sqlite::refuse_incomplete(directory).map_err(|error| CliError::cannot_start(error.to_string()))?;
-    if directory.join(DATABASE_FILE).is_file() {
+    if holds_database(directory)? {
         return Ok(());
     }
     let dir = directory.display();
@@ -422,5 +343,29 @@ pub fn cannot_open(directory: &Path, error: OpenError) -> CliError {
             "cannot open the store in {dir}: {:#}",
             anyhow::Error::from(error)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_not_called_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let (empty, looped) = (dir.path().join("empty"), dir.path().join("looped"));
+        fs::create_dir(&empty).unwrap();
+        assert!(!holds_database(&empty).unwrap());
+        assert!(!holds_database(&dir.path().join("missing")).unwrap());
+        fs::write(empty.join(DATABASE_FILE), "").unwrap();
+        assert!(holds_database(&empty).unwrap());
+        assert!(!holds_database(&empty.join(DATABASE_FILE)).unwrap(), "a file is no directory");
+
+        symlink(&looped, &looped).unwrap();
+        let refused = must_hold_database(&looped).unwrap_err();
+        assert_eq!(refused.exit, Exit::CannotStart);
+        assert!(refused.message.contains("run this command as the user that runs the server"), "{refused:?}");
     }
 }

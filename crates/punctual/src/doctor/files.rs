@@ -5,7 +5,7 @@ use super::finding::Finding;
 use punctual_config::data_dir::DataDir;
 use punctual_config::exposure;
 use punctual_config::output;
-use punctual_node::store::must_hold_database;
+use punctual_node::store::holds_database;
 use punctual_store::sqlite::{Inspection, StoreState, inspect, refuse_incomplete};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -147,9 +147,16 @@ fn store(data_dir: &DataDir) -> (Finding, Here) {
         let fix = "delete the directory, and take the backup again";
         return (Finding::failed("store", incomplete.to_string(), fix), Here::Nothing);
     }
-    if must_hold_database(data_dir.path()).is_err() {
-        let found = "there is no database yet; `punctual serve` creates it";
-        return (Finding::skipped("store", found), Here::Nothing);
+    match holds_database(data_dir.path()) {
+        Ok(true) => {}
+        Ok(false) => {
+            let found = "there is no database yet; `punctual serve` creates it";
+            return (Finding::skipped("store", found), Here::Nothing);
+        }
+        Err(unreadable) => {
+            let fix = "run doctor as the user that runs the server";
+            return (Finding::failed("store", unreadable.message, fix), Here::Nothing);
+        }
     }
     match inspect(data_dir.path()) {
         Ok(StoreState::InUse) => (Finding::good("store", "in use by a running server"), Here::Running),

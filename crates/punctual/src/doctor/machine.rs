@@ -72,7 +72,8 @@ fn open_files(settings: &ServeSettings) -> Finding {
 
 async fn commands(settings: &ServeSettings) -> Vec<Finding> {
     if settings.worker.allow.is_empty() {
-        let found = "process and shell jobs are not allowed; `serve --allow process,shell` allows them";
+        let found = "the settings that doctor reads do not allow process and shell jobs; `serve --allow \
+                     process,shell`, which doctor does not see, allows them";
         return vec![Finding::skipped("commands", found)];
     }
     let mode = settings.worker.containment;

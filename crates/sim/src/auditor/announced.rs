@@ -5,7 +5,7 @@ use super::{Auditor, OccurrenceState, Verdict, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
-use punctual_core::limiter::Line;
+use punctual_core::limiter::WaitList;
 use punctual_core::ports::{CommitEffects, DueKind, Lane};
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) struct Fresh {
     scheduled: BTreeSet<JobId>,
     ended: BTreeSet<(ExecutionId, Status)>,
     /// Wait lists that something has joined.
-    joined: BTreeSet<Line>,
+    joined: BTreeSet<WaitList>,
 }
 
 impl Auditor {
@@ -69,7 +69,7 @@ impl Auditor {
         self.fresh.ended.insert((execution, status));
     }
 
-    pub(super) fn joined(&mut self, line: Line) {
+    pub(super) fn joined(&mut self, line: WaitList) {
         self.fresh.joined.insert(line);
     }
 

@@ -3,7 +3,7 @@
 
 use super::firing::{answers_each, state_behind};
 use super::{
-    Auditor, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule, start_of,
+    Auditor, JobModel, Occurrence, OccurrenceFate, OccurrenceState, Place, Verdict, Violation, rule, start_of,
 };
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
@@ -458,7 +458,7 @@ impl JobModel {
         while let Some(nominal) = schedule.cursors.regular
             && start_of(id, &life.schedule, nominal) <= at
         {
-            let earlier = life.fates.insert(nominal, Fate::Skipped(SkipReason::Paused));
+            let earlier = life.fates.insert(nominal, OccurrenceFate::Skipped(SkipReason::Paused));
             rule!(
                 earlier.is_none(),
                 "no nominal time is accounted for twice",

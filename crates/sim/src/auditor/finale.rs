@@ -1,6 +1,6 @@
 //! The end of a run: compares all reads of the store with the model.
 
-use super::{Auditor, Fate, JobModel, Life, Verdict, rule};
+use super::{Auditor, JobModel, Life, OccurrenceFate, Verdict, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
@@ -187,7 +187,7 @@ fn compare_skips(
     let mut expected: BTreeMap<(Timestamp, u8), usize> = BTreeMap::new();
     let fates = model.lives.iter().filter(|life| life.clockwork.is_some()).flat_map(|life| &life.fates);
     for (nominal, fate) in fates {
-        if let Fate::Skipped(reason) = fate {
+        if let OccurrenceFate::Skipped(reason) = fate {
             *expected.entry((*nominal, *reason as u8)).or_default() += 1;
         }
     }

@@ -5,8 +5,8 @@ use super::clockwork::Clockwork;
 use super::dependencies::Parents;
 use super::overlap::{Crowd, Opened};
 use super::{
-    Auditor, Cursors, Fate, JobModel, Life, Occurrence, OccurrenceState, ScheduleModel, Verdict, Violation,
-    rule, start_of,
+    Auditor, Cursors, JobModel, Life, Occurrence, OccurrenceFate, OccurrenceState, ScheduleModel, Verdict,
+    Violation, rule, start_of,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
@@ -28,7 +28,7 @@ const FIRES_PER_CALL_MAX: usize = 100;
 
 /// The expected result of one fire.
 struct Expected {
-    fates: Vec<(Timestamp, Fate)>,
+    fates: Vec<(Timestamp, OccurrenceFate)>,
     opened: Vec<Opened>,
     /// The open occurrences are replaced.
     replaces: bool,
@@ -244,10 +244,10 @@ impl Auditor {
             let (life, earlier) = job.lives.split_last_mut().expect("a schedule fires during its life");
             let mut earlier = earlier.iter().filter(|earlier| earlier.clockwork.is_some());
             if life.clockwork.is_some()
-                && *fate == Fate::Fired
-                && earlier.any(|earlier| earlier.fates.get(nominal) == Some(&Fate::Fired))
+                && *fate == OccurrenceFate::Fired
+                && earlier.any(|earlier| earlier.fates.get(nominal) == Some(&OccurrenceFate::Fired))
             {
-                return Err(twice(id, *nominal, Fate::Fired));
+                return Err(twice(id, *nominal, OccurrenceFate::Fired));
             }
             if let Some(earlier) = life.fates.insert(*nominal, *fate) {
                 return Err(twice(id, *nominal, earlier));
@@ -260,10 +260,12 @@ impl Auditor {
                 self.count("nominal times after a DST change");
             }
             match fate {
-                Fate::Fired => {}
-                Fate::Skipped(SkipReason::Misfire) => self.count("occurrences skipped as missed"),
-                Fate::Skipped(SkipReason::Backlog) => self.count("occurrences skipped for their backlog"),
-                Fate::Skipped(_) => self.count("occurrences skipped for overlap"),
+                OccurrenceFate::Fired => {}
+                OccurrenceFate::Skipped(SkipReason::Misfire) => self.count("occurrences skipped as missed"),
+                OccurrenceFate::Skipped(SkipReason::Backlog) => {
+                    self.count("occurrences skipped for their backlog")
+                }
+                OccurrenceFate::Skipped(_) => self.count("occurrences skipped for overlap"),
             }
         }
         if expected.replaces {
@@ -291,7 +293,7 @@ impl Auditor {
             fired.push((occurrence, one.nominal));
         }
         let expected_skips =
-            expected.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Skipped(_))).count();
+            expected.fates.iter().filter(|(_, fate)| matches!(fate, OccurrenceFate::Skipped(_))).count();
         rule!(
             fired == occurrences && expected_skips as u64 == skipped,
             "every due nominal time is fired, or skipped for a reason that holds",
@@ -322,7 +324,7 @@ impl Auditor {
         let job = self.job_mut(id)?;
         job.numbered += 1;
         let life = job.lives.last_mut().expect("a schedule fires during its life");
-        life.fates.insert(nominal, Fate::Fired);
+        life.fates.insert(nominal, OccurrenceFate::Fired);
         let occurrence = Occurrence {
             origin: Origin::Schedule,
             scheduled_time: nominal,
@@ -437,7 +439,7 @@ struct Walk<'a> {
     /// Occurrences fired before this one.
     fired: usize,
     looked_at: usize,
-    missed: Vec<(Timestamp, Fate)>,
+    missed: Vec<(Timestamp, OccurrenceFate)>,
 }
 
 impl Walk<'_> {
@@ -467,7 +469,7 @@ impl Walk<'_> {
         };
         let kept = missed.split_off(missed.len() - run.min(missed.len()));
         let left_out = self.pass_to_replay(kept);
-        let skipped = Fate::Skipped(SkipReason::Misfire);
+        let skipped = OccurrenceFate::Skipped(SkipReason::Misfire);
         self.missed.extend(missed.into_iter().chain(left_out).map(|nominal| (nominal, skipped)));
         if misfire.policy == MisfirePolicy::RunAll {
             self.replay_all_but_latest();
@@ -558,7 +560,7 @@ impl Walk<'_> {
     }
 }
 
-fn twice(job: JobId, nominal: Timestamp, earlier: Fate) -> Violation {
+fn twice(job: JobId, nominal: Timestamp, earlier: OccurrenceFate) -> Violation {
     Violation {
         rule: "no nominal time is accounted for twice",
         detail: format!("{nominal} of job {job} was {earlier:?} before"),

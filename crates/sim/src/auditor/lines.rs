@@ -8,7 +8,7 @@ use super::shares::goes_before;
 use super::{Auditor, Occurrence, OccurrenceState, SETTLING, Verdict, Violation, rule};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::limiter::{Limit, LimiterId, LimiterUse, Line, QueueLimits, Rate};
+use punctual_core::limiter::{Limit, LimiterId, LimiterUse, QueueLimits, Rate, WaitList};
 use punctual_core::ports::{Admitted, Page};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,27 +31,27 @@ impl Limiter {
     }
 
     /// The store's name for its wait list.
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> WaitList {
         let key = self.key.as_ref().map(|key| LimiterId::of_key(&self.queue, key));
-        Line { queue: self.queue.clone(), key }
+        WaitList { queue: self.queue.clone(), key }
     }
 }
 
 /// What is known of limits, besides the wait lists.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct AuditedLimiters {
     /// Every limiter that was ever used, by the name of its wait list.
-    pub known: BTreeMap<Line, Limiter>,
+    pub known: BTreeMap<WaitList, Limiter>,
     /// The queues with a re-admission in progress.
     pub readmission: BTreeMap<String, Readmission>,
-    paces: BTreeMap<Limiter, Pace>,
+    paces: BTreeMap<Limiter, LimiterStarts>,
     /// The wait lists on which something waits although there is room, and since when that has been observed.
     pub stuck_since: BTreeMap<Limiter, Timestamp>,
 }
 
 /// The starts of a limiter with a rate.
 #[derive(Debug)]
-struct Pace {
+struct LimiterStarts {
     /// The slot time of the latest start.
     slot: Timestamp,
     /// The last rate that was applied.
@@ -158,7 +158,8 @@ impl Auditor {
         let Some(rate) = self.limit_of(limiter).rate else { return Ok(()) };
         let at = self.at;
         let slot = self.next_slot(limiter, rate, at);
-        let pace = self.lines.paces.entry(limiter.clone()).or_insert(Pace { slot, rate, starts: vec![] });
+        let pace =
+            self.lines.paces.entry(limiter.clone()).or_insert(LimiterStarts { slot, rate, starts: vec![] });
         if pace.rate != rate {
             (pace.rate, pace.starts) = (rate, vec![]);
         }
@@ -280,7 +281,13 @@ impl Auditor {
     }
 
     /// Wait lists have moved: each as far as there was room, and by rank.
-    pub fn admitted(&mut self, now: Timestamp, lines: &[Line], count: usize, admitted: &Admitted) -> Verdict {
+    pub fn admitted(
+        &mut self,
+        now: Timestamp,
+        lines: &[WaitList],
+        count: usize,
+        admitted: &Admitted,
+    ) -> Verdict {
         self.not_ahead(now)?;
         let (mut waiting, mut more, mut is_look_due) = (vec![], vec![], false);
         for line in lines {
@@ -381,16 +388,16 @@ impl Auditor {
         &mut self,
         after: Option<LimiterId>,
         limit: usize,
-        page: &Page<Line, LimiterId>,
+        page: &Page<WaitList, LimiterId>,
     ) -> Verdict {
         let waited_in = self.all_open().filter_map(|(_, one)| one.line.as_ref().map(Limiter::line));
-        let mut waited_in: BTreeMap<LimiterId, Line> = waited_in.map(|line| (line.id(), line)).collect();
+        let mut waited_in: BTreeMap<LimiterId, WaitList> = waited_in.map(|line| (line.id(), line)).collect();
         waited_in.retain(|id, _| after.is_none_or(|after| *id > after));
         let next = waited_in.keys().nth(limit - 1).copied();
         waited_in.retain(|id, _| next.is_none_or(|next| *id <= next));
-        let mut expected: BTreeSet<Line> = waited_in.into_values().collect();
+        let mut expected: BTreeSet<WaitList> = waited_in.into_values().collect();
         if after.is_none() {
-            expected.extend(self.lines.readmission.keys().map(|queue| Line::of_queue(queue)));
+            expected.extend(self.lines.readmission.keys().map(|queue| WaitList::of_queue(queue)));
         }
         rule!(
             page.items.iter().collect::<BTreeSet<_>>() == expected.iter().collect() && page.next == next,

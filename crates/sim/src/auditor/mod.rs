@@ -112,7 +112,7 @@ pub struct Auditor {
     resumed_queues: BTreeMap<String, Timestamp>,
     /// The settings of all queues that have any.
     queue_settings: BTreeMap<String, QueueSettings>,
-    lines: lines::Lines,
+    lines: lines::AuditedLimiters,
     shares: shares::Shares,
     /// The queues that were found full, with their depth and their limit.
     refusals: BTreeSet<(String, u64, u64)>,
@@ -192,7 +192,7 @@ struct Life {
     /// Its first nominal time.
     first: Timestamp,
     /// The outcome of each past nominal time.
-    fates: BTreeMap<Timestamp, Fate>,
+    fates: BTreeMap<Timestamp, OccurrenceFate>,
     /// Missed times that were still to be replayed when it ended.
     undone: Vec<Timestamp>,
     /// A verb ended it, or the end of a job that it depends on.
@@ -222,7 +222,7 @@ impl Cursors {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum OccurrenceFate {
     Fired,
     Skipped(SkipReason),
 }

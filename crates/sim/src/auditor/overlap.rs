@@ -1,7 +1,7 @@
 //! Overlapping occurrences of one job: which may open, which are replaced, and which one starts when another
 //! has ended.
 
-use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Verdict, rule};
+use super::{Auditor, JobModel, Occurrence, OccurrenceFate, OccurrenceState, Verdict, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
@@ -33,7 +33,7 @@ pub(super) struct Crowd {
     /// An occurrence that is not a replay is running.
     is_running: bool,
     pub opened: Vec<Opened>,
-    pub fates: Vec<(Timestamp, Fate)>,
+    pub fates: Vec<(Timestamp, OccurrenceFate)>,
     /// The open occurrences are replaced.
     pub replaces: bool,
     /// How many occurrences of this fire were replaced by a later one.
@@ -150,11 +150,11 @@ impl Crowd {
         self.behind += usize::from(is_behind);
         self.latest = self.latest.max(Some(nominal));
         self.opened.push(Opened { nominal, is_behind, is_replayed: false });
-        self.fates.push((nominal, Fate::Fired));
+        self.fates.push((nominal, OccurrenceFate::Fired));
     }
 
     fn skip(&mut self, nominal: Timestamp, reason: SkipReason) {
-        self.fates.push((nominal, Fate::Skipped(reason)));
+        self.fates.push((nominal, OccurrenceFate::Skipped(reason)));
     }
 }
 

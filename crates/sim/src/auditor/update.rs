@@ -113,7 +113,7 @@ impl Auditor {
         let expires_at = job.expires_at(nominal);
         if let Some(life) = job.lives.last_mut() {
             (life.schedule, life.first) = (schedule, nominal);
-            life.fates = [(nominal, super::Fate::Fired)].into();
+            life.fates = [(nominal, super::OccurrenceFate::Fired)].into();
         }
         let (occurrence, _) = self.occurrence_mut(id.occurrence(number))?;
         occurrence.scheduled_time = nominal;

@@ -6,7 +6,7 @@ use punctual_core::control::{Update, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobSpec, Priority};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line, QueueLimits, Rate};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList, QueueLimits, Rate};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{Admitted, LookOutcome, NewJob, Pausing, QueueRow, Store};
 use punctual_core::queue::QueueSettings;
@@ -48,7 +48,7 @@ pub async fn lines_are_found_a_page_at_a_time(store: Arc<dyn Store>) {
         harness.submit(at(1), keyed(number, Some(name))).await;
     }
     let mut expected = names.map(key);
-    expected.sort_by_key(Line::id);
+    expected.sort_by_key(WaitList::id);
     let (mut found, mut after) = (vec![], None);
     for items in [2, 2, 1] {
         let page = harness.store.waiting_lines(after, 2).await.unwrap();
@@ -451,12 +451,12 @@ pub(super) fn none() -> QueueLimits {
     QueueLimits::default()
 }
 
-pub(super) fn queue() -> Line {
-    Line::of_queue("bulk")
+pub(super) fn queue() -> WaitList {
+    WaitList::of_queue("bulk")
 }
 
-pub(super) fn key(key: &str) -> Line {
-    Line { key: Some(LimiterId::of_key("bulk", key)), ..queue() }
+pub(super) fn key(key: &str) -> WaitList {
+    WaitList { key: Some(LimiterId::of_key("bulk", key)), ..queue() }
 }
 
 pub(super) fn in_line() -> LiveState {
@@ -501,17 +501,17 @@ async fn pause(harness: &Harness, pausing: Pausing) {
     harness.store.pause_queue(at(2), "bulk".to_owned(), pausing).await.unwrap();
 }
 
-pub(super) async fn admit(harness: &Harness, now: Timestamp, line: &Line) -> Admitted {
+pub(super) async fn admit(harness: &Harness, now: Timestamp, line: &WaitList) -> Admitted {
     harness.store.admit(now, vec![line.clone()], 100).await.unwrap()
 }
 
 /// How many executions are on a wait list, and how many count against its limit.
-pub(super) async fn used(harness: &Harness, line: &Line) -> (u64, u64) {
+pub(super) async fn used(harness: &Harness, line: &WaitList) -> (u64, u64) {
     let used = harness.store.limiters(vec![line.clone()]).await.unwrap()[0];
     (used.waiting, used.in_use)
 }
 
-pub(super) async fn assert_nothing_is_used(harness: &Harness, lines: &[Line]) {
+pub(super) async fn assert_nothing_is_used(harness: &Harness, lines: &[WaitList]) {
     for used in harness.store.limiters(lines.to_vec()).await.unwrap() {
         assert_eq!(LimiterUse { last_at: None, ..used }, LimiterUse::default());
     }

@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::Expiry;
-use punctual_core::limiter::{LimiterId, Line, QueueLimits, Rate};
+use punctual_core::limiter::{LimiterId, WaitList, QueueLimits, Rate};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Role, Store, Token};
 use punctual_core::queue::QueueSettings;
@@ -183,7 +183,7 @@ pub async fn retention_reaches_starts_that_pace_nothing_any_more(store: Arc<dyn 
     }
     let kept = async || {
         let key = |number| Some(LimiterId::of_key("bulk", &key(number)));
-        let lines = (1..=20).map(|number| Line { queue: "bulk".to_owned(), key: key(number) }).collect();
+        let lines = (1..=20).map(|number| WaitList { queue: "bulk".to_owned(), key: key(number) }).collect();
         let used = harness.store.limiters(lines).await.unwrap();
         used.iter().map(|used| used.last_at.is_some()).collect::<Vec<bool>>()
     };

@@ -9,7 +9,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
 use punctual_core::job::{Job, JobSpec};
 use punctual_core::lifecycle::Status;
-use punctual_core::limiter::{Line, QueueLimits, Rate};
+use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery, DueKind,
@@ -272,7 +272,7 @@ pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
     control(store, now, job(4, &|_| {})).await;
     recover(store, now, opening, job(5, &|_| {})).await;
     assert_eq!(store.token(SOUND).await.unwrap(), Some(token(SOUND)));
-    let lines = vec![Line::of_queue(DAMAGED), Line::of_queue(SOUND)];
+    let lines = vec![WaitList::of_queue(DAMAGED), WaitList::of_queue(SOUND)];
     store.admit(now, lines, 10).await.unwrap();
     store.resolve(now, 10).await.unwrap();
     let horizon = Horizon { history: at(-1_000), requests: at(-1_000) };
@@ -418,7 +418,7 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     store.job_counts().await.unwrap();
     store.holdings().await.unwrap();
     store.waiting_lines(None, 10).await.unwrap();
-    store.limiters(vec![Line::of_queue(DAMAGED)]).await.unwrap();
+    store.limiters(vec![WaitList::of_queue(DAMAGED)]).await.unwrap();
 }
 
 /// The check finds everything that readers have skipped while this ran.
@@ -480,7 +480,9 @@ pub(crate) async fn set_again<S: Store + 'static>(
     assert_eq!(check().await, Vec::<String>::new());
     let mut ended = 0;
     while ended < 2 {
-        while !harness.store.admit(at(4), vec![Line::of_queue("bulk")], 10).await.unwrap().more.is_empty() {}
+        while !harness.store.admit(at(4), vec![WaitList::of_queue("bulk")], 10).await.unwrap().more.is_empty()
+        {
+        }
         let assignment = worker.claim_one(at(4)).await;
         assert!(worker.is_idle(at(4)).await, "the limit holds again");
         worker.end(at(5), &assignment, succeeded(5)).await;

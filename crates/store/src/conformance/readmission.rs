@@ -8,7 +8,7 @@ use super::lines::{
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::Expiry;
-use punctual_core::limiter::{Line, QueueLimits, Rate};
+use punctual_core::limiter::{WaitList, QueueLimits, Rate};
 use punctual_core::occurrence::LiveState;
 use punctual_core::readmission::Readmission;
 use punctual_core::ports::{Admitted, Assignment, NewJob, Store};
@@ -266,7 +266,7 @@ async fn backlog(store: Arc<dyn Store>, count: u32) -> Harness {
 
 /// One step of re-admission.
 async fn place(harness: &Harness, count: usize) -> Admitted {
-    let line: Line = queue();
+    let line: WaitList = queue();
     harness.store.admit(at(2), vec![line], count).await.unwrap()
 }
 

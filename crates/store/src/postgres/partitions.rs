@@ -143,7 +143,8 @@ impl Partitions {
         // Another process may use a new partition only after all sessions know it.
         client.execute("SELECT pg_advisory_lock($1)", &[&CREATION_LOCK]).await?;
         let made = self.make_known(client, parent, times).await;
-        client.execute("SELECT pg_advisory_unlock($1)", &[&CREATION_LOCK]).await?;
+        // Also those of a call that was cancelled on this connection.
+        client.execute("SELECT pg_advisory_unlock_all()", &[]).await?;
         let existing = made?;
         self.known().extend(existing.into_iter().map(|(starts, ends)| ((parent, starts), ends)));
         Ok(())

@@ -91,12 +91,12 @@ impl Wire {
     pub async fn run(&mut self, frame: Frame, calls: Vec<Call<'_>>) -> Result<Vec<Vec<Row>>, Fault> {
         self.prepare(&calls).await?;
         let (client, prepared) = (&self.client, &self.prepared);
-        let plain = |sql: &'static str| -> Answer<'_> {
+        let plain = |sql: &'static str| -> PendingRows<'_> {
             Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) })
         };
         let begins = matches!(frame, Frame::Begin | Frame::BeginAndCommit);
         let commits = matches!(frame, Frame::Commit | Frame::BeginAndCommit);
-        let mut answers: Vec<Answer<'_>> = Vec::with_capacity(calls.len() + 2);
+        let mut answers: Vec<PendingRows<'_>> = Vec::with_capacity(calls.len() + 2);
         if begins {
             answers.push(plain("BEGIN ISOLATION LEVEL READ COMMITTED"));
         }
@@ -144,7 +144,7 @@ impl Wire {
     }
 }
 
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
+type PendingRows<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
 async fn query(
     client: &Client,

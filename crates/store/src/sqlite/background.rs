@@ -68,7 +68,7 @@ impl BackgroundCheck {
         let (stop, stopped) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
         let mut checker =
-            Checker { stopped, stopping: stopping.clone(), findings, found: vec![], pace: Pace::GENTLE };
+            Checker { stopped, stopping: stopping.clone(), findings, found: vec![], pace: CheckLoad::GENTLE };
         let thread = thread::Builder::new().name("store-check".to_owned()).spawn(move || {
             while checker.check(&files).is_ok() && checker.wait_for_next(interval).is_ok() {}
         })?;
@@ -90,22 +90,22 @@ impl Drop for BackgroundCheck {
 
 /// The load that a check may cause.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct CheckLoad {
     /// How long SQLite may check the structure of a file or table at a time.
     pub structure_max: Duration,
     /// How long to rest after work, as a multiple of the work time.
     pub rest_factor: u32,
 }
 
-impl Pace {
+impl CheckLoad {
     /// Next to a running server.
-    const GENTLE: Pace =
-        Pace { structure_max: limits::CHECK_STRUCTURE_MAX, rest_factor: limits::CHECK_REST_FACTOR };
+    const GENTLE: CheckLoad =
+        CheckLoad { structure_max: limits::CHECK_STRUCTURE_MAX, rest_factor: limits::CHECK_REST_FACTOR };
 }
 
 /// Checks files once, on the calling thread.
 #[cfg(test)]
-pub(crate) fn check_once(files: &[OpenFile], pace: Pace) -> Vec<String> {
+pub(crate) fn check_once(files: &[OpenFile], pace: CheckLoad) -> Vec<String> {
     let (_stop, stopped) = channel();
     let findings = Arc::new(Findings::default());
     let mut checker =
@@ -142,7 +142,7 @@ struct Checker {
     findings: Arc<Findings>,
     /// What this check has found.
     found: Vec<String>,
-    pace: Pace,
+    pace: CheckLoad,
 }
 
 impl Checker {

@@ -34,7 +34,7 @@ pub struct BackupProgress {
 /// The backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    #[error("{} already exists and is not overwritten", .0.display())]
+    #[error("{} already exists and is not overwritten; choose a new directory", .0.display())]
     AlreadyThere(PathBuf),
     #[error(
         "{} is left over from an interrupted backup, unless another one is writing it now: delete the \

@@ -23,7 +23,7 @@ use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
@@ -416,11 +416,11 @@ impl Store for SqliteStore {
         &self,
         after: Option<LimiterId>,
         limit: usize,
-    ) -> Result<Page<Line, LimiterId>, StoreError> {
+    ) -> Result<Page<WaitList, LimiterId>, StoreError> {
         self.read(move |reads| reads.waiting_lines(after, limit)).await
     }
 
-    async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
+    async fn limiters(&self, lines: Vec<WaitList>) -> Result<Vec<LimiterUse>, StoreError> {
         self.read(move |reads| reads.limiters(&lines)).await
     }
 

@@ -7,7 +7,7 @@ use super::read_set::ReadSet;
 use crate::counters::{LimiterCounts, shown};
 use crate::fault::Fault;
 use crate::rows::LiveRow;
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Limiters {
 }
 
 impl UnitOfWork {
-    pub(super) fn use_of_limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
+    pub(super) fn use_of_limiter(&mut self, line: &WaitList) -> Result<LimiterUse, Fault> {
         let id = line.id();
         let known = (self.limiters.started.get(&line.queue), self.limiters.counts.get(&id));
         let (Some(started), Some(counts)) = known else {

@@ -7,7 +7,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Ending;
-use punctual_core::limiter::{LimiterId, Line};
+use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::limits;
 use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Pausing, Report, Write};
 use punctual_core::time::Timestamp;
@@ -107,7 +107,7 @@ impl ReadSet {
             }
             Write::SetQueue { queue, .. } => {
                 self.queues = true;
-                self.add_limiter(&Line::of_queue(queue));
+                self.add_limiter(&WaitList::of_queue(queue));
             }
             Write::Admit { lines, .. } => {
                 self.queues = true;
@@ -134,10 +134,10 @@ impl ReadSet {
             let key = spec.settings.concurrency_key.as_deref().filter(|_| !limits.of_key().is_none());
             let key = key.map(|key| LimiterId::of_key(&spec.queue, key));
             if !limits.of_queue().is_none() {
-                self.add_limiter(&Line::of_queue(&spec.queue));
+                self.add_limiter(&WaitList::of_queue(&spec.queue));
             }
             if key.is_some() {
-                self.add_limiter(&Line { queue: spec.queue.clone(), key });
+                self.add_limiter(&WaitList { queue: spec.queue.clone(), key });
             }
         }
         let is_bounded = |row: &punctual_core::ports::QueueRow| row.settings.max_depth.is_some();
@@ -172,7 +172,7 @@ impl ReadSet {
     }
 
     /// The use of a limiter, under the lock of its queue.
-    pub fn add_limiter(&mut self, line: &Line) {
+    pub fn add_limiter(&mut self, line: &WaitList) {
         self.limited_queues.insert(line.queue.clone());
         self.limiters.insert(line.id());
     }

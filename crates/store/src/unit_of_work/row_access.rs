@@ -14,7 +14,7 @@ use crate::rows::{
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, StoredStatus};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, OccurrenceFlags};
@@ -91,7 +91,7 @@ impl Rows for UnitOfWork {
         Ok(self.queues.present(&queue.to_owned()).or_else(|| self.remembered.queues.get(queue)).cloned())
     }
 
-    fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
+    fn limiter(&mut self, line: &WaitList) -> Result<LimiterUse, Fault> {
         self.use_of_limiter(line)
     }
 
@@ -100,7 +100,7 @@ impl Rows for UnitOfWork {
         Ok(())
     }
 
-    fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
+    fn first_in_line(&mut self, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
         self.heads_of_line(line.id(), count)
     }
 

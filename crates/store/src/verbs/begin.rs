@@ -4,14 +4,14 @@
 use super::each::each;
 use super::keys::{self, KeyAdmission};
 use super::notes::checkpoint_of;
-use super::{dependents, lines, queues};
+use super::{dependents, queues, wait_lists};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::dependencies::Parents;
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobStatus};
-use punctual_core::limiter::{LimiterId, Line};
+use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{
@@ -103,7 +103,7 @@ fn begin_at_once<R: Rows>(
     (lane_id, lane): (i64, &Lane),
     reservation: Option<SlotReservation>,
 ) -> Result<CommitEffects, Fault> {
-    let live = lines::pass(rows, live, lane, now, |_| Ok(job.spec.settings.concurrency_key.clone()))?;
+    let live = wait_lists::pass(rows, live, lane, now, |_| Ok(job.spec.settings.concurrency_key.clone()))?;
     let live = reservations.place(rows, live, lane, reservation, job.version, now)?;
     let row = LiveRow { live, lane: lane_id, is_sole: true };
     rows.insert_live(&row)?;
@@ -208,8 +208,8 @@ pub(super) fn effects(live: &Live, lane: &Lane) -> CommitEffects {
     }
 }
 
-fn line_of(live: &Live, line: LimiterId, lane: &Lane) -> Line {
-    Line { queue: lane.queue().to_owned(), key: live.limiter.filter(|key| *key == line) }
+fn line_of(live: &Live, line: LimiterId, lane: &Lane) -> WaitList {
+    WaitList { queue: lane.queue().to_owned(), key: live.limiter.filter(|key| *key == line) }
 }
 
 fn look_due(live: &Live, lane: &Lane) -> Option<Due> {

@@ -4,7 +4,7 @@ use super::begin::{effects, schedule_due};
 use super::each::each;
 use super::fire::record_skips;
 use super::settle::{self, follow, record};
-use super::{keys, lines};
+use super::{keys, wait_lists};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Verb};
@@ -156,7 +156,10 @@ fn write<R: Rows>(
     rows.forget_sole(id)?;
     let mut freed = Vec::new();
     for live in &standing.open {
-        freed.extend(lines::freed(rows, &LiveRow { live: live.clone(), lane: old_lane, is_sole: false })?);
+        freed.extend(wait_lists::freed(
+            rows,
+            &LiveRow { live: live.clone(), lane: old_lane, is_sole: false },
+        )?);
     }
     let job = change.job.as_ref().unwrap_or(&standing.job);
     let was = (&standing.job.spec.queue, &standing.job.spec.job_type);
@@ -203,7 +206,7 @@ fn write<R: Rows>(
     }
     let key = |job: &Job| job.spec.settings.concurrency_key.clone();
     if lane_id != old_lane || key(job) != key(&standing.job) {
-        controlled.effects.add(lines::take_place_again(rows, job, &lane, now)?);
+        controlled.effects.add(wait_lists::take_place_again(rows, job, &lane, now)?);
     }
     let status = rows.status_of(id)?;
     rows.counters().job(Some(standing.status()), status);
@@ -233,7 +236,7 @@ fn write_live<R: Rows>(
     let key = |_: &mut R| Ok(job.spec.settings.concurrency_key.clone());
     match change {
         LiveChange::Add(live) => {
-            let row = in_lane(lines::pass(rows, live, lane, now, key)?);
+            let row = in_lane(wait_lists::pass(rows, live, lane, now, key)?);
             rows.insert_live(&row)?;
             controlled.added = Some(row.live.execution());
             controlled.effects.add(effects(&row.live, lane));
@@ -242,7 +245,7 @@ fn write_live<R: Rows>(
             let was = standing.open.iter().find(|open| open.id == live.id);
             let was = was.ok_or_else(|| Fault::Missing(format!("live row of {}", live.id)))?;
             let has_opened = !was.counts_for_queue();
-            let live = if has_opened { lines::pass(rows, live, lane, now, key)? } else { live };
+            let live = if has_opened { wait_lists::pass(rows, live, lane, now, key)? } else { live };
             let row = in_lane(live);
             rows.replace_live(was, &row)?;
             controlled.effects.add(effects(&row.live, lane));

@@ -4,8 +4,8 @@
 
 use super::begin::effects;
 use super::each::Gaps;
-use super::lines;
 use super::settle::{self, open_next_in_line};
+use super::wait_lists;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
@@ -97,7 +97,7 @@ fn tell<R: Rows>(
     let Some(row) = rows.first_behind(child, Gate::Dependency)? else { return Ok(()) };
     let lane = rows.lane(row.lane)?;
     let opened = row.live.gate_opened(Gate::Dependency, now)?;
-    let opened = lines::pass_by_job(rows, opened, &lane, now)?;
+    let opened = wait_lists::pass_by_job(rows, opened, &lane, now)?;
     rows.update_live(&row, &opened)?;
     all_effects.add(effects(&opened, &lane));
     Ok(())

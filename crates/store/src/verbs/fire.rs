@@ -4,7 +4,7 @@
 use super::begin::{SlotReservations, effects_with, facts_of, schedule_due};
 use super::control::ask_to_stop;
 use super::each::each;
-use super::{lines, queues, settle};
+use super::{queues, settle, wait_lists};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows, Spent};
 use punctual_core::defects::{Defect, planted};
@@ -100,7 +100,7 @@ fn replace<R: Rows>(
                 effects.ended.push((id, status));
                 let row = open.iter().find(|row| row.live.id == id.occurrence);
                 let row = row.ok_or_else(|| Fault::Missing(format!("live row of {id}")))?;
-                effects.freed.extend(lines::freed(rows, row)?);
+                effects.freed.extend(wait_lists::freed(rows, row)?);
                 // The occurrence that replaces it keeps the job unfinished.
                 settle::write(rows, row, settled, now)?;
             }
@@ -133,7 +133,7 @@ fn open_occurrences<R: Rows>(
     for live in fired {
         let place = reservation.take();
         let version = live.job_version;
-        let live = lines::pass_by_job(rows, live, lane, now)?;
+        let live = wait_lists::pass_by_job(rows, live, lane, now)?;
         let live = reservations.place(rows, live, lane, place, version, now)?;
         let row = LiveRow { live, lane: lane_id, is_sole };
         rows.insert_live(&row)?;

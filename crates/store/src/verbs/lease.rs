@@ -2,8 +2,8 @@
 
 use super::begin::effects;
 use super::each::each;
-use super::lines;
 use super::settle::{Recorded, record};
+use super::wait_lists;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::ids::SessionId;
@@ -71,8 +71,8 @@ fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Co
         GivenBack::Queued(live) => {
             let lane = rows.lane(row.lane)?;
             let key = terms.as_ref().and_then(|terms| terms.settings.concurrency_key.as_deref());
-            let live = lines::keep_place(rows, live, &lane, key)?;
-            let freed = if live.counts_for_queue() { vec![] } else { lines::freed(rows, row)? };
+            let live = wait_lists::keep_place(rows, live, &lane, key)?;
+            let freed = if live.counts_for_queue() { vec![] } else { wait_lists::freed(rows, row)? };
             rows.update_live(row, &live)?;
             Ok(CommitEffects { freed, ..effects(&live, &lane) })
         }

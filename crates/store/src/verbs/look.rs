@@ -2,8 +2,8 @@
 
 use super::begin::{SlotReservations, effects_with, facts_of};
 use super::each::each;
-use super::lines;
 use super::settle::record;
+use super::wait_lists;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, Rows};
 use punctual_core::occurrence::Looked;
@@ -30,7 +30,7 @@ fn look_at_one<R: Rows>(
         Ok(Looked::Expired(settled)) => Ok(LookOutcome::Expired(record(rows, &row, settled, now)?.effects)),
         Ok(Looked::Opened(opened)) => {
             let lane = rows.lane(row.lane)?;
-            let opened = lines::pass_by_job(rows, opened, &lane, now)?;
+            let opened = wait_lists::pass_by_job(rows, opened, &lane, now)?;
             let reservation = look
                 .reservation
                 .as_ref()

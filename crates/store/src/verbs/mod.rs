@@ -13,7 +13,6 @@ mod each;
 mod fire;
 mod keys;
 mod lease;
-mod lines;
 mod look;
 mod notes;
 mod queues;
@@ -22,6 +21,7 @@ mod report;
 mod requests;
 mod sessions;
 mod settle;
+mod wait_lists;
 
 use crate::fault::Fault;
 use crate::rows::Rows;
@@ -68,7 +68,9 @@ pub(crate) fn perform<R: Rows>(rows: &mut R, write: &Write) -> Result<WriteReply
             queues::set_queue(rows, queue, settings)?;
             WriteReply::QueueSet
         }
-        Write::Admit { now, lines, limit } => WriteReply::Admitted(lines::admit(rows, *now, lines, *limit)?),
+        Write::Admit { now, lines, limit } => {
+            WriteReply::Admitted(wait_lists::admit(rows, *now, lines, *limit)?)
+        }
         Write::BeginRequest { now, request } => {
             WriteReply::RequestBegun(requests::begin(rows, *now, request)?)
         }

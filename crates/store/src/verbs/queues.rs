@@ -4,7 +4,7 @@
 use crate::fault::Fault;
 use crate::rows::Rows;
 use punctual_core::job::Job;
-use punctual_core::limiter::Line;
+use punctual_core::limiter::WaitList;
 use punctual_core::ports::{CommitEffects, Pausing, QueueRow, SubmitOutcome};
 use punctual_core::queue::QueueSettings;
 use punctual_core::readmission::Readmission;
@@ -38,7 +38,7 @@ pub(super) fn pause_queue<R: Rows>(
 pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSettings) -> Result<(), Fault> {
     let row = found_or_unset(rows, queue)?;
     let mut readmission = Readmission::after(row.readmission, &row.settings.limits, &settings.limits);
-    if readmission.is_some() && rows.limiter(&Line::of_queue(queue))?.in_use == 0 {
+    if readmission.is_some() && rows.limiter(&WaitList::of_queue(queue))?.in_use == 0 {
         // No execution has a place.
         readmission = None;
     }

@@ -5,7 +5,7 @@ use super::begin::effects;
 use super::each::each;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
-use punctual_core::limiter::{LimiterId, Line};
+use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::limits;
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Admitted, CommitEffects, QueueRow};
@@ -20,7 +20,7 @@ pub(super) fn readmit<R: Rows>(
     readmission: Readmission,
     count: usize,
 ) -> Result<Admitted, Fault> {
-    let line = Line::of_queue(&queue.queue);
+    let line = WaitList::of_queue(&queue.queue);
     let used = rows.limiter(&line)?;
     let most = queue.settings.limits.concurrency;
     let mut too_many = most.map_or(0, |most| used.in_use.saturating_sub(u64::from(most)));

@@ -2,7 +2,7 @@
 //! it.
 
 use super::begin::{effects, schedule_due};
-use super::{dependents, lines};
+use super::{dependents, wait_lists};
 use crate::counters;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
@@ -48,7 +48,7 @@ pub(super) fn record<R: Rows>(
     now: Timestamp,
 ) -> Result<Recorded, Fault> {
     let (id, status) = (settled.finished.id, settled.finished.status);
-    let freed = lines::freed(rows, row)?;
+    let freed = wait_lists::freed(rows, row)?;
     match write(rows, row, settled, now)? {
         SettledState::Retried(next) => {
             let lane = rows.lane(row.lane)?;
@@ -177,7 +177,7 @@ pub(super) fn open_next_in_line<R: Rows>(
     let Some(row) = rows.first_behind(job, Gate::Overlap)? else { return Ok(CommitEffects::default()) };
     let lane = rows.lane(row.lane)?;
     let opened = row.live.gate_opened(Gate::Overlap, now)?;
-    let opened = lines::pass_by_job(rows, opened, &lane, now)?;
+    let opened = wait_lists::pass_by_job(rows, opened, &lane, now)?;
     rows.update_live(&row, &opened)?;
     Ok(effects(&opened, &lane))
 }

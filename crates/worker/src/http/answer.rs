@@ -30,7 +30,7 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
     let said = format!("{} {} answered {status}", call.method, call.host);
     match verdict(status, &call.expected) {
         Verdict::Success => {
-            let mut kept = Kept::up_to(limits::HTTP_RESPONSE_BYTES_MAX);
+            let mut kept = BodyPrefix::up_to(limits::HTTP_RESPONSE_BYTES_MAX);
             match kept.fill(response.into_body()).await {
                 Ok(()) => Outcome::Succeeded { result: Some(kept.result(status)) },
                 Err(error) => Outcome::Failed {
@@ -44,7 +44,7 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
             retryable: false,
         },
         verdict => {
-            let mut kept = Kept::up_to(limits::HTTP_ERROR_BODY_BYTES_MAX);
+            let mut kept = BodyPrefix::up_to(limits::HTTP_ERROR_BODY_BYTES_MAX);
             let waited = clock.sleep(limits::HTTP_ERROR_BODY_WAIT_MAX);
             // The status has decided the outcome; a body that hangs or breaks off changes nothing.
             let is_whole = matches!(
@@ -101,16 +101,16 @@ fn verdict(status: StatusCode, expected: &Expected) -> Verdict {
 }
 
 /// The beginning of a body.
-struct Kept {
+struct BodyPrefix {
     bytes: Vec<u8>,
     bytes_max: usize,
     /// Whether the body was longer.
     is_cut: bool,
 }
 
-impl Kept {
+impl BodyPrefix {
     fn up_to(bytes_max: usize) -> Self {
-        Kept { bytes: Vec::new(), bytes_max, is_cut: false }
+        BodyPrefix { bytes: Vec::new(), bytes_max, is_cut: false }
     }
 
     /// Reads until the body ends or enough is kept.
@@ -189,8 +189,8 @@ mod tests {
     use http_body_util::Full;
     use serde_json::json;
 
-    fn kept(bytes: &[u8], bytes_max: usize) -> Kept {
-        let mut kept = Kept::up_to(bytes_max);
+    fn kept(bytes: &[u8], bytes_max: usize) -> BodyPrefix {
+        let mut kept = BodyPrefix::up_to(bytes_max);
         let body = Full::new(Bytes::copy_from_slice(bytes));
         futures_util::FutureExt::now_or_never(kept.fill(body)).unwrap().unwrap();
         kept

@@ -84,15 +84,15 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Takes responsibility for a command whose shim has just been started.
-    pub(crate) fn watch(&self, enclosure: Enclosure, shim: &Child) -> Option<Watched> {
+    pub(crate) fn watch(&self, enclosure: Enclosure, shim: &Child) -> Option<ContainedCommand> {
         let shim = Arc::new(ShimProcess::of(shim)?);
         let command = Command { keeper: self.clone(), enclosure, shim };
-        Some(Watched { command, is_over: false })
+        Some(ContainedCommand { command, is_over: false })
     }
 }
 
 /// A command that is ended when this is dropped.
-pub(crate) struct Watched {
+pub(crate) struct ContainedCommand {
     command: Command,
     is_over: bool,
 }
@@ -104,7 +104,7 @@ struct Command {
     shim: Arc<ShimProcess>,
 }
 
-impl Watched {
+impl ContainedCommand {
     /// Resumes a shim that its command may have stopped.
     pub(crate) fn wake_shim(&self) {
         self.command.shim.signal(Signal::CONT);
@@ -129,7 +129,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ContainedCommand {
     fn drop(&mut self) {
         if self.is_over {
             return;

@@ -11,7 +11,7 @@ mod outcome;
 mod payload;
 pub mod protocol;
 
-use containment::{Containment, Keeper, Watched};
+use containment::{ContainedCommand, Containment, Keeper};
 use futures_util::future::{Either, join, select};
 use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, How, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
@@ -158,7 +158,7 @@ struct Shim {
     process: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    watched: Watched,
+    watched: ContainedCommand,
 }
 
 impl Shim {
@@ -228,7 +228,7 @@ async fn read_frame(stdout: &mut BufReader<ChildStdout>) -> io::Result<Frame> {
 /// gone has closed its other pipe.
 async fn stop(
     mut stdin: ChildStdin,
-    watched: &Watched,
+    watched: &ContainedCommand,
     kill_grace: Duration,
     context: &ExecutionContext,
 ) -> Infallible {
@@ -248,7 +248,7 @@ async fn stop(
     std::future::pending().await
 }
 
-async fn kill(mut stdin: ChildStdin, watched: &Watched) {
+async fn kill(mut stdin: ChildStdin, watched: &ContainedCommand) {
     let _ = stdin.write_all(&[STOP_AT_ONCE]).await;
     watched.kill_with_shim().await;
 }

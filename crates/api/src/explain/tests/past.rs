@@ -365,11 +365,11 @@ fn what_was_skipped_because_nobody_fired_in_time_says_so() {
     assert_eq!(
         skipped,
         [
-            "The occurrence scheduled for 2026-11-15T08:09:30Z was skipped because an earlier occurrence was still open \
-             (overlap_policy).",
+            "The occurrence scheduled for 2026-11-15T08:09:30Z was skipped because an earlier occurrence was still \
+             open, or was due at the same time and ran first (overlap_policy).",
             "8 occurrences scheduled from 2026-11-15T08:01:00Z to 2026-11-15T08:08:00Z were skipped \
              because no scheduler fired in time: at 2026-11-15T08:09:00Z, when one did, the occurrence \
-             scheduled for 2026-11-15T08:00:00Z was also due and went first (overlap_policy).",
+             scheduled for 2026-11-15T08:00:00Z was also due and ran first (overlap_policy).",
         ]
     );
 }

@@ -26,11 +26,11 @@ pub struct Hook {
     pub queue: Option<String>,
     pub trigger: Trigger,
     pub timeout: Duration,
-    pub told: Told,
+    pub target: HookTarget,
 }
 
 #[derive(Debug)]
-pub enum Told {
+pub enum HookTarget {
     /// Program and arguments; no shell is involved.
     Command(Vec<String>),
     Web(Box<super::web::WebHook>),
@@ -63,9 +63,9 @@ impl Hook {
 
     /// Whether it contains a secret.
     fn has_secret(&self) -> bool {
-        match &self.told {
-            Told::Command(_) => false,
-            Told::Web(hook) => hook.has_login(),
+        match &self.target {
+            HookTarget::Command(_) => false,
+            HookTarget::Web(hook) => hook.has_login(),
         }
     }
 }
@@ -132,13 +132,13 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     if written.ca.is_some() && written.url.is_none() {
         return Err("ca needs a url".to_owned());
     }
-    let told = match (written.command, written.url) {
+    let target = match (written.command, written.url) {
         (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
             // No program can be started with such an argument.
             if let Some(at) = command.iter().position(|word| word.contains('\0')) {
                 return Err(format!("command has a NUL character in word {}: remove it", at + 1));
             }
-            Told::Command(command)
+            HookTarget::Command(command)
         }
         (None, Some(url)) => web(&url, written.ca.as_deref())?,
         (Some(_), None) => return Err("command must name a program, as a list of words".to_owned()),
@@ -148,7 +148,7 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     let cool_down = time("cool_down", written.cool_down, COOL_DOWN_DEFAULT)?;
     let timeout = time("timeout", written.timeout, TIMEOUT_DEFAULT)?;
     let trigger = Trigger { threshold, sustained, cool_down };
-    Ok(Hook { name: written.name, queue: written.queue, trigger, timeout, told })
+    Ok(Hook { name: written.name, queue: written.queue, trigger, timeout, target })
 }
 
 /// Rejects thresholds that no queue can reach.
@@ -164,8 +164,8 @@ fn possible(threshold: Threshold) -> Result<(), String> {
     }
 }
 
-fn web(url: &str, ca: Option<&Path>) -> Result<Told, String> {
-    super::web::WebHook::new(url, ca).map(|hook| Told::Web(Box::new(hook)))
+fn web(url: &str, ca: Option<&Path>) -> Result<HookTarget, String> {
+    super::web::WebHook::new(url, ca).map(|hook| HookTarget::Web(Box::new(hook)))
 }
 
 fn time(field: &str, written: Option<Span>, default: Duration) -> Result<Duration, String> {
@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!((more.trigger, more.timeout), (expected, Duration::from_secs(5)));
         assert!(
-            matches!(&more.told, Told::Command(words) if *words == ["/usr/local/bin/scale", "up"]),
+            matches!(&more.target, HookTarget::Command(words) if *words == ["/usr/local/bin/scale", "up"]),
             "{more:?}"
         );
         assert_eq!(hooks[1].trigger.threshold, Threshold::WaitBelow(Duration::from_secs(1)));

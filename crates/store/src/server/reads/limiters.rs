@@ -10,7 +10,7 @@ use crate::malformed::readable;
 use crate::server::asks;
 use crate::server::list::{List, row};
 use crate::server::loaded::read_limiter_row;
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::ports::Page;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ impl Reads<'_> {
         &mut self,
         after: Option<LimiterId>,
         count: usize,
-    ) -> Result<Page<Line, LimiterId>, Fault> {
+    ) -> Result<Page<WaitList, LimiterId>, Fault> {
         let rows = self.rows(Query::of(Read::WaitingLines, row![lines_after(after), limit(count)])).await?;
         let last = rows.iter().last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
         let mut found: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
@@ -35,7 +35,7 @@ impl Reads<'_> {
     }
 
     /// The use of these limiters, in the same order.
-    pub async fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {
+    pub async fn limiters(&mut self, lines: &[WaitList]) -> Result<Vec<LimiterUse>, Fault> {
         let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
         let queues = List::of(queues.into_iter().map(|queue| row![queue]));
         let numbers = asks::numbers(lines.iter().map(|line| line.id().number()));
@@ -49,7 +49,7 @@ impl Reads<'_> {
         for row in limiter_rows.iter() {
             limiters.extend(read_limiter_row(row)?.map(|found| (found.id, found)));
         }
-        let used = |line: &Line| {
+        let used = |line: &WaitList| {
             let found = limiters.get(&line.id());
             let [waiting, in_use] = found.map_or([0; 2], |found| found.counts);
             let in_use = match line.key {

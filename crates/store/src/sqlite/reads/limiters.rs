@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::sqlite::counters::{self, WrittenLimiter};
 use crate::sqlite::rows::{bound, one, up_to};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::ports::{Page, StoreError};
 
 const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
@@ -24,12 +24,12 @@ impl Reads<'_> {
         &mut self,
         after: Option<LimiterId>,
         count: usize,
-    ) -> Result<Page<Line, LimiterId>, StoreError> {
+    ) -> Result<Page<WaitList, LimiterId>, StoreError> {
         Ok(lines_to_look_at(after, &self.queues()?, self.waited_in(after, count)?))
     }
 
     /// The use of these limiters, in the same order.
-    pub fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, StoreError> {
+    pub fn limiters(&mut self, lines: &[WaitList]) -> Result<Vec<LimiterUse>, StoreError> {
         Ok(lines.iter().map(|line| self.limiter(line)).collect::<Result<_, Fault>>()?)
     }
 
@@ -48,7 +48,7 @@ impl Reads<'_> {
         Ok(WaitedIn { lines, last })
     }
 
-    fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
+    fn limiter(&mut self, line: &WaitList) -> Result<LimiterUse, Fault> {
         let WrittenLimiter { counts: [waiting, mut in_use], last_at } =
             counters::read_limiter(self.conn, line.id())?;
         if line.key.is_none() {

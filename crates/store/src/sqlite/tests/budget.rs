@@ -5,7 +5,7 @@ use crate::sqlite::{
     COUNTER_WRITES_PER_TRANSACTION, ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, Upkeep,
 };
 use punctual_core::job::Job;
-use punctual_core::limiter::{Line, QueueLimits, Rate};
+use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::ports::{Horizon, NewJob, Outcome, SlotReservation, SubmitOutcome, Write, WriteReply};
 use punctual_core::queue::QueueSettings;
 
@@ -104,7 +104,7 @@ fn leaving_a_wait_list_costs_one_write() {
     assert_eq!(assignments.len() as u64, KEYS);
     report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
     let before = core.total_changes();
-    let lines = vec![Line::of_queue("default")];
+    let lines = vec![WaitList::of_queue("default")];
     apply(&mut core, Write::Admit { now: at(4), lines, limit: JOBS as usize });
     // The counters of the lane and of the wait list.
     assert_eq!(core.total_changes() - before, KEYS + 2);

@@ -1,7 +1,7 @@
 //! Damaged files: detected at the start, by the background check, by `check_files` and by a backup.
 
 use super::{Still, apply, at, claim, job, open, open_session, report, submit};
-use crate::sqlite::background::{Pace, check_once};
+use crate::sqlite::background::{CheckLoad, check_once};
 use crate::sqlite::connection::{Durability, open_for_reading, open_for_writing};
 use crate::sqlite::open::OpenFile;
 use crate::sqlite::scan::{ScanReport, TableScan, scan_all, tables};
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4_096;
 /// Enough time for SQLite's own check of any file in these tests.
-const AT_LEISURE: Pace = Pace { structure_max: Duration::from_secs(600), rest_factor: 0 };
+const AT_LEISURE: CheckLoad = CheckLoad { structure_max: Duration::from_secs(600), rest_factor: 0 };
 /// The pace for tables that are too large for SQLite's own check.
-const IN_STEPS: Pace = Pace { structure_max: Duration::ZERO, rest_factor: 0 };
+const IN_STEPS: CheckLoad = CheckLoad { structure_max: Duration::ZERO, rest_factor: 0 };
 
 /// A store with rows in every kind of page: interior pages, pages of large values, free pages.
 fn fill(dir: &Path) {
@@ -111,7 +111,7 @@ fn found_at_start(path: &Path, steps: &[&str]) -> bool {
 }
 
 /// By the background check: as damage, or as values that cannot be read.
-fn found_later(path: &Path, pace: Pace) -> bool {
+fn found_later(path: &Path, pace: CheckLoad) -> bool {
     let has_malformed = || {
         scan_all(&open_for_reading(path).unwrap(), 1_000).is_ok_and(|found| found != ScanReport::default())
     };

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::layout::sqlite_live_columns as live_columns;
 use crate::rows::LiveRow;
 use crate::sqlite::rows::{bound, read_live, up_to};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
 
@@ -17,7 +17,7 @@ pub(crate) const FIRST_IN_LINE: &str = concat!(
     " FROM live WHERE live.line = ?1 ORDER BY live.rank, live.job, live.occurrence LIMIT ?2"
 );
 
-pub(super) fn limiter(tx: &mut Tx<'_>, line: &Line) -> Result<LimiterUse, Fault> {
+pub(super) fn limiter(tx: &mut Tx<'_>, line: &WaitList) -> Result<LimiterUse, Fault> {
     let id = line.id();
     let written = tx.memory.written.limiter(tx.conn, id)?;
     let [waiting, in_use] = tx.memory.counters.of_limiter(id, written.counts);
@@ -42,7 +42,7 @@ pub(super) fn set_last_start(tx: &mut Tx<'_>, limiter: LimiterId, at: Timestamp)
     Ok(())
 }
 
-pub(super) fn first_in_line(tx: &mut Tx<'_>, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
+pub(super) fn first_in_line(tx: &mut Tx<'_>, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
     let mut select = tx.conn.prepare_cached(FIRST_IN_LINE)?;
     up_to(count, &mut select, params![line.id().number(), bound(count)], read_live)
 }

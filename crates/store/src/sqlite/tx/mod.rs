@@ -30,7 +30,7 @@ use crate::rows::{ScheduleRow, SessionPlace, Spent};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobStatus, StoredStatus};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, OccurrenceFlags};
 use punctual_core::ports::{
@@ -114,9 +114,9 @@ impl Rows for Tx<'_> {
             queue_as_seen(queue: &str) -> Option<QueueRow>;
         }
         limiters {
-            limiter(line: &Line) -> LimiterUse;
+            limiter(line: &WaitList) -> LimiterUse;
             set_last_start(limiter: LimiterId, at: Timestamp) -> ();
-            first_in_line(line: &Line, count: usize) -> Vec<LiveRow>;
+            first_in_line(line: &WaitList, count: usize) -> Vec<LiveRow>;
         }
         jobs {
             is_job_there(job: JobId) -> bool;

@@ -8,7 +8,7 @@ use crate::rows::LiveRow;
 use crate::unit_of_work::EndedRow;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::job::{JobStatus, StoredStatus};
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::{Finished, LiveState};
 use punctual_core::ports::{
@@ -188,7 +188,7 @@ impl MemoryDatabase {
         &mut self,
         after: Option<LimiterId>,
         count: usize,
-    ) -> Result<Page<Line, LimiterId>, StoreError> {
+    ) -> Result<Page<WaitList, LimiterId>, StoreError> {
         let mut waited: BTreeMap<LimiterId, i64> = BTreeMap::new();
         for row in self.live.values() {
             if let Some(line) = row.live.line.filter(|line| after.is_none_or(|after| *line > after)) {
@@ -204,8 +204,8 @@ impl MemoryDatabase {
         Ok(lines_to_look_at(after, &self.queues()?, waited_in))
     }
 
-    pub fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, StoreError> {
-        let used = |line: &Line| {
+    pub fn limiters(&mut self, lines: &[WaitList]) -> Result<Vec<LimiterUse>, StoreError> {
+        let used = |line: &WaitList| {
             let [waiting, in_use] = self.counts.limiters.get(&line.id()).copied().unwrap_or_default();
             let in_use = if line.key.is_none() { self.started(&line.queue) } else { in_use };
             let last_at = self.last_starts.get(&line.id()).copied();

@@ -2,7 +2,7 @@
 //! this state costs a second: the periodic scan of all wait lists finds them again.
 
 use punctual_core::defects::{Defect, planted};
-use punctual_core::limiter::{LimiterId, Line};
+use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::limits;
 use punctual_core::ports::{Admitted, CommitEffects, Page};
 use punctual_core::time::Timestamp;
@@ -11,23 +11,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
-    known: Mutex<Known>,
+pub(crate) struct WaitLists {
+    known: Mutex<WaitListState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct WaitListState {
     /// Wait lists that are not empty, and when room appears by the passing of time alone; `None` if it does
     /// not.
-    waited_in: BTreeMap<Line, Option<Timestamp>>,
+    waited_in: BTreeMap<WaitList, Option<Timestamp>>,
     /// Wait lists that may have room.
-    ready: BTreeSet<Line>,
+    ready: BTreeSet<WaitList>,
     /// Whether to scan all wait lists at once.
     is_look_due: bool,
 }
 
-impl Lines {
+impl WaitLists {
     /// Applies the effects of a commit on wait lists. Room on a list without known entries needs no action;
     /// an execution that joins a list does, because room may have appeared meanwhile.
     pub fn follow(&self, effects: &CommitEffects) {
@@ -38,9 +38,10 @@ impl Lines {
         for line in &effects.joined {
             known.waited_in.entry(line.clone()).or_default();
         }
-        let is_waited_in = |line: &&Line| known.waited_in.contains_key(line) && !planted(Defect::ForgetLine);
+        let is_waited_in =
+            |line: &&WaitList| known.waited_in.contains_key(line) && !planted(Defect::ForgetLine);
         let freed = effects.freed.iter().filter(is_waited_in);
-        let ready: Vec<Line> = effects.joined.iter().chain(freed).cloned().collect();
+        let ready: Vec<WaitList> = effects.joined.iter().chain(freed).cloned().collect();
         known.ready.extend(ready);
         let is_any_ready = !known.ready.is_empty();
         drop(known);
@@ -51,12 +52,12 @@ impl Lines {
 
     /// Applies a page of the scan: all wait lists that are not empty, of those that a page after this limiter
     /// covers.
-    pub fn found(&self, after: Option<LimiterId>, page: Page<Line, LimiterId>) {
-        let is_on_page = |line: &Line| {
+    pub fn found(&self, after: Option<LimiterId>, page: Page<WaitList, LimiterId>) {
+        let is_on_page = |line: &WaitList| {
             let id = line.id();
             after.is_none_or(|after| id > after) && page.next.is_none_or(|last| id <= last)
         };
-        let found: BTreeSet<&Line> = page.items.iter().collect();
+        let found: BTreeSet<&WaitList> = page.items.iter().collect();
         let mut known = self.lock();
         known.waited_in.retain(|line, _| !is_on_page(line) || found.contains(line));
         for line in page.items {
@@ -79,12 +80,12 @@ impl Lines {
     }
 
     /// The wait lists that may have room now, as many as one step handles.
-    pub fn take(&self, now: Timestamp) -> Vec<Line> {
+    pub fn take(&self, now: Timestamp) -> Vec<WaitList> {
         let mut known = self.lock();
         let opened = known.waited_in.iter().filter(|(_, at)| at.is_some_and(|at| at <= now));
-        let opened: Vec<Line> = opened.map(|(line, _)| line.clone()).collect();
+        let opened: Vec<WaitList> = opened.map(|(line, _)| line.clone()).collect();
         known.ready.extend(opened);
-        let lines: Vec<Line> = known.ready.iter().take(limits::LINES_PER_STEP_MAX).cloned().collect();
+        let lines: Vec<WaitList> = known.ready.iter().take(limits::LINES_PER_STEP_MAX).cloned().collect();
         for line in &lines {
             known.ready.remove(line);
         }
@@ -97,7 +98,7 @@ impl Lines {
     }
 
     /// Applies the result of a step over wait lists.
-    pub fn moved(&self, lines: &[Line], admitted: &Admitted) {
+    pub fn moved(&self, lines: &[WaitList], admitted: &Admitted) {
         let mut known = self.lock();
         for line in lines {
             known.waited_in.remove(line);
@@ -107,7 +108,7 @@ impl Lines {
     }
 
     /// The step failed: the lists are tried again.
-    pub fn failed(&self, lines: Vec<Line>) {
+    pub fn failed(&self, lines: Vec<WaitList>) {
         self.lock().ready.extend(lines);
     }
 
@@ -115,7 +116,7 @@ impl Lines {
         self.changed.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, WaitListState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,13 +129,13 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    fn line(queue: &str) -> Line {
-        Line::of_queue(queue)
+    fn line(queue: &str) -> WaitList {
+        WaitList::of_queue(queue)
     }
 
     #[test]
     fn room_matters_only_where_somebody_waits() {
-        let lines = Lines::default();
+        let lines = WaitLists::default();
         lines.follow(&CommitEffects { freed: vec![line("a")], ..CommitEffects::default() });
         assert_eq!(lines.take(at(1)), []);
         lines.follow(&CommitEffects { joined: vec![line("a")], ..CommitEffects::default() });
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_line_that_waits_for_a_time_moves_when_it_has_come() {
-        let lines = Lines::default();
+        let lines = WaitLists::default();
         lines.found(None, Page { items: vec![line("a")], next: None });
         assert_eq!(lines.take(at(1)), [line("a")]);
         let waiting = vec![(line("a"), Some(at(5)))];
@@ -162,9 +163,9 @@ mod tests {
     #[test]
     fn a_page_tells_of_its_own_lines_only() {
         let mut all = ["a", "b", "c", "d"].map(line);
-        all.sort_by_key(Line::id);
-        let lines = Lines::default();
-        let known = |lines: &Lines| lines.lock().waited_in.keys().cloned().collect::<BTreeSet<_>>();
+        all.sort_by_key(WaitList::id);
+        let lines = WaitLists::default();
+        let known = |lines: &WaitLists| lines.lock().waited_in.keys().cloned().collect::<BTreeSet<_>>();
         lines.follow(&CommitEffects { joined: all.to_vec(), ..CommitEffects::default() });
         lines.found(None, Page { items: vec![all[0].clone()], next: Some(all[1].id()) });
         assert_eq!(known(&lines), BTreeSet::from([0, 2, 3].map(|index| all[index].clone())));
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_done_or_is_not_done_yet_is_done_next() {
-        let lines = Lines::default();
+        let lines = WaitLists::default();
         lines.failed(vec![line("a")]);
         assert_eq!(lines.take(at(1)), [line("a")]);
         lines.moved(&[line("a")], &Admitted { more: vec![line("a")], ..Admitted::default() });

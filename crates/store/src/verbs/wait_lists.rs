@@ -10,7 +10,7 @@ use crate::rows::{LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::job::Job;
-use punctual_core::limiter::{LimiterId, Line};
+use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Admitted, CommitEffects, Lane, QueueRow};
 use punctual_core::time::Timestamp;
@@ -36,7 +36,7 @@ pub(super) fn pass<R: Rows>(
     let limiter = key.map(|key| LimiterId::of_key(lane.queue(), &key));
     let live = Live { limiter, ..live };
     if let Some(key) = limiter
-        && !goes_through(rows, &Line { queue: lane.queue().to_owned(), key: Some(key) }, &queue, now)?
+        && !goes_through(rows, &WaitList { queue: lane.queue().to_owned(), key: Some(key) }, &queue, now)?
     {
         return Ok(live.in_line(key)?);
     }
@@ -58,7 +58,7 @@ pub(super) fn pass_by_job<R: Rows>(
 
 /// Continues with an execution that has passed the limit of its key, if there was one.
 fn past_key<R: Rows>(rows: &mut R, live: Live, queue: &QueueRow, now: Timestamp) -> Result<Live, Fault> {
-    let line = Line::of_queue(&queue.queue);
+    let line = WaitList::of_queue(&queue.queue);
     if queue.settings.limits.of_queue().is_none() || goes_through(rows, &line, queue, now)? {
         return Ok(live);
     }
@@ -66,7 +66,12 @@ fn past_key<R: Rows>(rows: &mut R, live: Live, queue: &QueueRow, now: Timestamp)
 }
 
 /// Whether the wait list may move, is empty and its limit has room. If so, counts one more start.
-fn goes_through<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow, now: Timestamp) -> Result<bool, Fault> {
+fn goes_through<R: Rows>(
+    rows: &mut R,
+    line: &WaitList,
+    queue: &QueueRow,
+    now: Timestamp,
+) -> Result<bool, Fault> {
     if holds_its_lines(queue) {
         return Ok(false);
     }
@@ -97,12 +102,12 @@ pub(super) fn keep_place<R: Rows>(
     let limits = &queue.settings.limits;
     if let Some(key) = key.filter(|_| !limits.of_key().is_none()) {
         let key = LimiterId::of_key(lane.queue(), key);
-        let line = Line { queue: lane.queue().to_owned(), key: Some(key) };
+        let line = WaitList { queue: lane.queue().to_owned(), key: Some(key) };
         if live.limiter != Some(key) || has_too_many(rows, &line, &queue)? {
             return Ok(Live { limiter: Some(key), ..live }.in_line(key)?);
         }
     }
-    let line = Line::of_queue(lane.queue());
+    let line = WaitList::of_queue(lane.queue());
     if has_too_many(rows, &line, &queue)? {
         return Ok(live.in_line(line.id())?);
     }
@@ -110,7 +115,7 @@ pub(super) fn keep_place<R: Rows>(
 }
 
 /// Whether a limit is exceeded. Without a limit nothing is looked up.
-fn has_too_many<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow) -> Result<bool, Fault> {
+fn has_too_many<R: Rows>(rows: &mut R, line: &WaitList, queue: &QueueRow) -> Result<bool, Fault> {
     let limit = queue.settings.limits.of(line);
     Ok(limit.concurrency.is_some() && limit.is_exceeded(&rows.limiter(line)?))
 }
@@ -127,7 +132,7 @@ fn holds_its_lines(queue: &QueueRow) -> bool {
 
 /// The wait lists that may move after this row has ended or has gone back to waiting. It may miss a queue
 /// that just got its first limit; the regular scan of all wait lists finds that.
-pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<Line>, Fault> {
+pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<WaitList>, Fault> {
     if !row.live.counts_for_queue() && !row.live.counts_for_key() {
         return Ok(vec![]);
     }
@@ -136,8 +141,8 @@ pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<Line>, F
     if !seen.is_some_and(|row| row.settings.limits.hold_anything()) {
         return Ok(vec![]);
     }
-    let key = row.live.limiter.map(|key| Line { queue: lane.queue().to_owned(), key: Some(key) });
-    Ok([Line::of_queue(lane.queue())].into_iter().chain(key).collect())
+    let key = row.live.limiter.map(|key| WaitList { queue: lane.queue().to_owned(), key: Some(key) });
+    Ok([WaitList::of_queue(lane.queue())].into_iter().chain(key).collect())
 }
 
 /// Re-admits the unstarted open occurrences of a job whose queue or key has changed. Occurrences that run
@@ -179,7 +184,7 @@ pub(super) fn take_place_again<R: Rows>(
 pub(super) fn admit<R: Rows>(
     rows: &mut R,
     now: Timestamp,
-    lines: &[Line],
+    lines: &[WaitList],
     count: usize,
 ) -> Result<Admitted, Fault> {
     let mut admitted = Admitted::default();
@@ -192,7 +197,12 @@ pub(super) fn admit<R: Rows>(
     Ok(admitted)
 }
 
-fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -> Result<Admitted, Fault> {
+fn admit_one<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    line: &WaitList,
+    count: usize,
+) -> Result<Admitted, Fault> {
     let queue = rows.queue(&line.queue)?.unwrap_or_else(|| QueueRow::unset(&line.queue));
     if let Some(readmission) = queue.readmission.filter(|_| line.key.is_none()) {
         return readmit(rows, queue, readmission, count);
@@ -222,7 +232,7 @@ fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -
 }
 
 /// The executions to admit next.
-fn heads<R: Rows>(rows: &mut R, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
+fn heads<R: Rows>(rows: &mut R, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
     if !planted(Defect::AdmitTheLast) {
         return rows.first_in_line(line, count);
     }
@@ -235,7 +245,7 @@ fn heads<R: Rows>(rows: &mut R, line: &Line, count: usize) -> Result<Vec<LiveRow
 fn let_out<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
-    line: &Line,
+    line: &WaitList,
     queue: &QueueRow,
     now: Timestamp,
 ) -> Result<CommitEffects, Fault> {

@@ -1,0 +1,189 @@
+//! Database servers: the open store, the state of the schema, and commands about a whole database.
+
+use super::trouble::{unreachable, unusable};
+use super::{OpenStore, ServerPlace, SharedSide};
+use punctual_config::SizeMax;
+use punctual_config::exit::CliError;
+use punctual_config::store_url::{Dialect, ServerUrl};
+use punctual_store::baseline::BaselineDatabase;
+use punctual_store::counter_mismatch::CounterMismatch;
+use punctual_store::mysql::{self, MySqlBaseline, MySqlOptions, MySqlStore};
+use punctual_store::postgres::{self, PostgresBaseline, PostgresOptions, PostgresStore};
+use serde::Serialize;
+use std::sync::Arc;
+
+macro_rules! failed {
+    ($dialect:ident, $place:expr, $error:expr) => {
+        match $error {
+            $dialect::migrate::MigrateError::Store(error) => unreachable($place, &error),
+            other => unusable($place, &other),
+        }
+    };
+}
+
+/// Calls a function of the dialect's module with its options.
+macro_rules! call {
+    ($place:expr, $($function:ident)::+ $(, $argument:expr)?) => {{
+        let place: &ServerPlace = $place;
+        match place.url.dialect {
+            Dialect::Postgres => {
+                let called = postgres::$($function)::+(&postgres_options(place) $(, $argument)?).await;
+                called.map_err(|error| failed!(postgres, place, error))
+            }
+            Dialect::Mysql => {
+                let called = mysql::$($function)::+(&mysql_options(place) $(, $argument)?).await;
+                called.map_err(|error| failed!(mysql, place, error))
+            }
+        }
+    }};
+}
+
+macro_rules! options {
+    ($options:ident, $place:expr) => {{
+        let place: &ServerPlace = $place;
+        let with_password = |url: &ServerUrl| url.with_password(place.password.as_ref());
+        $options {
+            replica_url: place.replica.as_ref().map(with_password),
+            readers: place.pool,
+            writers: place.writers,
+            statement_timeout: place.statement_timeout,
+            ..$options::new(with_password(&place.url))
+        }
+    }};
+}
+
+pub(super) fn postgres_options(place: &ServerPlace) -> PostgresOptions {
+    options!(PostgresOptions, place)
+}
+
+pub(super) fn mysql_options(place: &ServerPlace) -> MySqlOptions {
+    options!(MySqlOptions, place)
+}
+
+pub(super) async fn open(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
+    match place.url.dialect {
+        Dialect::Postgres => open_postgres(place, logs).await,
+        Dialect::Mysql => open_mysql(place, logs).await,
+    }
+}
+
+async fn open_postgres(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
+    use postgres::OpenError;
+    let options = PostgresOptions { log_bytes_max: logs.0, ..postgres_options(place) };
+    let store = PostgresStore::open(&options).await.map_err(|error| match &error {
+        OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
+        OpenError::Database { source, .. } => unreachable(place, source),
+    })?;
+    let wakes = store.wakes();
+    let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
+    let store = Arc::new(store);
+    Ok(OpenStore {
+        shared: Some(SharedSide { membership_table: store.clone(), cluster }),
+        wakes: Some(wakes),
+        store,
+        kind: place.url.dialect.word(),
+        schema_version: PostgresStore::schema_version(),
+        is_embedded: false,
+    })
+}
+
+async fn open_mysql(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
+    use mysql::OpenError;
+    let options = MySqlOptions { log_bytes_max: logs.0, ..mysql_options(place) };
+    let store = MySqlStore::open(&options).await.map_err(|error| match error {
+        OpenError::Migrate(error) => failed!(mysql, place, error),
+        OpenError::Options(error) => unusable(place, &error),
+    })?;
+    let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
+    let store = Arc::new(store);
+    Ok(OpenStore {
+        shared: Some(SharedSide { membership_table: store.clone(), cluster }),
+        // It has no wake-ups between processes: they scan for each other's work.
+        wakes: None,
+        store,
+        kind: place.url.dialect.word(),
+        schema_version: MySqlStore::schema_version(),
+        is_embedded: false,
+    })
+}
+
+/// The migration state of a database.
+#[derive(Debug, Clone, Serialize)]
+pub struct Migration {
+    /// 0 if there are no tables yet.
+    pub version: usize,
+    /// The version that this program expects.
+    pub version_known: usize,
+    /// The steps that were applied.
+    pub applied: Vec<String>,
+    /// The steps that are pending.
+    pub pending: Vec<String>,
+}
+
+impl Migration {
+    /// Whether this program can use the current schema.
+    pub const fn is_done(&self) -> bool {
+        self.version == self.version_known
+    }
+}
+
+pub async fn migration_status(place: &ServerPlace) -> Result<Migration, CliError> {
+    let status = call!(place, migrate::status)?;
+    Ok(Migration {
+        version: status.version,
+        version_known: status.version_known,
+        applied: status.applied,
+        pending: status.pending,
+    })
+}
+
+/// Migrates the schema to this version; returns the new state.
+pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
+    call!(place, migrate::up)?;
+    migration_status(place).await
+}
+
+/// Differences of the schema from what this version expects.
+pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError> {
+    call!(place, migrate::verify)
+}
+
+/// Malformed rows in the database, a sentence for each.
+pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError> {
+    call!(place, malformed::find)
+}
+
+/// Counter mismatches in the database.
+pub async fn find_counter_mismatches(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
+    call!(place, counter_mismatch::find)
+}
+
+/// Repairs counter mismatches; returns what was changed.
+pub async fn repair_counters(place: &ServerPlace) -> Result<Vec<CounterMismatch>, CliError> {
+    call!(place, counter_mismatch::repair)
+}
+
+/// Creates a database next to the given one, for a benchmark.
+pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
+    call!(place, create_database, name)
+}
+
+/// Drops such a database, with its contents.
+pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
+    call!(place, drop_database, name)
+}
+
+/// Direct access to the database for a benchmark, besides the server that it measures. Creates the tables if
+/// they do not exist.
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
+    Ok(match place.url.dialect {
+        Dialect::Postgres => {
+            let opened = PostgresBaseline::open(&postgres_options(place)).await;
+            Box::new(opened.map_err(|error| failed!(postgres, place, error))?)
+        }
+        Dialect::Mysql => {
+            let opened = MySqlBaseline::open(&mysql_options(place)).await;
+            Box::new(opened.map_err(|error| failed!(mysql, place, error))?)
+        }
+    })
+}
