@@ -12,6 +12,8 @@ pub struct Timestamp(i64);
 
 impl Timestamp {
     pub const EPOCH: Timestamp = Timestamp(0);
+    /// The earliest time accepted from users, 0000-01-01T00:00:00Z: RFC 3339 has no earlier years.
+    pub const MIN: Timestamp = Timestamp(-62_167_219_200_000_000);
     /// The latest time accepted from users, 9999-12-30T00:00:00Z: later ones cannot be printed in every zone.
     pub const MAX: Timestamp = Timestamp(253_402_128_000_000_000);
 
@@ -72,6 +74,8 @@ pub enum TimestampProblem {
     LeapSecond,
     /// An offset of a day or more from UTC.
     OffsetTooLarge,
+    /// Its offset moves it before the year 0.
+    TooEarly,
 }
 
 impl FromStr for Timestamp {
@@ -91,7 +95,9 @@ impl FromStr for Timestamp {
         if offset.get(1..3).and_then(|hours| hours.parse().ok()).is_some_and(|hours: u32| hours >= 24) {
             return Err(refused(TimestampProblem::OffsetTooLarge));
         }
-        Ok(Timestamp(time.as_microsecond()))
+        Some(Timestamp(time.as_microsecond()))
+            .filter(|time| *time >= Timestamp::MIN)
+            .ok_or_else(|| refused(TimestampProblem::TooEarly))
     }
 }
 
@@ -172,6 +178,14 @@ mod tests {
     #[test]
     fn the_last_accepted_moment_can_be_printed() {
         assert_eq!(Timestamp::MAX.to_string(), "9999-12-30T00:00:00Z");
+    }
+
+    #[test]
+    fn the_first_accepted_moment_can_be_read_back() {
+        assert_eq!(Timestamp::MIN.to_string(), "0000-01-01T00:00:00Z");
+        assert_eq!("0000-01-01T00:00:00Z".parse(), Ok(Timestamp::MIN));
+        let before: Result<Timestamp, _> = "0000-01-01T00:00:00+00:01".parse();
+        assert_eq!(before.unwrap_err().problem, TimestampProblem::TooEarly);
     }
 
     #[test]

@@ -70,7 +70,13 @@ impl BackgroundCheck {
         let mut checker =
             Checker { stopped, stopping: stopping.clone(), findings, found: vec![], pace: CheckLoad::GENTLE };
         let thread = thread::Builder::new().name("store-check".to_owned()).spawn(move || {
-            while checker.check(&files).is_ok() && checker.wait_for_next(interval).is_ok() {}
+            let mut damaged_files = failures::damaged_files();
+            while checker.check(&files).is_ok() {
+                match checker.wait_for_next(interval, damaged_files) {
+                    Ok(known) => damaged_files = known,
+                    Err(StoreClosing) => break,
+                }
+            }
         })?;
         Ok(BackgroundCheck { stop: Some(stop), stopping, thread: Some(thread) })
     }
@@ -261,15 +267,15 @@ impl Checker {
     }
 
     /// Waits until the next check is due. While none has found damage, an error of SQLite about a damaged file
-    /// makes it due early.
-    fn wait_for_next(&self, interval: Duration) -> Result<(), StoreClosing> {
-        let (due, damaged_files) = (Instant::now() + interval, failures::damaged_files());
+    /// makes it due early, also an error since the last check began, because that check may have passed the
+    /// damaged page before. `known` is the number of such errors when it began; returns it for the next one.
+    fn wait_for_next(&self, interval: Duration, known: u64) -> Result<u64, StoreClosing> {
+        let due = Instant::now() + interval;
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            let is_suspicious =
-                failures::damaged_files() > damaged_files && self.findings.problems().is_empty();
-            if left.is_zero() || is_suspicious {
-                return Ok(());
+            let damaged_files = failures::damaged_files();
+            if left.is_zero() || (damaged_files > known && self.findings.problems().is_empty()) {
+                return Ok(damaged_files);
             }
             self.wait(left.min(limits::CHECK_TRIGGER_INTERVAL))?;
         }
@@ -280,5 +286,28 @@ impl Checker {
             Err(RecvTimeoutError::Timeout) if !self.stopping.load(Ordering::Relaxed) => Ok(()),
             _ => Err(StoreClosing),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_occurs_during_a_check_makes_the_next_one_due_at_once() {
+        let (stop, stopped) = channel();
+        let checker = Checker {
+            stopped,
+            stopping: Arc::default(),
+            findings: Arc::default(),
+            found: vec![],
+            pace: CheckLoad::GENTLE,
+        };
+        let when_it_began = failures::damaged_files();
+        failures::count_damaged_file();
+        // Otherwise this would take a day.
+        let known = checker.wait_for_next(Duration::from_secs(86_400), when_it_began);
+        assert!(known.is_ok_and(|known| known > when_it_began));
+        drop(stop);
     }
 }

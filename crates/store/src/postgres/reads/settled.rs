@@ -17,9 +17,11 @@ use std::collections::BTreeSet;
 /// The open transactions: the lowest, the first unassigned, and those in between; and the offset between
 /// numbers and positions.
 const SNAPSHOT: &str = "SELECT pg_current_snapshot()::text, (SELECT place_base FROM punctual)";
-/// Transactions that are known to belong to another database of the same server: they write nothing here.
+/// Transactions that are known to belong to another database of the same server, or to autovacuum: they
+/// write no history here.
 const ELSEWHERE: &str = "SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE backend_xid IS NOT NULL \
-     AND datid <> (SELECT oid FROM pg_database WHERE datname = current_database())";
+     AND (backend_type = 'autovacuum worker' \
+       OR datid <> (SELECT oid FROM pg_database WHERE datname = current_database()))";
 /// The bits by which a transaction's number is shifted in a position; the lower bits number the rows within
 /// it.
 const PLACE_BITS: u32 = 20;
