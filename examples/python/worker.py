@@ -1,10 +1,10 @@
 """A complete Punctual worker that needs nothing but Python 3. docs/guides/writing-workers.md explains it."""
-import http.client, json, os, signal, threading, time
+import http.client, json, os, signal, sys, threading, time
 from urllib.request import Request, urlopen
 
 SERVER = os.environ.get("PUNCTUAL_SERVER", "127.0.0.1:7070").removeprefix("http://").rstrip("/")
 API = f"http://{SERVER}/api/v1/worker/"
-TOKEN, NAME = os.environ["PUNCTUAL_TOKEN"], os.environ.get("WORKER_NAME", "python")
+TOKEN, NAME = os.environ.get("PUNCTUAL_TOKEN"), os.environ.get("WORKER_NAME", "python")
 LEASE_SECS = float(os.environ.get("WORKER_LEASE_SECS", "6"))  # How long it may fall silent.
 
 def process_image(job):  # A long handler looks at job["stopped"] now and then, and raises an error if it is set.
@@ -18,7 +18,6 @@ def call(verb, body, method="POST"):  # The status and the answer; status 0 if n
             return answer.status, json.loads(answer.read() or "null")
     except (OSError, ValueError, http.client.HTTPException) as error:
         return getattr(error, "code", 0), error
-
 def beat(session, job, sent, stopping, status=200, beats=0):
     while status != 410:
         if status == 200:  # Unless the next one is answered in time, SIGALRM ends the process and its handler.
@@ -28,8 +27,8 @@ def beat(session, job, sent, stopping, status=200, beats=0):
         status, answer = call("heartbeat", {"session": session["session"], "beat": beats, **drains})
         if status == 200 and job.get("lease") in answer["cancel"]: job["stopped"] = "cancelled"
         if status == 200 and answer["drain"]: stopping.set()  # People send it home: it polls no more.
-    os._exit(1)  # The session is lost: from now on others may run what this worker holds.
-
+    print("the session is lost: others may now run what this worker holds", file=sys.stderr)
+    os._exit(1)
 def run(job):
     (timer := threading.Timer(job["timeout_secs"], job.update, [{"stopped": "timed_out"}])).start()
     try:
@@ -40,6 +39,7 @@ def run(job):
         timer.cancel()
 
 def main():
+    if not TOKEN: exit(print("set PUNCTUAL_TOKEN to a token, such as the content of admin.token", file=sys.stderr) or 2)
     sent, turn, job, stopping = time.monotonic(), 0, {}, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})

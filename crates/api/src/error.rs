@@ -54,7 +54,7 @@ pub enum ApiError {
     #[error("{detail}")]
     Advised { detail: String, advice: Vec<Advice> },
     #[error("the method is not allowed here")]
-    MethodNotAllowed,
+    MethodNotAllowed { allowed: String },
     #[error("the body took too long to arrive")]
     BodyTimeout,
     #[error("the body could not be read: {0}")]
@@ -213,10 +213,18 @@ impl ApiError {
                 ));
             }
             ApiError::Internal(_) => problem.detail = Some("see the server's log for details".to_owned()),
-            ApiError::MethodNotAllowed
-            | ApiError::BodyTimeout
-            | ApiError::BodyUnreadable(_)
-            | ApiError::NotJson => {}
+            ApiError::MethodNotAllowed { allowed } => {
+                problem.detail =
+                    Some(format!("this path accepts {allowed}; /openapi.json lists all requests"));
+            }
+            ApiError::NotJson => {
+                problem.detail = Some(
+                    "send JSON with the header Content-Type: application/json; PATCH also accepts \
+                     application/merge-patch+json"
+                        .to_owned(),
+                );
+            }
+            ApiError::BodyTimeout | ApiError::BodyUnreadable(_) => {}
         }
         problem
     }
@@ -252,8 +260,8 @@ impl ApiError {
             ApiError::Conflict(_) | ApiError::Advised { .. } => {
                 (StatusCode::CONFLICT, "the current state does not allow this")
             }
-            ApiError::MethodNotAllowed => {
-                (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here, see the Allow header")
+            ApiError::MethodNotAllowed { .. } => {
+                (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here")
             }
             ApiError::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
             ApiError::BodyUnreadable(_) => (StatusCode::BAD_REQUEST, "the body could not be read"),
@@ -337,7 +345,6 @@ impl From<UseCaseError> for ApiError {
                 ApiError::Conflict(format!("{error}: set them again with PUT {API_PREFIX}/queues/{queue}"))
             }
             UseCaseError::Busy => ApiError::Conflict(format!("{error}: nothing was changed; try again")),
-            UseCaseError::Unavailable(reason) => ApiError::Unavailable(reason),
             UseCaseError::Worker(error) => error.into(),
             UseCaseError::StoreFailed(error) => error.into(),
         }

@@ -5,11 +5,17 @@
 
 use crate::error::{ApiError, BODY};
 use crate::suggest;
-use punctual_client::{FieldError, time_fix};
+use punctual_client::{FieldError, SubmitJob, time_fix};
 use punctual_core::limits;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::error::Category;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// How many fields of a job that cannot be parsed an error names. A job could have any number of unknown ones.
+const FIELD_ERRORS_MAX: usize = 20;
 
 /// Job fields that are planned but not implemented: saying so is more useful than "unknown field".
 const PLANNED_FIELDS: [&str; 3] = ["rrule", "calendar", "notify"];
@@ -60,6 +66,42 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: Shape) -> Result<T, 
         });
     }
     serde_json::from_slice(text).map_err(|error| explain::<T>(text, error, shape))
+}
+
+/// A job. If it cannot be parsed, the error names every field for which that is so.
+pub fn parse_job(text: &[u8], shape: Shape) -> Result<SubmitJob, ApiError> {
+    parse(text, shape).map_err(|mut error| {
+        if let ApiError::InvalidFields(errors) = &mut error {
+            for other in unparsable(text) {
+                if errors.len() < FIELD_ERRORS_MAX && errors.iter().all(|known| known.field != other.field) {
+                    errors.push(other);
+                }
+            }
+        }
+        error
+    })
+}
+
+/// The members of an object.
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// The first fields of a job that cannot be parsed, found by parsing each of them alone.
+fn unparsable(text: &[u8]) -> Vec<FieldError> {
+    let Ok(mut fields) = serde_json::from_slice::<Members>(text) else { return vec![] };
+    let name = fields.remove("name").map_or_else(String::new, |name| format!("\"name\":{name}"));
+    let retry = fields.get("retry").and_then(|retry| serde_json::from_str::<Members>(retry.get()).ok());
+    if retry.is_some() {
+        fields.remove("retry");
+    }
+    let alone = |(field, value): (String, &RawValue)| format!("{}:{value}", Value::from(field));
+    let in_retry = retry.into_iter().flatten().map(|field| format!("\"retry\":{{{}}}", alone(field)));
+    let others = fields.into_iter().map(alone).chain(in_retry).map(|field| format!("\"name\":\"x\",{field}"));
+    let errors_of =
+        |fields: String| match parse::<SubmitJob>(format!("{{{fields}}}").as_bytes(), Shape::JobOfBatch) {
+            Err(ApiError::InvalidFields(errors)) => errors,
+            _ => vec![],
+        };
+    std::iter::once(name).chain(others).flat_map(errors_of).take(FIELD_ERRORS_MAX).collect()
 }
 
 fn wrong_shape(shape: Shape) -> ApiError {
@@ -260,7 +302,7 @@ fn child(parent: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_client::{BatchRequest, SubmitJob};
+    use punctual_client::BatchRequest;
 
     fn check<'a, T: Deserialize<'a>>(text: &'a str, field: &str, detail: &str) {
         match parse::<T>(text.as_bytes(), Shape::Job).map(|_| ()) {
@@ -310,6 +352,25 @@ mod tests {
             "overlap_policy",
             "must be one of SKIP, ALLOW, QUEUE, REPLACE, not WAIT",
         );
+    }
+
+    fn refused(text: &str) -> Vec<String> {
+        match parse_job(text.as_bytes(), Shape::Job) {
+            Err(ApiError::InvalidFields(errors)) => errors.into_iter().map(|error| error.field).collect(),
+            other => panic!("{text} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_field_that_cannot_be_parsed_is_named_once() {
+        let text = r#"{"priority":11,"queue":"q","retry":{"delay":5,"steps":["x"],"fail_on":["LOST"]},"zzz":1,
+            "payload":{"a":[1]},"max_retries":-1}"#;
+        let fields = ["priority", "name", "max_retries", "zzz", "retry.delay", "retry.steps[0]"];
+        assert_eq!(refused(text), fields);
+        assert_eq!(refused(r#"{"name":5,"retry":7}"#), ["name", "retry"]);
+        assert_eq!(refused(r#"{"name":"x","name":"y","delay":5}"#), ["name", "delay"]);
+        let unknown: Vec<String> = (0..1_000).map(|number| format!("\"field{number}\":1")).collect();
+        assert_eq!(refused(&format!("{{{}}}", unknown.join(","))).len(), FIELD_ERRORS_MAX);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
         put(&mut job, field, value);
     }
     let text = serde_json::to_vec(&job).map_err(internal)?;
-    let job: SubmitJob = json::parse(&text, Shape::PatchedJob)?;
+    let job = json::parse_job(&text, Shape::PatchedJob)?;
     let basis = Basis { now, stored: Some(&stored.settings.schedule) };
     let mut spec = job_spec(job, basis).map_err(ApiError::invalid)?;
     if !names_schedule {

@@ -4,6 +4,7 @@ use crate::connections::{ConnectionSlot, ConnectionState, Connections, Phase};
 use crate::error::ApiError;
 use crate::extract::BodyTimeout;
 use crate::metrics::Traffic;
+use crate::routes::with_allowed_methods;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
@@ -220,7 +221,7 @@ impl Admission {
         let place = self.place.clone();
         let mut request = request.map(|body| Body::new(Received { body, place }));
         request.extensions_mut().insert(self.body_timeout);
-        let response = self.router.call(request).await?;
+        let response = with_allowed_methods(self.router.call(request).await?);
         let answered = Answered(self.place);
         answered.0.turn_to(Phase::Working);
         Ok(response.map(|body| Body::new(Sent { body, _answered: answered })))

@@ -36,8 +36,8 @@ impl Basis<'_> {
 /// The parsed job, or everything that is wrong with it.
 pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<InvalidField>> {
     let mut problems = Vec::new();
-    let schedule = schedule(&job, basis).unwrap_or_else(|problem| {
-        problems.push(problem);
+    let schedule = schedule(&job, basis).unwrap_or_else(|found| {
+        problems.extend(found);
         Schedule::Immediate
     });
     let expiry = expiry(&job).unwrap_or_else(|problem| {
@@ -48,10 +48,7 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
     let retry_body = job.retry.unwrap_or_default();
     let fail_on = retry_body.fail_on.clone().unwrap_or_default();
     let growth = retry_body.timeout_growth;
-    let retry = retry_policy(retry_body).unwrap_or_else(|problem| {
-        problems.push(problem);
-        RetryPolicy::default()
-    });
+    let retry = retry_policy(retry_body, &mut problems);
     let spec = JobSpec {
         job_type: job.job_type.unwrap_or_else(|| job.name.clone()),
         name: job.name,
@@ -86,21 +83,36 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
     Err(problems)
 }
 
-/// When the job runs.
-pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, InvalidField> {
-    refuse_contradictions(job)?;
-    let missing = |field, kind: ScheduleType, or| {
-        InvalidField::new(field, format!("is needed for schedule_type {} (or give {or})", kind.as_str()))
+/// When the job runs, or all contradictions.
+pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, Vec<InvalidField>> {
+    let mut problems = contradictions(job);
+    let schedule = planned(job, basis, &mut problems);
+    if problems.is_empty() {
+        return Ok(schedule);
+    }
+    problems.extend(schedule.problems());
+    Err(problems)
+}
+
+/// The schedule as far as it can be told. What cannot is added to the problems.
+fn planned(job: &SubmitJob, basis: Basis<'_>, problems: &mut Vec<InvalidField>) -> Schedule {
+    let mut missing = |field, kind: ScheduleType, or| {
+        // Fields of another kind have been reported, and there is no point in asking for more.
+        if problems.is_empty() {
+            let fix = format!("is needed for schedule_type {} (or give {or})", kind.as_str());
+            problems.push(InvalidField::new(field, fix));
+        }
+        Schedule::Immediate
     };
     match (job.schedule_type, rule(job, basis), job.execute_at, job.delay) {
-        (_, Some(rule), _, _) => recurring(job, rule),
-        (_, None, Some(at), _) => Ok(Schedule::OneTime { at }),
-        (_, None, None, Some(delay)) => Ok(Schedule::OneTime { at: basis.now.plus(delay.get()) }),
-        (Some(kind @ ScheduleType::OneTime), None, None, None) => Err(missing("execute_at", kind, "delay")),
+        (_, Some(rule), _, _) => recurring(job, rule, problems),
+        (_, None, Some(at), _) => Schedule::OneTime { at },
+        (_, None, None, Some(delay)) => Schedule::OneTime { at: basis.now.plus(delay.get()) },
+        (Some(kind @ ScheduleType::OneTime), None, None, None) => missing("execute_at", kind, "delay"),
         (Some(kind @ ScheduleType::Recurring), None, None, None) => {
-            Err(missing("cron_expression", kind, "interval"))
+            missing("cron_expression", kind, "interval")
         }
-        (Some(ScheduleType::Immediate) | None, None, None, None) => Ok(Schedule::Immediate),
+        (Some(ScheduleType::Immediate) | None, None, None, None) => Schedule::Immediate,
     }
 }
 
@@ -177,75 +189,91 @@ fn given(job: &SubmitJob) -> impl Iterator<Item = (&'static str, ScheduleType)> 
     fields.filter_map(|(field, kind, is_given)| is_given(job).then_some((field, kind)))
 }
 
-fn refuse_contradictions(job: &SubmitJob) -> Result<(), InvalidField> {
-    if let Some(said) = job.schedule_type
-        && let Some((field, kind)) = given(job).find(|(_, kind)| *kind != said)
-    {
-        return Err(InvalidField::new(
-            field,
-            format!(
-                "belongs to schedule_type {}, not {}: leave out one of the two",
-                kind.as_str(),
-                said.as_str()
-            ),
-        ));
+fn contradictions(job: &SubmitJob) -> Vec<InvalidField> {
+    if let Some(said) = job.schedule_type {
+        let of_others = given(job).filter(|(_, kind)| *kind != said).map(|(field, kind)| {
+            let (kind, said) = (kind.as_str(), said.as_str());
+            let fix = format!("belongs to schedule_type {kind}, not {said}: leave out one of the two");
+            InvalidField::new(field, fix)
+        });
+        let of_others: Vec<InvalidField> = of_others.collect();
+        if !of_others.is_empty() {
+            return of_others;
+        }
     }
-    let refuse = |field, fix: &str| Err(InvalidField::new(field, fix));
+    let mut problems = Vec::new();
+    let mut refuse = |field: &str, fix: &str| problems.push(InvalidField::new(field, fix));
     if job.execute_at.is_some() && job.delay.is_some() {
-        return refuse("delay", "cannot be combined with execute_at: give one of the two");
+        refuse("delay", "cannot be combined with execute_at: give one of the two");
     }
-    let rule = match (&job.cron_expression, &job.interval) {
-        (Some(_), Some(_)) => {
-            return refuse("interval", "cannot be combined with cron_expression: give one of the two");
+    if job.cron_expression.is_some() && job.interval.is_some() {
+        refuse("interval", "cannot be combined with cron_expression: give one of the two");
+    }
+    let rule = job.cron_expression.as_ref().map(|_| "cron_expression");
+    let (stray, fix) = match rule.or(job.interval.as_ref().map(|_| "interval")) {
+        Some(rule) => (
+            ScheduleType::OneTime,
+            format!("cannot be combined with {rule}: give start_at for the first run"),
+        ),
+        None => {
+            let fix = "only applies to recurring jobs: give cron_expression or interval, too";
+            (ScheduleType::Recurring, fix.to_owned())
         }
-        (Some(_), None) => Some("cron_expression"),
-        (None, Some(_)) => Some("interval"),
-        (None, None) => None,
     };
-    if let Some(rule) = rule
-        && let Some((field, _)) = given(job).find(|(_, kind)| *kind == ScheduleType::OneTime)
-    {
-        return refuse(field, &format!("cannot be combined with {rule}: give start_at for the first run"));
+    for (field, _) in given(job).filter(|(_, kind)| *kind == stray) {
+        refuse(field, &fix);
     }
-    match given(job).find(|(_, kind)| *kind == ScheduleType::Recurring) {
-        Some((field, _)) if rule.is_none() => {
-            refuse(field, "only applies to recurring jobs: give cron_expression or interval, too")
-        }
-        _ => refuse_idle_bounds(job),
+    if stray == ScheduleType::OneTime {
+        refuse_idle_bounds(job, refuse);
     }
+    problems
 }
 
 /// Replay bounds without replay, or queue bounds without a queue, are probably a mistake.
-fn refuse_idle_bounds(job: &SubmitJob) -> Result<(), InvalidField> {
+fn refuse_idle_bounds(job: &SubmitJob, mut refuse: impl FnMut(&str, &str)) {
     let bounds = [
         ("misfire_limit", job.misfire_limit.is_some()),
         ("max_lateness", job.max_lateness.is_some()),
         ("replay_rate", job.replay_rate.is_some()),
     ];
-    match bounds.into_iter().find(|(_, is_given)| *is_given) {
-        Some((field, _)) if job.misfire_policy != Some(MisfirePolicy::RunAll) => {
-            Err(InvalidField::new(field, "only applies to misfire_policy RUN_ALL"))
+    for (field, _) in bounds.into_iter().filter(|(_, is_given)| *is_given) {
+        if job.misfire_policy != Some(MisfirePolicy::RunAll) {
+            refuse(field, "only applies to misfire_policy RUN_ALL");
         }
-        _ if job.overlap_limit.is_some() && job.overlap_policy != Some(OverlapPolicy::Queue) => {
-            Err(InvalidField::new("overlap_limit", "only applies to overlap_policy QUEUE"))
-        }
-        _ => Ok(()),
+    }
+    if job.overlap_limit.is_some() && job.overlap_policy != Some(OverlapPolicy::Queue) {
+        refuse("overlap_limit", "only applies to overlap_policy QUEUE");
     }
 }
 
-fn recurring(job: &SubmitJob, rule: Rule) -> Result<Schedule, InvalidField> {
-    let spec = RecurrenceSpec {
+/// The schedule with this rule. An invalid part is added to the problems and replaced by a valid one, so that
+/// the rest is checked as well.
+fn recurring(job: &SubmitJob, rule: Rule, problems: &mut Vec<InvalidField>) -> Schedule {
+    let mut spec = RecurrenceSpec {
         dst_gap: job.dst_gap,
         dst_overlap: job.dst_overlap,
         start_at: job.start_at,
         end_at: job.end_at,
         ..RecurrenceSpec::new(rule)
     };
-    let spec = match &job.timezone {
-        Some(zone) => spec.in_zone(zone),
-        None => spec,
+    if let Some(zone) = &job.timezone {
+        spec = spec.in_zone(zone);
+    }
+    let recurring = loop {
+        match Recurring::new(spec.clone()) {
+            Ok(recurring) => break recurring,
+            Err(error) => {
+                problems.push(InvalidField::new(error.field(), fix_of(&error)));
+                let hourly = RecurrenceSpec::interval("1h", Timestamp::EPOCH);
+                spec = match error.field() {
+                    "timezone" => spec.in_zone(&hourly.zone),
+                    // The start is also a part of an interval's rule.
+                    "start_at" | "end_at" => hourly.in_zone(&spec.zone),
+                    _ => RecurrenceSpec { rule: hourly.rule, ..spec },
+                };
+            }
+        }
     };
-    let recurring = Recurring::new(spec).map_err(|error| InvalidField::new(error.field(), fix_of(&error)))?;
     let default = Misfire::default();
     let misfire = Misfire {
         policy: job.misfire_policy.unwrap_or_default(),
@@ -255,7 +283,7 @@ fn recurring(job: &SubmitJob, rule: Rule) -> Result<Schedule, InvalidField> {
         replay_per_minute: job.replay_rate.map(|rate| rate.per_minute),
     };
     let (max_runs, jitter_ms) = (job.max_runs, job.jitter.map_or(0, millis));
-    Ok(Recurring { max_runs, jitter_ms, misfire, ..recurring }.into())
+    Recurring { max_runs, jitter_ms, misfire, ..recurring }.into()
 }
 
 /// What is wrong, to follow the field's name.
@@ -268,39 +296,35 @@ fn fix_of(error: &RecurrenceError) -> String {
     }
 }
 
-fn retry_policy(retry: RetryBody) -> Result<RetryPolicy, InvalidField> {
+/// The policy. Delays of another strategy are added to the problems.
+fn retry_policy(retry: RetryBody, problems: &mut Vec<InvalidField>) -> RetryPolicy {
     let strategy = retry.strategy.unwrap_or(match retry.steps {
         Some(_) => RetryStrategy::Ladder,
         None => RetryStrategy::Exponential,
     });
-    let stray = |field: &str, is_given: bool, belongs: &str| {
-        if is_given {
-            Err(InvalidField::new(format!("retry.{field}"), format!("only applies to strategy {belongs}")))
-        } else {
-            Ok(())
-        }
-    };
+    let strays = [
+        ("delay", retry.delay.is_some() && strategy == RetryStrategy::Ladder, "exponential or fixed"),
+        ("max_delay", retry.max_delay.is_some() && strategy != RetryStrategy::Exponential, "exponential"),
+        ("steps", retry.steps.is_some() && strategy != RetryStrategy::Ladder, "ladder"),
+    ];
+    for (field, _, belongs) in strays.into_iter().filter(|(_, is_stray, _)| *is_stray) {
+        let fix = format!("only applies to retry.strategy {belongs}");
+        problems.push(InvalidField::new(format!("retry.{field}"), fix));
+    }
     let RetryPolicy::Exponential { delay_ms, max_delay_ms } = RetryPolicy::default() else {
         unreachable!("the default is exponential");
     };
     let delay_ms = retry.delay.map_or(delay_ms, millis);
     match strategy {
         RetryStrategy::Exponential => {
-            stray("steps", retry.steps.is_some(), "ladder")?;
             // A long first delay without an explicit cap means a constant delay, not a contradiction.
             let max_delay_ms = retry.max_delay.map_or(max_delay_ms.max(delay_ms), millis);
-            Ok(RetryPolicy::Exponential { delay_ms, max_delay_ms })
+            RetryPolicy::Exponential { delay_ms, max_delay_ms }
         }
-        RetryStrategy::Fixed => {
-            stray("steps", retry.steps.is_some(), "ladder")?;
-            stray("max_delay", retry.max_delay.is_some(), "exponential")?;
-            Ok(RetryPolicy::Fixed { delay_ms })
-        }
+        RetryStrategy::Fixed => RetryPolicy::Fixed { delay_ms },
         RetryStrategy::Ladder => {
-            stray("delay", retry.delay.is_some(), "exponential or fixed")?;
-            stray("max_delay", retry.max_delay.is_some(), "exponential")?;
             let steps = retry.steps.unwrap_or_default();
-            Ok(RetryPolicy::Ladder { steps_ms: steps.into_iter().map(millis).collect() })
+            RetryPolicy::Ladder { steps_ms: steps.into_iter().map(millis).collect() }
         }
     }
 }
@@ -568,7 +592,7 @@ mod tests {
             ),
             (
                 r#"{"name":"x","retry":{"strategy":"fixed","max_delay":"1h"}}"#,
-                "retry.max_delay only applies to strategy exponential",
+                "retry.max_delay only applies to retry.strategy exponential",
             ),
         ] {
             assert_eq!(refused(json), [problem], "{json}");
@@ -621,6 +645,32 @@ mod tests {
 
     #[test]
     fn everything_wrong_is_told_at_once() {
+        // The engine checks the bounds of a job without contradictions.
+        let problems = |json: &str| spec(json).and_then(|spec| spec.check()).unwrap_err();
+        for (json, wrong) in [
+            (
+                r#""cron_expression":"99 * * * *","timezone":"X","jitter":"9d""#,
+                "timezone cron_expression jitter",
+            ),
+            (
+                r#""interval":"1h","max_runs":0,"jitter":"9d","misfire_grace":"2d""#,
+                "max_runs jitter misfire_grace",
+            ),
+            (
+                r#""interval":"1h","misfire_limit":3,"replay_rate":5,"timezone":"X""#,
+                "misfire_limit replay_rate timezone",
+            ),
+            (r#""max_runs":3,"timezone":"UTC","timeout_secs":0"#, "timezone max_runs timeout_secs"),
+            (r#""schedule_type":"IMMEDIATE","delay":"1m","interval":"1h""#, "delay interval"),
+            (
+                r#""retry":{"strategy":"fixed","max_delay":"1h","steps":["1m"]}"#,
+                "retry.max_delay retry.steps",
+            ),
+        ] {
+            let problems = problems(&format!(r#"{{"name":"x",{json}}}"#)).into_iter();
+            let found: Vec<String> = problems.map(|problem| problem.field).collect();
+            assert_eq!(found.join(" "), wrong, "{json}");
+        }
         let problems = refused(r#"{"name":"","schedule_type":"ONE_TIME","max_retries":5000,"job_type":"x"}"#);
         assert_eq!(problems.len(), 3, "{problems:?}");
     }

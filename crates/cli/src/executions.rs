@@ -64,20 +64,16 @@ pub async fn run(command: ExecutionsCommand) -> anyhow::Result<Exit> {
     };
     let page = pages::collect(args.limit, filter.cursor.clone(), read).await?;
     args.output.print(&page, executions_table)?;
+    pages::tell_more(args.output, page.next_cursor.as_deref());
     Ok(Exit::Done)
 }
 
 fn executions_table(page: &Page<ExecutionBody>) -> String {
-    let mut text = if page.items.is_empty() {
-        "no executions".to_owned()
-    } else {
-        let header = ["EXECUTION", "NAME", "TYPE", "QUEUE", "STATUS", "WORKER", "SINCE", "DETAIL"];
-        table(&header, page.items.iter().map(row))
-    };
-    if let Some(cursor) = &page.next_cursor {
-        text += &format!("\nmore with --cursor {cursor}");
+    if page.items.is_empty() {
+        return "no executions".to_owned();
     }
-    text
+    let header = ["EXECUTION", "NAME", "TYPE", "QUEUE", "STATUS", "WORKER", "SINCE", "DETAIL"];
+    table(&header, page.items.iter().map(row))
 }
 
 fn row(execution: &ExecutionBody) -> Vec<String> {

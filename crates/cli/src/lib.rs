@@ -4,6 +4,7 @@ pub mod clock;
 pub mod demo;
 pub mod dlq;
 pub mod executions;
+pub mod flag_names;
 pub mod job;
 pub mod nodes;
 mod pages;

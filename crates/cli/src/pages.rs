@@ -1,6 +1,7 @@
 //! Paged lists.
 
 use punctual_client::{ClientError, Page};
+use punctual_config::output::{OutputArgs, tell};
 use punctual_core::limits;
 
 /// As many items as requested, over as many pages as necessary; `read` gets the number of items wanted and
@@ -19,5 +20,12 @@ pub async fn collect<T>(
             return Ok(Page { items, next_cursor: page.next_cursor });
         }
         cursor = page.next_cursor;
+    }
+}
+
+/// Says how to continue a list that has more items. Programs find the cursor in the list itself.
+pub fn tell_more(output: OutputArgs, cursor: Option<&str>) {
+    if let Some(cursor) = cursor.filter(|_| output.is_table()) {
+        tell(&format!("more with --cursor {cursor}"));
     }
 }

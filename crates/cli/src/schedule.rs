@@ -60,7 +60,7 @@ struct Pattern {
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
     /// An interval, such as 90s, 1h or daily
-    #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
+    #[arg(long, value_name = "INTERVAL")]
     every: Option<String>,
 }
 

@@ -27,7 +27,8 @@ wire! {
         pub job_version: u32 = whole(1..=u32::MAX.into()),
         /// The nominal time of the occurrence, the same for all its attempts.
         pub scheduled_time: Timestamp,
-        /// What caused the occurrence.
+        /// What caused the occurrence: its schedule, also if it was missed and is replayed, or a trigger.
+        /// `backfill` is reserved.
         pub origin: Origin,
         /// The number of the attempt within the occurrence.
         pub attempt_number: u32 = whole(1..=u32::MAX.into()),
@@ -47,7 +48,7 @@ wire! {
         /// It is running and has been asked to stop.
         #[serde(default)]
         pub cancel_requested: bool,
-        /// When it started.
+        /// When its handler started; while it runs, when its worker received it.
         pub started_at: Option<Timestamp>,
         /// When it ended.
         pub completed_at: Option<Timestamp>,

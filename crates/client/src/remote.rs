@@ -38,11 +38,13 @@ const NOTES_PER_REQUEST: usize = 16;
 /// wrong.
 const FINAL_STATUSES: [u16; 4] = [401, 403, 404, 422];
 
+type Opened = Box<dyn Fn() + Send + Sync>;
 type Refused = Box<dyn Fn(ClientError) + Send + Sync>;
 
 /// A worker's connection to a remote server.
 pub struct RemotePort {
     client: Client,
+    opened: Opened,
     refused: Refused,
     /// Whether the server accepts worker conditions; older ones do not.
     hears_conditions: AtomicBool,
@@ -54,10 +56,16 @@ impl RemotePort {
     pub fn new(client: Client) -> Self {
         RemotePort {
             client,
+            opened: Box::new(|| {}),
             refused: Box::new(|_| {}),
             hears_conditions: AtomicBool::new(true),
             hears_drains: AtomicBool::new(true),
         }
+    }
+
+    /// Calls `opened` whenever the server has opened a session: at the start, and after each lost one.
+    pub fn when_opened(self, opened: impl Fn() + Send + Sync + 'static) -> Self {
+        RemotePort { opened: Box::new(opened), ..self }
     }
 
     /// Calls `refused` when the server will not open a session, however often the worker retries: the token
@@ -135,7 +143,10 @@ impl WorkerPort for RemotePort {
             host: opening.about.host,
         };
         match self.client.send(self.post("sessions", &opening)).await {
-            Ok(SessionBody { session, now, .. }) => Ok(SessionGrant { session, now }),
+            Ok(SessionBody { session, now, .. }) => {
+                (self.opened)();
+                Ok(SessionGrant { session, now })
+            }
             Err(error) => {
                 let unavailable = WorkerPortError::Unavailable(in_full(&error));
                 if error.problem().is_some_and(|problem| FINAL_STATUSES.contains(&problem.status)) {

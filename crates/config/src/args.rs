@@ -94,13 +94,27 @@ pub fn span(text: &str) -> Result<Span, String> {
 }
 
 /// A word that is upper case in JSON, in any case.
-pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    serde_json::from_value(text.to_ascii_uppercase().into())
+pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    choice(text.to_ascii_uppercase())
 }
 
 /// A word that is lower case in JSON, in any case.
-pub fn small_word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    serde_json::from_value(text.to_ascii_lowercase().into())
+pub fn small_word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    choice(text.to_ascii_lowercase())
+}
+
+/// One of the words that serde knows for this type. Its error lists them in backticks, after the unknown one.
+fn choice<T: DeserializeOwned>(word: String) -> Result<T, String> {
+    serde_json::from_value(word.into()).map_err(|error| {
+        let message = error.to_string();
+        let expected = message.split_once(", expected ").map_or(message.as_str(), |(_, expected)| expected);
+        let words: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+        match words.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("must be {} or {last}", others.join(", ")),
+            Some((only, _)) => format!("must be {only}"),
+            None => message,
+        }
+    })
 }
 
 pub fn growth(text: &str) -> Result<Growth, String> {
@@ -172,6 +186,18 @@ mod tests {
         assert_eq!(span("1.5"), Err("must have a unit, such as 1.5s".to_owned()));
         assert!(span("10s").is_ok());
         assert_eq!(span("soon"), "soon".parse::<Span>().map_err(|error| error.to_string()));
+    }
+
+    #[test]
+    fn an_unknown_word_is_answered_with_the_known_ones() {
+        use punctual_client::RetryStrategy;
+        use punctual_core::recurrence::DstGap;
+        assert_eq!(word::<DstGap>("run_after"), Ok(DstGap::RunAfter));
+        assert_eq!(word::<DstGap>("foo"), Err("must be SKIP or RUN_AFTER".to_owned()));
+        assert_eq!(
+            small_word::<RetryStrategy>("foo"),
+            Err("must be exponential, fixed or ladder".to_owned())
+        );
     }
 
     #[test]

@@ -16,12 +16,12 @@ pub enum Exit {
     Misunderstood = 2,
     Unreachable = 3,
     /// The server rejected the request, or a part of it: invalid input, no permission, or a conflict with the
-    /// current state.
+    /// current state. Or a file of jobs is invalid, so that there is nothing to send.
     Refused = 4,
     NotFound = 5,
     /// The server could not do it now; a retry may help.
     ServerFailed = 6,
-    /// A server or an offline command could not start: port in use, data directory not usable.
+    /// A server or an offline command could not start: port in use, data directory or database not usable.
     CannotStart = 7,
     /// The wait timed out.
     TimedOut = 8,
@@ -33,13 +33,10 @@ pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::Failed, "the awaited job did not succeed, or the command failed"),
     (Exit::Misunderstood, "invalid command line or configuration"),
     (Exit::Unreachable, "the server cannot be reached, or is not a Punctual server"),
-    (
-        Exit::Refused,
-        "the server rejected the request: invalid input or token, or a conflict with the current state",
-    ),
+    (Exit::Refused, "the request was rejected: invalid input or token, or a conflict with the current state"),
     (Exit::NotFound, "not found"),
     (Exit::ServerFailed, "the server cannot handle the request now; try again later"),
-    (Exit::CannotStart, "cannot start: port in use or data directory not usable"),
+    (Exit::CannotStart, "cannot start: port in use, or data directory or database not usable"),
     (Exit::TimedOut, "timed out while waiting"),
 ];
 
@@ -109,7 +106,8 @@ fn report_client_error(error: &ClientError) -> Exit {
         }
         ClientError::BadAddress { .. } => {
             tell(&format!("error: {error}"));
-            Exit::Unreachable
+            eprintln!("  pass a host and a port, such as --server 127.0.0.1:7070");
+            Exit::Misunderstood
         }
         ClientError::Unexpected(_) => {
             tell(&format!("error: {error}"));

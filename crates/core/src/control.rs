@@ -4,6 +4,7 @@
 //!
 //! A verb whose goal is already met changes nothing and succeeds, so that it can be repeated.
 
+use crate::defects::{Defect, planted};
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
 use crate::job::{Job, JobSpec, JobStatus, StoredStatus};
@@ -56,7 +57,7 @@ pub struct Change {
     pub job: Option<Job>,
     pub schedule: ScheduleChange,
     pub live: Vec<LiveChange>,
-    pub skipped: Option<SkipRange>,
+    pub skipped: Vec<SkipRange>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -136,7 +137,7 @@ impl Standing {
             job: Some(Job { mark: StoredStatus::Paused, ..self.job.clone() }),
             schedule: self.schedule.as_ref().map(ScheduleState::held).into(),
             live: self.open.iter().filter_map(held).collect(),
-            skipped: None,
+            skipped: vec![],
         })
     }
 
@@ -169,7 +170,7 @@ impl Standing {
             job: Some(job),
             schedule,
             live: self.open.iter().filter_map(released).collect(),
-            skipped,
+            skipped: skipped.into_iter().collect(),
         })
     }
 
@@ -192,7 +193,7 @@ impl Standing {
             Some(_) => ScheduleChange::Remove,
             None => ScheduleChange::Keep,
         };
-        Change { job: Some(job), schedule, live, skipped: None }
+        Change { job: Some(job), schedule, live, skipped: vec![] }
     }
 
     /// Ends executions that have not started and asks running ones to stop. Without terms, the job gets no
@@ -367,6 +368,8 @@ impl Standing {
             (None, None) => job,
         };
         let changed = live.into_iter().zip(&self.open).filter(|(live, open)| live != *open);
+        let replays = schedule.as_ref().is_some_and(|schedule| schedule.replay.is_some());
+        let unreplayed = self.schedule.as_ref().filter(|_| !replays).map(ScheduleState::unreplayed);
         Ok(Change {
             job: Some(job),
             schedule: match (schedule, &self.schedule) {
@@ -375,33 +378,45 @@ impl Standing {
                 (Some(state), _) => ScheduleChange::Put(Box::new(state)),
             },
             live: changed.map(|(live, _)| LiveChange::Put(live)).collect(),
-            skipped: None,
+            skipped: unreplayed.unwrap_or_default(),
         })
     }
 
-    /// The time of a change: never before that of the previous change.
+    /// The time of a change. This node's clock may be behind that of the node that last changed the job or
+    /// fired its schedule, or the call may have been delayed: it is never before that change, nor before the
+    /// last occurrence that is accounted for, so that no later schedule repeats it.
     fn changed_at(&self, now: Timestamp) -> Timestamp {
-        now.max(self.job.updated_at)
+        let accounted = self.schedule.as_ref().and_then(ScheduleState::last_accounted);
+        now.max(self.job.updated_at).max(accounted.unwrap_or(now))
     }
 
-    /// The state of a new schedule, starting now. Previous runs still count.
+    /// The state of a changed schedule: with the same recurrence it continues, with another one it starts
+    /// now. Previous runs still count.
     fn rescheduled(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
+        let state = match (&self.schedule, &job.spec.settings.schedule) {
+            (Some(old), Schedule::Recurring(new))
+                if old.schedule.has_recurrence(&new.recurrence) && !planted(Defect::RestartUnchanged) =>
+            {
+                old.under(job, now).continued(new)?
+            }
+            _ => self.started_anew(job, now)?,
+        };
+        let is_spent = match &state.schedule {
+            Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| state.fired >= max),
+            _ => false,
+        };
+        let due_at = state.due_at.filter(|_| job.mark != StoredStatus::Paused);
+        (!is_spent).then_some(ScheduleState { due_at, ..state })
+    }
+
+    fn started_anew(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
         let (version, fired) = match &self.schedule {
             Some(old) => (old.version + 1, old.fired),
             None => (1, self.job.fired),
         };
-        // This node's clock may be behind that of the node that last fired or changed the schedule, or the
-        // call may have been delayed. Occurrences that were due before then are accounted for.
-        let over = self.schedule.as_ref().and_then(|old| old.schedule.before(old.nominal?));
-        let from = self.changed_at(now);
-        let state = scheduled(job, over.map_or(from, |over| over.max(from)))?;
-        let is_spent = match &state.schedule {
-            Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| fired >= max),
-            _ => false,
-        };
-        let due_at = state.due_at.filter(|_| job.mark != StoredStatus::Paused);
+        let state = scheduled(job, self.changed_at(now))?;
         let (numbered, awaited) = (self.numbered(), self.is_awaited());
-        (!is_spent).then_some(ScheduleState { version, fired, numbered, awaited, due_at, ..state })
+        Some(ScheduleState { version, fired, numbered, awaited, ..state })
     }
 }
 

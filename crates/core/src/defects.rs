@@ -71,6 +71,8 @@ pub enum Defect {
     CutReplay,
     /// A regular occurrence is skipped because a replayed one is open.
     SkipForReplay,
+    /// An update restarts a schedule whose recurrence stays the same.
+    RestartUnchanged,
     /// A server store claims queued executions without locking them.
     ClaimUnlocked,
     /// A server store reads rows before it has locked them.
@@ -86,7 +88,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    pub const ALL: [Defect; 38] = [
+    pub const ALL: [Defect; 39] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -119,6 +121,7 @@ impl Defect {
         Defect::RetainThroughClockJump,
         Defect::CutReplay,
         Defect::SkipForReplay,
+        Defect::RestartUnchanged,
         Defect::ClaimUnlocked,
         Defect::ReadBeforeLock,
         Defect::AnswerDespiteConflict,

@@ -298,17 +298,16 @@ impl JobSpec {
             ));
         }
         if settings.timeout_ms == 0 || Duration::from_millis(settings.timeout_ms) > limits::TIMEOUT_MAX {
+            let seconds = limits::TIMEOUT_MAX.as_secs();
             problems.push(InvalidField::new(
                 "timeout_secs",
-                format!("must be more than 0 and at most {}", limits::TIMEOUT_MAX.as_secs()),
+                format!("must be more than 0 and at most {seconds} ({} days)", seconds / 86_400),
             ));
         }
         if let Some((field, fix)) = settings.retry.problem() {
             problems.push(InvalidField::new(field, fix));
         }
-        if let Some((field, fix)) = settings.schedule.problem() {
-            problems.push(InvalidField::new(field, fix));
-        }
+        problems.extend(settings.schedule.problems());
         settings.check_control(&mut problems);
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }

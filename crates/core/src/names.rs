@@ -3,8 +3,9 @@
 //!
 //! Two names that look alike should be the same name, and a name should look like what it is. Invisible
 //! characters are therefore rejected, and so are characters that change the direction of the surrounding
-//! text. Joiners and variation selectors are part of many scripts and of emoji: they are allowed between
-//! non-ASCII characters, where they are visible.
+//! text, and noncharacters, which are never assigned and which some tools replace. Joiners and variation
+//! selectors are part of many scripts and of emoji: they are allowed between non-ASCII characters, where they
+//! are visible.
 
 use crate::limits;
 use std::fmt::Write;
@@ -65,7 +66,7 @@ fn length_problem(text: &str) -> Option<String> {
 }
 
 /// Whether a character is invisible everywhere: a control character, a character that changes the text
-/// direction, or an invisible one.
+/// direction, an invisible one, or a noncharacter.
 pub fn is_hidden(character: char) -> bool {
     matches!(usage(character), Usage::Nowhere(_))
 }
@@ -105,6 +106,9 @@ fn usage(character: char) -> Usage {
         | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0000}'..='\u{e0fff}' => Usage::Nowhere("invisible character"),
+        '\u{fdd0}'..='\u{fdef}' => Usage::Nowhere("noncharacter"),
+        // The last two code points of each plane.
+        other if u32::from(other) & 0xfffe == 0xfffe => Usage::Nowhere("noncharacter"),
         other if other.is_control() => Usage::Nowhere("control character"),
         _ => Usage::Anywhere,
     }
@@ -214,6 +218,7 @@ mod tests {
                 "ü\u{200d}\u{200d}ü",
                 "must not contain the invisible character U+200D, as in \"ü<U+200D><U+200D>ü\": remove it",
             ),
+            ("a\u{fdd0}b", "must not contain the noncharacter U+FDD0, as in \"a<U+FDD0>b\": remove it"),
             ("\u{feff}a", "must not contain the invisible character U+FEFF, as in \"<U+FEFF>a\": remove it"),
             ("\u{e0041}", "must not contain the invisible character U+E0041, as in \"<U+E0041>\": remove it"),
         ] {
@@ -229,6 +234,19 @@ mod tests {
             for name in [format!("{control}a"), format!("a{control}b"), format!("ü{control}ü")] {
                 assert!(name_problem(&name).is_some(), "{}", code(control));
             }
+        }
+    }
+
+    #[test]
+    fn no_noncharacter_is_let_through() {
+        let last_of_planes = (0..=0x10).flat_map(|plane| [plane << 16 | 0xfffe, plane << 16 | 0xffff]);
+        let all: Vec<u32> = (0xfdd0..=0xfdef).chain(last_of_planes).collect();
+        assert_eq!(all.len(), 66);
+        for one in all.into_iter().filter_map(char::from_u32) {
+            assert!(name_problem(&format!("a{one}b")).is_some(), "{}", code(one));
+        }
+        for one in ['\u{fdcf}', '\u{fdf0}', '\u{fffd}', '\u{1fffd}', '\u{20000}'] {
+            assert_eq!(name_problem(&format!("a{one}b")), None, "{}", code(one));
         }
     }
 

@@ -12,9 +12,10 @@ pub struct Timestamp(i64);
 
 impl Timestamp {
     pub const EPOCH: Timestamp = Timestamp(0);
-    /// The earliest time accepted from users, 0000-01-01T00:00:00Z: RFC 3339 has no earlier years.
+    /// The earliest time accepted from users and stores, 0000-01-01T00:00:00Z: RFC 3339 has no earlier years.
     pub const MIN: Timestamp = Timestamp(-62_167_219_200_000_000);
-    /// The latest time accepted from users, 9999-12-30T00:00:00Z: later ones cannot be printed in every zone.
+    /// The latest time accepted from users and stores, 9999-12-30T00:00:00Z: later ones cannot be printed in
+    /// every zone.
     pub const MAX: Timestamp = Timestamp(253_402_128_000_000_000);
 
     pub const fn from_micros(micros: i64) -> Self {
@@ -23,6 +24,17 @@ impl Timestamp {
 
     pub const fn as_micros(self) -> i64 {
         self.0
+    }
+
+    /// The time of a stored number of microseconds; `None` outside the calendar.
+    pub fn stored(micros: i64) -> Option<Self> {
+        Some(Timestamp(micros)).filter(|time| (Timestamp::MIN..=Timestamp::MAX).contains(time))
+    }
+
+    /// The number of microseconds to store, which [`Timestamp::stored`] reads. A computed time, such as an
+    /// expiry, may be outside the calendar: then it is the calendar's closest end.
+    pub fn to_stored(self) -> i64 {
+        self.clamp(Timestamp::MIN, Timestamp::MAX).0
     }
 
     /// This time plus a signed number of microseconds, saturating at the limits of the type.
@@ -95,9 +107,11 @@ impl FromStr for Timestamp {
         if offset.get(1..3).and_then(|hours| hours.parse().ok()).is_some_and(|hours: u32| hours >= 24) {
             return Err(refused(TimestampProblem::OffsetTooLarge));
         }
-        Some(Timestamp(time.as_microsecond()))
-            .filter(|time| *time >= Timestamp::MIN)
-            .ok_or_else(|| refused(TimestampProblem::TooEarly))
+        let time = Timestamp(time.as_microsecond());
+        if time < Timestamp::MIN {
+            return Err(refused(TimestampProblem::TooEarly));
+        }
+        Ok(time)
     }
 }
 
@@ -184,6 +198,14 @@ mod tests {
     fn the_first_accepted_moment_can_be_read_back() {
         assert_eq!(Timestamp::MIN.to_string(), "0000-01-01T00:00:00Z");
         assert_eq!("0000-01-01T00:00:00Z".parse(), Ok(Timestamp::MIN));
+        let [first, last] = [Timestamp::MIN, Timestamp::MAX].map(Timestamp::as_micros);
+        for (micros, end) in [(i64::MIN, first), (first - 1, first), (last + 1, last), (i64::MAX, last)] {
+            assert_eq!(Timestamp::stored(micros), None);
+            assert_eq!(Timestamp(micros).to_stored(), end);
+        }
+        for micros in [first, 0, last] {
+            assert_eq!(Timestamp::stored(micros).map(Timestamp::to_stored), Some(micros));
+        }
         let before: Result<Timestamp, _> = "0000-01-01T00:00:00+00:01".parse();
         assert_eq!(before.unwrap_err().problem, TimestampProblem::TooEarly);
     }

@@ -4,6 +4,7 @@
 use crate::Engine;
 use crate::poll_registry::ReservedSlots;
 use crate::submit::{expired, never_runs};
+use crate::use_cases::UseCaseError;
 use punctual_core::control::{Refusal, Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{InvalidField, Job, JobSpec};
@@ -20,15 +21,9 @@ pub enum ControlError {
     Refused(Refusal),
     #[error("the job is not valid")]
     Invalid(Vec<InvalidField>),
-    /// Whether the verb took effect is unknown.
-    #[error("{0}")]
-    Unavailable(String),
-}
-
-impl From<StoreError> for ControlError {
-    fn from(error: StoreError) -> Self {
-        ControlError::Unavailable(error.to_string())
-    }
+    /// The store failed. Whether the verb took effect is unknown, unless a malformed row is the cause.
+    #[error(transparent)]
+    Unavailable(#[from] StoreError),
 }
 
 impl Engine {
@@ -110,9 +105,9 @@ impl Engine {
 
     /// Stores the settings of a queue. They apply to submits from now on, and executions that wait for a
     /// limit that was removed or raised proceed.
-    pub async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), ControlError> {
+    pub async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), UseCaseError> {
         if let Some(problem) = settings.problem() {
-            return Err(ControlError::Invalid(vec![problem]));
+            return Err(UseCaseError::Invalid(vec![problem]));
         }
         self.context.store.set_queue(queue, settings).await?;
         self.context.lines.look();

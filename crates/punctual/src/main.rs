@@ -10,8 +10,9 @@ mod migrate_data;
 mod mistakes;
 mod reference;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use punctual_bench::{self as bench, BenchCommand};
+use punctual_cli::flag_names::CommandFlags;
 use punctual_cli::{clock, demo, dlq, executions, job, nodes, queue, schedule, stats, top, workers};
 use punctual_config::exit::{self, Exit};
 use punctual_config::{ConfigCommand, output};
@@ -112,8 +113,10 @@ fn main() -> ExitCode {
         Some(first) if first == shim::INIT_SUBCOMMAND => return shim::run_init(args),
         _ => {}
     }
-    let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
-    let unknown = punctual_config::unknown_variables(&Cli::command());
+    let command_line = command_line();
+    let (cli, matches) =
+        parsed(command_line.clone(), std::env::args_os()).unwrap_or_else(|error| misunderstood(&error));
+    let unknown = punctual_config::unknown_variables(&command_line);
     // A server logs them.
     if !cli.command.has_log() {
         for unknown in &unknown {
@@ -137,8 +140,36 @@ fn main() -> ExitCode {
             tracing::info!("stopped");
             exit.into()
         }
-        Err(error) => exit::report(&error).into(),
+        Err(error) => exit::report(&CommandFlags::of(&command_line, &matches).name_in(error)).into(),
     }
+}
+
+/// The definition of the command line. A negative number or duration is always a value: only the flag's own
+/// error says what is expected.
+fn command_line() -> clap::Command {
+    with_negative_values(Cli::command())
+}
+
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let is_duration = |arg: &Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        names.iter().any(|name| name.contains("DURATION") || name == "INTERVAL")
+    };
+    let with_values = |arg: Arg| match arg.get_action().takes_values() {
+        true if is_duration(&arg) => arg.allow_hyphen_values(true),
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(with_values).mut_subcommands(with_negative_values)
+}
+
+fn parsed(
+    mut command_line: clap::Command,
+    arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+) -> Result<(Cli, ArgMatches), clap::Error> {
+    let matches = command_line.try_get_matches_from_mut(arguments)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command_line))?;
+    Ok((cli, matches))
 }
 
 /// Prints why the command line is invalid, or the requested help, and exits.
@@ -148,7 +179,7 @@ fn misunderstood(error: &clap::Error) -> ! {
     // The error repeats the arguments, and a terminal must not interpret them: so they are escaped first.
     let shown: Vec<String> =
         arguments.iter().map(|argument| output::one_line(argument).into_owned()).collect();
-    let told = (shown != arguments).then(|| Cli::try_parse_from(&shown).err()).flatten();
+    let told = (shown != arguments).then(|| parsed(command_line(), &shown).err()).flatten();
     let _ = told.as_ref().unwrap_or(error).print();
     if let Some(hint) = mistakes::hint(error, &arguments) {
         eprintln!("\n{hint}");

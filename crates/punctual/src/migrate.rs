@@ -5,7 +5,8 @@ use clap::Subcommand;
 use punctual_config::data_dir::DataDirArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, details};
-use punctual_node::store::{self, Migration, StoreArgs, StorePlace};
+use punctual_node::store::{self, StoreArgs, StorePlace};
+use punctual_store::MigrationStatus;
 use serde::Serialize;
 
 #[derive(Subcommand)]
@@ -58,7 +59,7 @@ struct ToldFork {
 struct SchemaReport {
     store: String,
     #[serde(flatten)]
-    migration: Option<Migration>,
+    migration: Option<MigrationStatus>,
     /// Differences from what this version expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     problems: Option<Vec<String>>,

@@ -48,7 +48,7 @@ struct Lease {
     holder: Option<MemberId>,
 }
 
-/// The fate of one call.
+/// What happens to one call on its way to the service and back.
 struct ServiceCallFaults {
     travels: Duration,
     returns: Duration,
@@ -106,11 +106,11 @@ impl Service {
         call: impl FnOnce(&mut State) -> T + Send + 'static,
     ) -> Result<T, CoordinationError> {
         let (reply, answer) = oneshot::channel();
-        let (service, fate) = (self.clone(), self.draw());
+        let (service, faults) = (self.clone(), self.draw());
         self.world.executor.spawn_in_world(async move {
             let executor = &service.world.executor;
-            executor.sleep(fate.travels).await;
-            if fate.refused || service.is_away() {
+            executor.sleep(faults.travels).await;
+            if faults.refused || service.is_away() {
                 let _ = reply.send(Err(unavailable("it cannot be reached")));
                 return;
             }
@@ -120,8 +120,8 @@ impl Service {
                 call(&mut state)
             };
             service.world.note(format_args!("coordination for node {node}"));
-            executor.sleep(fate.returns).await;
-            let _ = reply.send(if fate.reply_lost {
+            executor.sleep(faults.returns).await;
+            let _ = reply.send(if faults.reply_lost {
                 service.world.count("answers of coordination lost");
                 Err(unavailable("the answer is lost"))
             } else {

@@ -65,11 +65,11 @@ enum Tables {
 struct Waiting {
     node: usize,
     call: Call,
-    fate: StoreCallFaults,
+    faults: StoreCallFaults,
     reply: oneshot::Sender<Result<Reply, StoreError>>,
 }
 
-/// The fate of one call.
+/// What happens to one call on its way to the database and back.
 #[derive(Debug, Clone, Copy)]
 struct StoreCallFaults {
     travels: Duration,
@@ -109,11 +109,11 @@ impl Database {
     /// Carries a call to the store and its response back.
     pub async fn call(self: &Arc<Self>, node: usize, call: Call) -> Result<Reply, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let (database, fate) = (self.clone(), self.draw());
+        let (database, faults) = (self.clone(), self.draw());
         self.world.executor.spawn_in_world(async move {
             let executor = &database.world.executor;
-            executor.sleep(fate.travels).await;
-            if fate.refused {
+            executor.sleep(faults.travels).await;
+            if faults.refused {
                 let _ = reply.send(Err(unavailable("it cannot be reached")));
                 return;
             }
@@ -121,12 +121,12 @@ impl Database {
                 Tables::Sqlite(core) => core,
                 Tables::Server(server) => {
                     let result = database.apply_upkeep(server, &call);
-                    return database.answer(Waiting { node, call, fate, reply }, result);
+                    return database.answer(Waiting { node, call, faults, reply }, result);
                 }
             };
-            lock(&database.waiting).push(Waiting { node, call, fate, reply });
-            if fate.gathers {
-                executor.sleep(fate.returns).await;
+            lock(&database.waiting).push(Waiting { node, call, faults, reply });
+            if faults.gathers {
+                executor.sleep(faults.returns).await;
             }
             database.apply_waiting(core);
         });
@@ -139,16 +139,17 @@ impl Database {
         read: impl FnOnce(&World, &mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let (database, fate) = (self.clone(), self.draw());
+        let (database, faults) = (self.clone(), self.draw());
         self.world.executor.spawn_in_world(async move {
             let executor = &database.world.executor;
-            executor.sleep(fate.travels).await;
+            executor.sleep(faults.travels).await;
             let mut result = Err(unavailable("it cannot be reached"));
-            if !fate.refused {
+            if !faults.refused {
                 result = database.read_now(|reads| read(&database.world, reads));
-                executor.sleep(fate.returns).await;
+                executor.sleep(faults.returns).await;
             }
-            let _ = reply.send(if fate.reply_lost { Err(unavailable("the answer is lost")) } else { result });
+            let _ =
+                reply.send(if faults.reply_lost { Err(unavailable("the answer is lost")) } else { result });
         });
         answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
     }
@@ -238,10 +239,10 @@ impl Database {
 
     /// Sends the response to a call that was applied.
     fn answer(&self, waiting: Waiting, result: Result<Reply, StoreError>) {
-        let Waiting { node, call, fate, reply } = waiting;
+        let Waiting { node, call, faults, reply } = waiting;
         self.world.note(format_args!("store for node {node}: {call:?} -> {result:?}"));
-        let sleep = self.world.executor.sleep(fate.returns);
-        let lost = fate.reply_lost;
+        let sleep = self.world.executor.sleep(faults.returns);
+        let lost = faults.reply_lost;
         if lost {
             self.world.count("store answers lost");
         }
@@ -283,8 +284,8 @@ impl Database {
                 other => return Err(wrong(format!("{other:?}"))),
             }
             let limiters = auditor.limiters()?;
-            let lines: Vec<_> = limiters.iter().map(|(limiter, ..)| limiter.line()).collect();
-            let kept = self.read_now(|reads| reads.limiters(&lines));
+            let wait_lists: Vec<_> = limiters.iter().map(|(limiter, ..)| limiter.wait_list()).collect();
+            let kept = self.read_now(|reads| reads.limiters(&wait_lists));
             let kept = kept.map_err(|error| wrong(error.to_string()))?;
             auditor.counted(&limiters, &kept)
         });
@@ -306,13 +307,13 @@ impl ServerNetwork for ServerLink {
         let Some(database) = self.0.upgrade() else {
             return Trip { out: Duration::ZERO, back: Duration::ZERO, is_refused: true, is_lost: true };
         };
-        let fate = database.draw();
+        let faults = database.draw();
         let is_hit = |is_hit: bool| is_hit && lock(&database.rng).below(CALLS_PER_TRANSACTION) == 0;
         Trip {
-            out: fate.travels,
-            back: fate.returns,
-            is_refused: is_hit(fate.refused),
-            is_lost: is_hit(fate.reply_lost),
+            out: faults.travels,
+            back: faults.returns,
+            is_refused: is_hit(faults.refused),
+            is_lost: is_hit(faults.reply_lost),
         }
     }
 

@@ -18,13 +18,13 @@ mod host;
 mod nemesis;
 mod network;
 mod network_faults;
+mod observed_port;
 mod random;
 mod reads;
 mod run;
 mod store_connection;
 mod topology;
 mod trace;
-mod watched;
 mod workload;
 mod world;
 

@@ -32,6 +32,7 @@ fn first_seed(defect: Defect) -> u64 {
         Defect::RetryLostCommit => 45,
         Defect::AcceptStaleNote => 46,
         Defect::KeepOldSegments => 62,
+        Defect::RestartUnchanged => 84,
         _ => 0,
     }
 }
@@ -194,6 +195,11 @@ fn a_replay_that_is_cut_for_want_of_room_is_caught() {
 #[test]
 fn a_regular_occurrence_that_is_skipped_for_a_replay_is_caught() {
     check(Defect::SkipForReplay);
+}
+
+#[test]
+fn a_schedule_that_an_update_restarts_is_caught() {
+    check(Defect::RestartUnchanged);
 }
 
 #[test]

@@ -96,7 +96,8 @@ macro_rules! stored_as {
 }
 stored_as! {
     bool as i64: |number, _what| number != 0, |flag| i64::from(flag);
-    Timestamp as i64: |micros, _what| Timestamp::from_micros(micros), |time| time.as_micros();
+    Timestamp as i64: |micros, what| Timestamp::stored(micros).ok_or_else(|| Fault::damaged(what, micros))?,
+        |time| time.to_stored();
     SessionId as i64: |number, _what| SessionId(number), |session| session.0;
     Epoch as u32: |number, _what| Epoch(number), |epoch| epoch.0;
     Percent as u16: |number, what| Percent::from_hundredths(number).ok_or_else(|| Fault::damaged(what, number))?,

@@ -14,7 +14,6 @@ use punctual_core::job::{Job, JobSpec, Settings};
 use punctual_core::occurrence::{Finished, Live};
 use punctual_core::ports::{DeadLetter, Lane};
 use punctual_core::schedule::ScheduleState;
-use punctual_core::time::Timestamp;
 use std::borrow::Cow;
 
 /// A limit as an SQL parameter.
@@ -29,10 +28,6 @@ pub(crate) fn counter(value: u64) -> i64 {
 
 pub(crate) fn job_id(row: &(impl RowCells + ?Sized), column: usize) -> Result<JobId, Fault> {
     read(row, column, "the id of a job")
-}
-
-pub(crate) fn time(row: &(impl RowCells + ?Sized), column: usize) -> Result<Timestamp, Fault> {
-    get(row, column)
 }
 
 /// The job and number of an occurrence, in consecutive columns.

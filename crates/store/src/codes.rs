@@ -176,28 +176,29 @@ pub(crate) fn read_readmission(text: Option<&str>) -> Result<Option<Readmission>
 /// is exceeded. The row keeps the reason (decision 0027).
 pub(crate) fn queue_row(
     queue: String,
-    paused_at: Option<Timestamp>,
-    read: Result<(QueueSettings, Option<Readmission>), Fault>,
+    paused_at: Result<Option<Timestamp>, Fault>,
+    settings: Result<(QueueSettings, Option<Readmission>), Fault>,
 ) -> Result<QueueRow, Fault> {
-    let unset = QueueRow { paused_at, ..QueueRow::unset(&queue) };
-    match read {
-        Ok((settings, readmission)) => Ok(QueueRow { settings, readmission, ..unset }),
-        Err(fault) if fault.is_malformed() => {
-            note(&fault);
-            Ok(QueueRow { unreadable: Some(fault.to_string()), ..unset })
+    let mut row = QueueRow::unset(&queue);
+    let mut unreadable = |fault: Fault| {
+        if !fault.is_malformed() {
+            return Err(fault);
         }
-        Err(fault) => Err(fault),
-    }
+        note(&fault);
+        row.unreadable = Some(fault.to_string());
+        Ok(())
+    };
+    // A queue that was paused at an unknown time stays paused after its settings are set again.
+    let paused_at = paused_at.or_else(|fault| unreadable(fault).map(|()| Some(Timestamp::EPOCH)))?;
+    let (settings, readmission) = settings.or_else(|fault| unreadable(fault).map(|()| Default::default()))?;
+    Ok(QueueRow { paused_at, settings, readmission, ..row })
 }
 
 /// The queues in which nothing starts, of all queues that have a row.
 pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
     let held = rows.into_iter().filter(QueueRow::is_held);
-    held.map(|row| PausedQueue {
-        paused_at: row.paused_at.unwrap_or(Timestamp::from_micros(0)),
-        queue: row.queue,
-    })
-    .collect()
+    held.map(|row| PausedQueue { paused_at: row.paused_at.unwrap_or(Timestamp::EPOCH), queue: row.queue })
+        .collect()
 }
 
 /// The wait list of the limiter with this number, in which an execution of this lane waits.

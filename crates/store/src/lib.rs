@@ -36,6 +36,8 @@ mod unfinished;
 mod unit_of_work;
 mod verbs;
 
+pub use server::migrations::{MigrateError, MigrationStatus};
+
 #[cfg(any(test, feature = "memory-tables"))]
 pub mod memory_server {
     //! A database server in memory, on which the simulator runs the writers of the server stores.

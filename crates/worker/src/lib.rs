@@ -161,7 +161,7 @@ impl Worker {
                 Ok(grant) => {
                     return Some(session::Opened { grant, sent_at, received: self.now() });
                 }
-                Err(error) => tracing::warn!(%error, "no session yet; retrying"),
+                Err(error) => tracing::warn!(%error, "waiting for a session; retrying"),
             }
             let sleep = self.host.clock.sleep(pause);
             if let Either::Right((Err(_), _)) = select(sleep, pin!(drain.changed())).await {

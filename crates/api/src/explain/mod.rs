@@ -217,7 +217,7 @@ fn next_run(facts: &JobFacts) -> Vec<String> {
     let Some(state) = &facts.view.schedule else { return vec![] };
     let mut said = Vec::new();
     let by = match submission::in_words(&state.schedule) {
-        Some(_) if replay::is_next(state) => "to replay a missed occurrence".to_owned(),
+        Some(_) if state.is_replay_next() => "to replay a missed occurrence".to_owned(),
         Some(description) => format!("by its schedule: {description}"),
         None => "once".to_owned(),
     };

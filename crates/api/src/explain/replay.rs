@@ -1,7 +1,7 @@
 //! Reports that a job replays missed occurrences, how many are left, and what the next one waits for.
 
 use super::{JobFacts, when};
-use punctual_core::schedule::{OverlapPolicy, Replay, ScheduleState};
+use punctual_core::schedule::{OverlapPolicy, ScheduleState};
 
 pub fn sentence(state: &ScheduleState, facts: &JobFacts) -> Option<String> {
     let replay = state.replay.as_ref()?;
@@ -15,12 +15,6 @@ pub fn sentence(state: &ScheduleState, facts: &JobFacts) -> Option<String> {
         Some(_) => return Some(format!("{left}, at {}.", when(replay.due_at, facts.now))),
     };
     Some(format!("{left}; it waits for {waits_for}."))
-}
-
-/// Whether the next run is that of a missed occurrence.
-pub fn is_next(state: &ScheduleState) -> bool {
-    let is_due = |replay: &Replay| !replay.waits && state.due_at == Some(replay.due_at);
-    state.replay.as_ref().is_some_and(is_due)
 }
 
 /// What must change before the next one is opened. The number of open occurrences is left out: a view

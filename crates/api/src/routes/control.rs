@@ -42,8 +42,26 @@ pub async fn retry(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Resu
 }
 
 async fn control(call: &Call, id: JobId, verb: Verb) -> Result<Response, ApiError> {
-    let controlled = call.cases.control(id, verb).await?;
-    shown(call, id, controlled).await
+    match call.cases.control(id, verb.clone()).await {
+        Ok(controlled) => shown(call, id, controlled).await,
+        Err(UseCaseError::Refused { refusal: Refusal::Finished(status), .. }) => {
+            Err(finished(id, status, &verb))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The error for a verb that comes too late. A trigger is no substitute for a verb that stops a job.
+fn finished(id: JobId, status: JobStatus, verb: &Verb) -> ApiError {
+    let nothing_to = match verb {
+        Verb::Cancel => "cancel",
+        Verb::Pause => "pause",
+        _ => return refused(id, Refusal::Finished(status)),
+    };
+    ApiError::Conflict(format!(
+        "the job is {} and nothing of it is open: there is nothing to {nothing_to}",
+        views::status_word(status)
+    ))
 }
 
 async fn shown(call: &Call, id: JobId, controlled: Controlled) -> Result<Response, ApiError> {
@@ -192,6 +210,14 @@ mod tests {
         let overlap = refused(id, Refusal::Overlap).problem();
         assert_eq!(overlap.advice, [Advice::trigger_job_despite_overlap(id)]);
         assert_eq!(refused(id, Refusal::Cancelled).problem().advice, []);
+    }
+
+    #[test]
+    fn a_finished_job_is_not_to_be_triggered_in_order_to_stop_it() {
+        let id = JobId::new(Timestamp::EPOCH, 1);
+        let advice = |verb| finished(id, JobStatus::Completed, &verb).problem().advice;
+        assert_eq!((advice(Verb::Cancel), advice(Verb::Pause)), (vec![], vec![]));
+        assert_eq!(advice(Verb::Resume), [Advice::trigger_job(id)]);
     }
 
     #[test]

@@ -29,7 +29,10 @@ use crate::metrics::count_traffic;
 use crate::openapi;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::http::header::ALLOW;
 use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 pub use control::refused;
 use listed::Listed;
@@ -46,7 +49,7 @@ pub fn health_router(api: Api) -> Router {
 
 fn guarded(routes: Router<Api>, api: Api) -> Router {
     routes
-        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(api.clone(), auth::guard))
         .layer(from_fn_with_state(api.clone(), count_traffic))
@@ -129,5 +132,18 @@ async fn health_only(request: Request) -> ApiError {
 }
 
 async fn not_found(request: Request) -> ApiError {
-    ApiError::NotFound(format!("there is nothing at {}; the API is under {API_PREFIX}", request.uri().path()))
+    ApiError::NotFound(format!(
+        "there is nothing at {}; the API is under {API_PREFIX}, and /openapi.json and /docs describe it",
+        request.uri().path()
+    ))
+}
+
+/// Names the allowed methods in the body of a 405. The router adds them as a header, after all its layers.
+pub fn with_allowed_methods(response: Response) -> Response {
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return response;
+    }
+    let Some(allow) = response.headers().get(ALLOW).cloned() else { return response };
+    let allowed = allow.to_str().unwrap_or_default().replace(',', ", ");
+    ([(ALLOW, allow)], ApiError::MethodNotAllowed { allowed }).into_response()
 }

@@ -21,7 +21,7 @@ pub async fn preview(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<
     check_count(count)?;
     let after = request.after.unwrap_or(now);
     let job = request.into_job();
-    match submission::schedule(&job, Basis::new(now)).map_err(|problem| ApiError::invalid(vec![problem]))? {
+    match submission::schedule(&job, Basis::new(now)).map_err(ApiError::invalid)? {
         Schedule::Recurring(recurring) => Ok(Json(views::preview(&recurring.recurrence, after, count))),
         Schedule::Immediate | Schedule::OneTime { .. } => {
             Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()))

@@ -32,7 +32,7 @@ pub async fn submit(
 
 /// 201 for a new job; 200 with the whole job if one with its `idempotency_key` exists.
 async fn submit_one(call: &Call, body: &[u8], attempt: RequestTry) -> Result<Response, ApiError> {
-    let job: SubmitJob = json::parse(body, Shape::Job)?;
+    let job = json::parse_job(body, Shape::Job)?;
     let spec = spec_of(job, attempt.began_at(call.cases.now()))?;
     let answer = keep(call, vec![spec], attempt).await?.pop();
     let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
@@ -121,7 +121,7 @@ fn parse_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<JobSpec, ApiErr
     }
     let batch: LooseBatch = json::parse(body, Shape::Batch)?;
     check_batch_size(batch.jobs.len())?;
-    let parsed = batch.jobs.into_iter().map(|text| json::parse(text.get().as_bytes(), Shape::JobOfBatch));
+    let parsed = batch.jobs.into_iter().map(|text| json::parse_job(text.get().as_bytes(), Shape::JobOfBatch));
     Ok(parsed.map(|job| spec_of(job?, now)).collect())
 }
 

@@ -10,7 +10,6 @@ use crate::routes::jobs;
 use crate::submission::{Basis, job_spec};
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_client::SubmitJob;
 use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 
@@ -21,7 +20,7 @@ pub async fn replace(
     expected: ExpectedVersion,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let job: SubmitJob = json::parse(&body.bytes, Shape::Job)?;
+    let job = json::parse_job(&body.bytes, Shape::Job)?;
     let now = call.cases.now();
     let replaced = |stored: &JobSpec| {
         let basis = Basis { now, stored: Some(&stored.settings.schedule) };

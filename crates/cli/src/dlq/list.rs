@@ -1,6 +1,7 @@
 //! `punctual dlq list`.
 
 use crate::dlq::filter::FilterArgs;
+use crate::pages;
 use punctual_client::{Client, DeadLetterBody, DeadLetterFilter, Page};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
@@ -29,6 +30,7 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     let filter = args.filter.filter(&client).await?;
     let page = collect(&client, &filter, args.limit, args.cursor).await?;
     args.output.print(&page, letters_table)?;
+    pages::tell_more(args.output, page.next_cursor.as_deref());
     Ok(Exit::Done)
 }
 
@@ -66,9 +68,5 @@ fn letters_table(page: &Page<DeadLetterBody>) -> String {
             letter.error_message.as_ref().map_or_else(|| "-".to_owned(), |error| shortened(error, 60)),
         ]
     });
-    let mut text = table(&["OCCURRENCE", "NAME", "TYPE", "QUEUE", "ATTEMPTS", "DIED", "ERROR"], rows);
-    if let Some(cursor) = &page.next_cursor {
-        text += &format!("\nmore with --cursor {cursor}");
-    }
-    text
+    table(&["OCCURRENCE", "NAME", "TYPE", "QUEUE", "ATTEMPTS", "DIED", "ERROR"], rows)
 }

@@ -44,13 +44,13 @@ struct BasicArgs {
     #[arg(long)]
     priority: Option<PriorityBody>,
     /// Time limit of one attempt, such as 30s or 2h
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     timeout: Option<Span>,
     /// End the job if it has not started by this time
     #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "expires_after")]
     expires_at: Option<Timestamp>,
     /// End each run that has not started this long after its scheduled time
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     expires_after: Option<Span>,
     /// A label for the job; can be given more than once
     #[arg(long = "tag", value_name = "TAG")]
@@ -66,10 +66,10 @@ struct When {
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     at: Option<Timestamp>,
     /// Run once, after this time, such as 5m
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     delay: Option<Span>,
     /// Repeat at this interval, such as 90s, 1h or daily
-    #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
+    #[arg(long, value_name = "INTERVAL")]
     every: Option<String>,
     /// Repeat by this cron expression, such as "30 2 * * MON-FRI"
     #[arg(long, value_name = "EXPRESSION")]
@@ -138,16 +138,16 @@ struct OverlapArgs {
 #[command(next_help_heading = "If it fails")]
 struct RetryArgs {
     /// Retries after the first attempt
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = retries())]
+    #[arg(long, value_name = "COUNT", value_parser = retries())]
     max_retries: Option<u32>,
     /// How the delay before a retry grows: exponential, fixed or ladder
     #[arg(long, value_name = "STRATEGY", value_parser = args::small_word::<RetryStrategy>)]
     retry_strategy: Option<RetryStrategy>,
     /// Delay before the first retry, or before each retry if fixed
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     retry_delay: Option<Span>,
     /// Maximum delay before a retry
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     retry_max_delay: Option<Span>,
     /// The delays of a ladder, separated by commas, such as 1m,5m,1h
     #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = args::span)]
@@ -156,7 +156,7 @@ struct RetryArgs {
     #[arg(long, value_name = "FAILURE")]
     fail_on: Vec<String>,
     /// Multiply the time limit by this factor on each further attempt, such as 1.5
-    #[arg(long, value_name = "FACTOR", value_parser = args::growth, allow_negative_numbers = true)]
+    #[arg(long, value_name = "FACTOR", value_parser = args::growth)]
     timeout_growth: Option<Growth>,
 }
 
@@ -227,9 +227,12 @@ pub fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
 }
 
-/// Fields whose path differs from the name of their flag.
-const OTHER_NAMES: [(&str, &str); 12] = [
+/// Fields whose path differs from the name of their flag, here and in the filters of lists.
+const OTHER_NAMES: [(&str, &str); 15] = [
     ("type", "job_type"),
+    ("owner", "owner_id"),
+    ("search", "q"),
+    ("weight", "weights"),
     ("at", "execute_at"),
     ("every", "interval"),
     ("cron", "cron_expression"),
@@ -250,9 +253,22 @@ pub fn field_name(text: &str) -> String {
     other.map_or(name, |(_, field)| (*field).to_owned())
 }
 
+/// The name that the flag of this field has.
+pub fn flag_name(field: &str) -> String {
+    let other = OTHER_NAMES.iter().find(|(_, path)| *path == field);
+    other.map_or(field, |(flag, _)| flag).replace(['_', '.'], "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_flag_has_its_field_and_every_field_its_flag() {
+        for flag in ["type", "timeout", "retry-max-delay", "fail-on", "every", "expires-after", "owner"] {
+            assert_eq!(flag_name(&field_name(flag)), flag);
+        }
+    }
 
     #[test]
     fn a_field_can_be_named_like_its_flag() {

@@ -81,6 +81,7 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     };
     let page = collect(&client, filter.clone(), args.limit).await?;
     args.output.print(&page, jobs_table)?;
+    pages::tell_more(args.output, page.next_cursor.as_deref());
     if page.items.is_empty() {
         for note in misspelled(&client, &filter).await {
             tell(&format!("note: {note}"));
@@ -130,12 +131,7 @@ fn jobs_table(page: &Page<JobBody>) -> String {
             job.last_execution.as_ref().map_or_else(|| "-".to_owned(), |last| last.status.to_string()),
         ]
     });
-    let mut text =
-        table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST OUTCOME"], rows);
-    if let Some(cursor) = &page.next_cursor {
-        text += &format!("\nmore with --cursor {cursor}");
-    }
-    text
+    table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST OUTCOME"], rows)
 }
 
 pub fn status(status: JobStatus) -> String {

@@ -86,8 +86,10 @@ impl LogsArgs {
 async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
     let mut query = LogQuery { limit: Some(limits::PAGE_ITEMS_MAX), ..args.query() };
     let mut all = LogsPage { items: vec![], next_cursor: None, follow_cursor: None };
+    let mut is_empty = true;
     loop {
         let page = writer.lines(client, &query).await?;
+        is_empty &= page.items.is_empty();
         all.follow_cursor = page.follow_cursor;
         match args.output.format {
             Format::Table => print_lines(args, &page.items)?,
@@ -99,16 +101,25 @@ async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Resul
         }
         query.tail = None;
     }
-    if !args.output.is_table() {
-        args.output.print(&all, |_| String::new())?;
+    match args.output.is_table() {
+        true if is_empty => tell_empty(args),
+        true => {}
+        false => args.output.print(&all, |_| String::new())?,
     }
     Ok(Exit::Done)
+}
+
+/// Says that there are no lines: nothing at all would look like a command that did not work.
+fn tell_empty(args: &LogsArgs) {
+    let is_part = args.tail == Some(0) || args.since.is_some() || args.until.is_some();
+    let why = if is_part { "none match" } else { "nothing was written, or retention has deleted it" };
+    eprintln!("note: no lines: {why}");
 }
 
 /// Prints line by line: as JSON one object per line, as YAML one list item after the other. If the server
 /// becomes unavailable, waits for it, and does not repeat lines.
 async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
-    let mut seen = Seen { cursor: None, heard_at: None };
+    let mut seen = Seen { cursor: None, heard_at: None, is_empty: true };
     let mut client = client.clone();
     loop {
         match follow_once(args, &client, writer, &mut seen).await {
@@ -125,10 +136,11 @@ async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Res
     }
 }
 
-/// The position in the log, and when the server last responded.
+/// The position in the log, when the server last responded, and whether no line was printed.
 struct Seen {
     cursor: Option<String>,
     heard_at: Option<Instant>,
+    is_empty: bool,
 }
 
 impl Seen {
@@ -154,8 +166,16 @@ async fn follow_once(
         seen.cursor = log.cursor().map(str::to_owned);
         seen.heard_at = Some(Instant::now());
         match next? {
-            Some(FollowedLine::Line(line)) => print_lines(args, &[line])?,
-            Some(FollowedLine::End) => return Ok(Some(Exit::Done)),
+            Some(FollowedLine::Line(line)) => {
+                seen.is_empty = false;
+                print_lines(args, &[line])?;
+            }
+            Some(FollowedLine::End) => {
+                if seen.is_empty && args.output.is_table() {
+                    tell_empty(args);
+                }
+                return Ok(Some(Exit::Done));
+            }
             None => return Ok(None),
         }
     }

@@ -2,7 +2,7 @@
 
 mod control;
 mod explain;
-mod fields;
+pub mod fields;
 mod job_file;
 pub mod list;
 pub mod live;

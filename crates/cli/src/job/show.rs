@@ -3,6 +3,7 @@
 use crate::job::list::status;
 use crate::job::policies;
 use crate::job::which::WhichJob;
+use crate::pages;
 use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody, SkipRangeBody};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
@@ -111,6 +112,7 @@ pub async fn history(args: HistoryArgs) -> anyhow::Result<Exit> {
     let job = args.which.id(&client).await?;
     let page = collect(&client, job, args.limit, args.cursor).await?;
     args.output.print(&page, executions_table)?;
+    pages::tell_more(args.output, page.next_cursor.as_deref());
     Ok(Exit::Done)
 }
 
@@ -146,9 +148,6 @@ fn executions_table(page: &ExecutionsPage) -> String {
     }
     if !page.skipped.is_empty() {
         text += &format!("\n\nDid not run:\n{}", skipped_table(&page.skipped));
-    }
-    if let Some(cursor) = &page.next_cursor {
-        text += &format!("\nmore with --cursor {cursor}");
     }
     text
 }

@@ -238,11 +238,11 @@ pub fn text() -> Schema {
     Schema::of("string")
 }
 
-/// Characters that names must not contain: controls, characters that change the direction of text, and
-/// invisible ones. Those beyond 16 bits are left out, because regex dialects write them differently.
+/// Characters that names must not contain: controls, characters that change the direction of text, invisible
+/// ones, and noncharacters. Those beyond 16 bits are left out, because regex dialects write them differently.
 macro_rules! never_in_names {
     () => {
-        r"\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+        r"\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     };
 }
 /// One visible character, or text that begins and ends with one.

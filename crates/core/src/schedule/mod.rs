@@ -12,7 +12,7 @@ pub use replay::Replay;
 
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
-use crate::job::{Expiry, Job, Priority};
+use crate::job::{Expiry, InvalidField, Job, Priority};
 use crate::limits;
 use crate::occurrence::{Live, LiveState, OccurrenceFlags, Origin};
 use crate::rank::Shares;
@@ -121,24 +121,32 @@ impl Recurring {
         nominal.plus(jitter(fold(high) ^ fold(low), nominal, Duration::from_millis(self.jitter_ms)))
     }
 
-    fn problem(&self) -> Option<(&'static str, String)> {
+    /// When a schedule with its cursors at these times fires next.
+    fn fires_at(&self, job: JobId, nominal: Option<Timestamp>, replay: Option<&Replay>) -> Option<Timestamp> {
+        let regular = nominal.map(|nominal| self.due_at(job, nominal));
+        regular.into_iter().chain(replay.map(|replay| replay.due_at)).min()
+    }
+
+    fn problems(&self) -> Vec<InvalidField> {
         let misfire = &self.misfire;
         let too_long = |ms: u64, max: Duration| Duration::from_millis(ms) > max;
-        if self.max_runs == Some(0) {
-            Some(("max_runs", "must be at least 1".to_owned()))
-        } else if too_long(self.jitter_ms, limits::JITTER_MAX) {
-            Some(("jitter", "must be at most 24h".to_owned()))
-        } else if too_long(misfire.grace_ms, limits::MISFIRE_GRACE_MAX) {
-            Some(("misfire_grace", "must be at most 24h".to_owned()))
-        } else if misfire.limit == Some(0) {
-            Some(("misfire_limit", "must be at least 1; to run none, use SKIP_MISSED".to_owned()))
-        } else if misfire.max_lateness_ms.is_some_and(|ms| too_long(ms, limits::INTERVAL_MAX)) {
-            Some(("max_lateness", "must be at most 10 years".to_owned()))
-        } else if misfire.replay_per_minute.is_some_and(|rate| rate == 0 || rate > limits::REPLAY_RATE_MAX) {
-            Some(("replay_rate", format!("must be from 1 to {} a minute", limits::REPLAY_RATE_MAX)))
-        } else {
-            None
-        }
+        let mut problems = Vec::new();
+        let mut refuse = |is_wrong: bool, field: &str, fix: &str| {
+            if is_wrong {
+                problems.push(InvalidField::new(field, fix));
+            }
+        };
+        refuse(self.max_runs == Some(0), "max_runs", "must be at least 1");
+        refuse(too_long(self.jitter_ms, limits::JITTER_MAX), "jitter", "must be at most 24h");
+        refuse(too_long(misfire.grace_ms, limits::MISFIRE_GRACE_MAX), "misfire_grace", "must be at most 24h");
+        let limit_fix = "must be at least 1; to run none, use SKIP_MISSED";
+        refuse(misfire.limit == Some(0), "misfire_limit", limit_fix);
+        let is_too_late = misfire.max_lateness_ms.is_some_and(|ms| too_long(ms, limits::INTERVAL_MAX));
+        refuse(is_too_late, "max_lateness", "must be at most 10 years");
+        let most = limits::REPLAY_RATE_MAX;
+        let is_bad_rate = misfire.replay_per_minute.is_some_and(|rate| rate == 0 || rate > most);
+        refuse(is_bad_rate, "replay_rate", &format!("must be from 1 to {most} a minute"));
+        problems
     }
 }
 
@@ -158,6 +166,11 @@ impl Schedule {
         matches!(self, Schedule::Immediate | Schedule::OneTime { .. })
     }
 
+    /// Whether this schedule has the times of `recurrence`.
+    pub(crate) fn has_recurrence(&self, recurrence: &Recurrence) -> bool {
+        matches!(self, Schedule::Recurring(recurring) if recurring.recurrence == *recurrence)
+    }
+
     /// The occurrence before `nominal` in this schedule.
     pub fn before(&self, nominal: Timestamp) -> Option<Timestamp> {
         match self {
@@ -168,14 +181,14 @@ impl Schedule {
         }
     }
 
-    /// The first invalid field and what it must be, if any.
-    pub fn problem(&self) -> Option<(&'static str, String)> {
+    /// The invalid fields and what they must be.
+    pub fn problems(&self) -> Vec<InvalidField> {
         match self {
-            Schedule::Immediate => None,
-            Schedule::OneTime { at } => {
-                (*at > Timestamp::MAX).then(|| ("execute_at", "must be before 9999-12-30".to_owned()))
+            Schedule::OneTime { at } if *at > Timestamp::MAX => {
+                vec![InvalidField::new("execute_at", "must be before 9999-12-30")]
             }
-            Schedule::Recurring(recurring) => recurring.problem(),
+            Schedule::Immediate | Schedule::OneTime { .. } => vec![],
+            Schedule::Recurring(recurring) => recurring.problems(),
         }
     }
 }
@@ -365,6 +378,11 @@ pub fn is_due_at_once(schedule: &Schedule, now: Timestamp) -> bool {
 }
 
 impl ScheduleState {
+    /// The last nominal time of a recurring schedule that has fired, was skipped or is being replayed.
+    pub(crate) fn last_accounted(&self) -> Option<Timestamp> {
+        self.schedule.before(self.nominal.unwrap_or(Timestamp::MAX))
+    }
+
     /// The state during a pause: nothing becomes due until it is released.
     pub(crate) fn held(&self) -> ScheduleState {
         ScheduleState { version: self.version + 1, due_at: None, ..self.clone() }
@@ -379,10 +397,18 @@ impl ScheduleState {
         };
         let (nominal, skipped) = self.passed_over(recurring, now);
         let replay = self.replay.clone().map(|replay| replay.resumed(now));
-        let regular_due = nominal.map(|nominal| recurring.due_at(self.job, nominal));
-        let due_at = regular_due.into_iter().chain(replay.as_ref().map(|replay| replay.due_at)).min();
+        let due_at = recurring.fires_at(self.job, nominal, replay.as_ref());
         let state = ScheduleState { version: self.version + 1, nominal, due_at, replay, ..self.clone() };
         (due_at.is_some().then_some(state), skipped)
+    }
+
+    /// The state under a schedule with the same recurrence: both cursors stay where they are, and everything
+    /// else applies from the next fire on. `SKIP_MISSED` ends a replay. `None` if nothing is left.
+    pub(crate) fn continued(self, recurring: &Recurring) -> Option<ScheduleState> {
+        let replay = self.replay.filter(|_| recurring.misfire.policy != MisfirePolicy::SkipMissed);
+        let due_at = recurring.fires_at(self.job, self.nominal, replay.as_ref())?;
+        let schedule = recurring.clone().into();
+        Some(ScheduleState { due_at: Some(due_at), replay, schedule, ..self })
     }
 
     /// The position of the regular cursor after everything that is due by `now`, and the range that it

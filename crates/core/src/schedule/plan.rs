@@ -86,7 +86,10 @@ impl ScheduleState {
         let (is_gated, replaced) = match self.overlap.policy {
             OverlapPolicy::Allow => (false, vec![]),
             OverlapPolicy::Skip | OverlapPolicy::Queue => (present.open > 0, vec![]),
-            OverlapPolicy::Replace => replaced(&present.replaceable, now),
+            OverlapPolicy::Replace => {
+                let (is_gated, replaced) = replaced(&present.replaceable, now);
+                (is_gated || present.replayed > 0, replaced)
+            }
         };
         let gates = [(Gate::Dependency, present.waits_for_parents), (Gate::Overlap, is_gated)];
         for (gate, _) in gates.into_iter().filter(|(_, is_closed)| *is_closed) {
@@ -342,9 +345,7 @@ impl Planning<'_> {
     }
 
     fn next(&self, regular: Option<Timestamp>, replay: Option<Replay>) -> Option<ScheduleState> {
-        let regular_due = regular.map(|nominal| self.recurring.due_at(self.state.job, nominal));
-        let replay_due = replay.as_ref().map(|replay| replay.due_at);
-        let due_at = Some(regular_due.into_iter().chain(replay_due).min()?);
+        let due_at = Some(self.recurring.fires_at(self.state.job, regular, replay.as_ref())?);
         let (version, fired, numbered) = (self.state.version + 1, self.fired_in_all(), self.numbered());
         Some(ScheduleState {
             version,

@@ -12,7 +12,7 @@
 //! in parallel with them (`SKIP`, `QUEUE`, `REPLACE`), it waits behind the overlap gate and starts before any
 //! further replayed one. `REPLACE` cancels regular occurrences only, so that every missed one runs.
 
-use super::{Overlap, OverlapPolicy, Present, Schedule, ScheduleState};
+use super::{Overlap, OverlapPolicy, Present, Schedule, ScheduleState, SkipRange, SkipReason};
 use crate::gates::Gate;
 use crate::limits;
 use crate::recurrence::Recurrence;
@@ -55,6 +55,11 @@ impl Replay {
     /// that was set back has not reached what was missed before.
     pub(super) fn due(self, at: Timestamp) -> Replay {
         Replay { due_at: at.max(self.next), ..self }
+    }
+
+    /// The first and last nominal times of each range that is still to run.
+    fn ranges(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        std::iter::once((self.next, self.until)).chain(self.later.iter().copied())
     }
 
     /// The last nominal time of the whole replay.
@@ -149,12 +154,27 @@ impl ScheduleState {
         self.replay.as_ref().is_some_and(|replay| replay.waits)
     }
 
+    /// Whether the next run is that of a missed occurrence.
+    pub fn is_replay_next(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| !replay.waits && self.due_at == Some(replay.due_at))
+    }
+
     /// How many missed occurrences are still to run.
     pub fn replays_left(&self) -> u64 {
-        let (Some(replay), Schedule::Recurring(recurring)) = (&self.replay, &self.schedule) else { return 0 };
-        let ranges = std::iter::once((replay.next, replay.until)).chain(replay.later.iter().copied());
+        self.unreplayed().iter().map(|range| range.count).sum()
+    }
+
+    /// The missed occurrences that are still to run, as skipped ones.
+    pub(crate) fn unreplayed(&self) -> Vec<SkipRange> {
+        let (Some(replay), Schedule::Recurring(recurring)) = (&self.replay, &self.schedule) else {
+            return vec![];
+        };
         // The time zone data may have changed since: the first time of a range counts in any case.
-        ranges.map(|(first, last)| recurring.recurrence.count_between(first.shifted(-1), last).max(1)).sum()
+        let count =
+            |first: Timestamp, last| recurring.recurrence.count_between(first.shifted(-1), last).max(1);
+        let reason = SkipReason::Misfire;
+        let skipped = |(first, last)| SkipRange { first, last, count: count(first, last), reason };
+        replay.ranges().map(skipped).collect()
     }
 
     /// When the next occurrence runs as far as the schedule decides: a replay that waits for room has no

@@ -2,12 +2,14 @@ use crate::harness::{
     Harness, RETRY_DELAY, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, until, waiting, with,
 };
 use punctual_core::control::{Change, Refusal, ScheduleChange, Update, Verb};
-use punctual_core::gates::Gate;
+use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Expiry, JobSpec, JobStatus, Priority, StoredStatus};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::LiveState;
-use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
+use punctual_core::schedule::{
+    Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipRange, SkipReason,
+};
 
 fn update(spec: JobSpec) -> Verb {
     Verb::Update(Box::new(Update { spec, expected_version: None }))
@@ -136,6 +138,65 @@ fn an_unchanged_schedule_keeps_its_nominal_time_and_replay() {
     assert_eq!((after.queue.as_str(), after.expiry), ("slow", Some(Expiry::AfterMs(5))));
     assert_eq!((after.version, after.job_version), (before.version + 1, 2));
     assert_eq!((after.nominal, after.due_at, after.replay), (before.nominal, before.due_at, before.replay));
+}
+
+#[test]
+fn other_settings_of_the_same_recurrence_keep_its_nominal_time_and_replay() {
+    let misfire =
+        |rate| Misfire { policy: MisfirePolicy::RunAll, replay_per_minute: Some(rate), ..Misfire::default() };
+    let mut harness = Harness::submitted(spec(Recurring { misfire: misfire(1), ..every(100) }));
+    harness.fire(at(1_000));
+    let before = harness.schedule().clone();
+    assert!(before.replay.is_some());
+    let faster = Recurring { misfire: misfire(60), max_runs: Some(99), ..every(100) };
+    let change =
+        harness.is_updated(harness.respecified(|settings| settings.schedule = faster.into()), at(1_101));
+    let after = harness.schedule().clone();
+    assert_eq!((after.nominal, after.replay), (Some(at(1_100)), before.replay), "due, and not yet fired");
+    assert_eq!((after.fired, after.version, change.skipped), (before.fired, before.version + 1, vec![]));
+}
+
+#[test]
+fn a_delayed_occurrence_is_not_lost_when_the_delay_changes() {
+    let mut harness = Harness::submitted(spec(Recurring { jitter_ms: 3_000_000, ..every(10_000) }));
+    assert!(harness.schedule().due_at > Some(at(10_000)));
+    let prompt = every(10_000);
+    harness.is_updated(harness.respecified(|settings| settings.schedule = prompt.into()), at(10_000));
+    assert_eq!((harness.schedule().nominal, harness.schedule().due_at), (Some(at(10_000)), Some(at(10_000))));
+}
+
+#[test]
+fn what_an_update_stops_from_being_replayed_is_skipped() {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, replay_per_minute: Some(1), ..Misfire::default() };
+    let mut harness = Harness::submitted(spec(Recurring { misfire, ..every(100) }));
+    harness.fire(at(1_000));
+    let spent = Recurring { max_runs: Some(1), ..every(100) };
+    for schedule in [every(100), every(7), spent] {
+        let mut harness = harness.clone();
+        let replay = harness.schedule().replay.clone().unwrap();
+        let left = harness.schedule().replays_left();
+        let change = harness
+            .is_updated(harness.respecified(|settings| settings.schedule = schedule.into()), at(1_001));
+        let skipped =
+            SkipRange { first: replay.next, last: replay.until, count: left, reason: SkipReason::Misfire };
+        assert_eq!(change.skipped, [skipped]);
+        assert!(harness.standing.schedule.is_none_or(|schedule| schedule.replay.is_none()));
+    }
+}
+
+#[test]
+fn a_single_run_waits_for_a_replayed_one_that_it_does_not_replace() {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
+    let mut harness = Harness::submitted(with(spec(Recurring { misfire, ..every(100) }), |settings| {
+        settings.overlap = OverlapPolicy::Replace;
+    }));
+    harness.fire(at(1_061));
+    assert!(harness.live(1).flags.replayed);
+    harness.claim(1, at(1_062));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = Schedule::Immediate), at(1_063));
+    harness.fire(at(1_063));
+    assert_eq!(harness.state(2), LiveState::Waiting(Gates::only(Gate::Overlap)));
+    assert!(harness.live(1).is_running(), "it is not asked to stop");
 }
 
 #[test]
@@ -288,7 +349,7 @@ fn a_paused_job_stays_held_under_its_new_schedule() {
         harness.is_updated(harness.respecified(|settings| settings.schedule = schedule), at(2));
         assert_eq!((harness.status(), harness.schedule().due_at), (JobStatus::Paused, None));
         let change = harness.does(Verb::Resume, at(3));
-        assert_eq!(change.skipped, None);
+        assert_eq!(change.skipped, []);
         assert!(harness.schedule().due_at.is_some());
     }
 }
@@ -402,6 +463,17 @@ fn a_node_whose_time_lies_behind_does_not_let_a_new_schedule_repeat_the_last_run
     harness.fire(at(20));
     let jittered = Recurring { jitter_ms: 1, ..every(10) };
     harness.is_updated(harness.respecified(|settings| settings.schedule = jittered.into()), at(15));
+    assert_eq!(harness.schedule().nominal, Some(at(30)));
+}
+
+#[test]
+fn nor_what_the_schedule_before_the_last_one_has_run() {
+    let mut harness = Harness::submitted(spec(every(10)));
+    harness.fire(at(20));
+    let other = until(99, every(27));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = other.into()), at(15));
+    assert_eq!(harness.schedule().nominal, Some(at(27)));
+    harness.is_updated(harness.respecified(|settings| settings.schedule = every(10).into()), at(15));
     assert_eq!(harness.schedule().nominal, Some(at(30)));
 }
 

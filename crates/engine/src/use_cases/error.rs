@@ -39,11 +39,9 @@ pub enum UseCaseError {
     /// Nothing was changed.
     #[error("other requests keep changing the job at the same time")]
     Busy,
-    /// Whether a change took effect is unknown.
-    #[error("{0}")]
-    Unavailable(String),
     #[error(transparent)]
     Worker(#[from] WorkerPortError),
+    /// Whether a change took effect is unknown.
     #[error(transparent)]
     StoreFailed(#[from] StoreError),
 }
@@ -55,7 +53,7 @@ impl UseCaseError {
             ControlError::NotThere => UseCaseError::NoSuchJob(job),
             ControlError::Refused(refusal) => UseCaseError::Refused { job, refusal },
             ControlError::Invalid(problems) => UseCaseError::Invalid(problems),
-            ControlError::Unavailable(reason) => UseCaseError::Unavailable(reason),
+            ControlError::Unavailable(error) => UseCaseError::StoreFailed(error),
         }
     }
 }

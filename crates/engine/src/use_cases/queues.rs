@@ -1,7 +1,6 @@
 //! Queues: their depth, their limits, and whether they are paused.
 
 use super::{Permission, UseCaseError, UseCases};
-use crate::ControlError;
 use punctual_core::limiter::WaitList;
 use punctual_core::names::path_name_problem;
 use punctual_core::ports::{Depth, Page, Pausing, QueueRow, StoreError};
@@ -66,11 +65,8 @@ impl UseCases {
     /// Stores all settings of a queue.
     pub async fn set_queue(&self, queue: &str, settings: QueueSettings) -> Result<QueueView, UseCaseError> {
         self.check_queue_name(queue).await?;
-        match self.engine.set_queue(queue.to_owned(), settings).await {
-            Ok(()) => self.queue_view(queue).await,
-            Err(ControlError::Invalid(problems)) => Err(UseCaseError::Invalid(problems)),
-            Err(error) => Err(UseCaseError::Unavailable(error.to_string())),
-        }
+        self.engine.set_queue(queue.to_owned(), settings).await?;
+        self.queue_view(queue).await
     }
 
     pub async fn pause_queue(&self, queue: &str, pausing: Pausing) -> Result<QueueView, UseCaseError> {

@@ -2,7 +2,7 @@
 //! committed itself and is due at once. Runs no handlers, and leaves everything else to schedulers.
 
 use super::engine::store_time;
-use super::listener::{limits, listen, node_info, server};
+use super::listener::{limits, listen, listen_before_creating, node_info, server};
 use super::node::Node;
 use super::welcome::Welcome;
 use super::{
@@ -39,6 +39,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     place.must_be_shared("api")?;
     let (mut signals, host) = begin(&settings.log, unknown)?;
     warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
+    listen_before_creating(data_dir.path(), &settings.api.listen.0).await?;
     data_dir.prepare()?;
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;

@@ -2,11 +2,13 @@
 
 use crate::store::OpenStore;
 use punctual_api::{Api, NodeInfo, Server, ServerLimits};
+use punctual_config::data_dir::DATABASE_FILE;
 use punctual_config::exit::CliError;
 use punctual_config::{ApiSettings, CoordinationSettings};
 use punctual_core::ports::Host;
 use punctual_core::time::Timestamp;
 use std::io;
+use std::path::Path;
 use tokio::net::TcpListener;
 
 /// Listens on an address; `flag` is the flag for choosing another one.
@@ -20,6 +22,15 @@ pub async fn listen(address: &str, flag: &str) -> Result<TcpListener, CliError> 
         };
         CliError::cannot_start(format!("cannot listen on {address}{hint} with {flag}"))
     })
+}
+
+/// Fails if the address cannot be used and the directory has no database yet, so that a failed start creates
+/// nothing. Otherwise errors of the store come first: another server may have the directory open.
+pub async fn listen_before_creating(data_dir: &Path, address: &str) -> Result<(), CliError> {
+    if !data_dir.join(DATABASE_FILE).exists() {
+        listen(address, "--listen").await?;
+    }
+    Ok(())
 }
 
 /// A server for an API on this listener.

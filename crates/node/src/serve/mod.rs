@@ -33,7 +33,7 @@ use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
 use engine::store_time;
-use listener::{limits, listen, server};
+use listener::{limits, listen, listen_before_creating, server};
 use node::{Drained, Node};
 use punctual_api::{Api, NodeInfo};
 use punctual_client::host;
@@ -74,6 +74,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
+    listen_before_creating(data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;
     let logs = settings.logs.total_size_max;
     let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;

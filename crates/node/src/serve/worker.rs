@@ -20,7 +20,7 @@ use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
 use punctual_engine::{Duties, EngineConfig};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 /// The name of a worker in the process that holds the store.
 const EMBEDDED: &str = "embedded";
@@ -140,15 +140,26 @@ async fn on_server(
     let mut node = Node::new(settings.worker.drain_grace.get());
     let refusal: Arc<Mutex<Option<ClientError>>> = Arc::default();
     let shown = client.server().to_owned();
-    let port = remote_port(client, &node, refusal.clone());
     let config = remote_config(config(&settings.worker, name(settings), false));
-    tracing::info!(server = shown, worker = config.name, "working");
+    tracing::info!(server = shown, worker = config.name, "connecting");
+    let port = remote_port(client, &node, refusal.clone())
+        .when_opened(say_once(format!("Punctual {} works for {shown}", env!("CARGO_PKG_VERSION"))));
     let worker = Worker::new(config, host, Arc::new(port), executors);
     node.run_worker(worker.on_machine(host::health(".")), Drained::End);
-    output::print_raw(&format!("Punctual {} works for {shown}", env!("CARGO_PKG_VERSION")))?;
     let exit = node.until_stopped(&mut signals).await;
     let refused = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
     refused.map_or(Ok(exit), |error| Err(error.into()))
+}
+
+/// Prints the line at the first call only: a worker opens further sessions after it has lost one.
+fn say_once(line: String) -> impl Fn() + Send + Sync {
+    let once = Once::new();
+    move || {
+        once.call_once(|| {
+            // A closed output is no reason to stop working.
+            let _ = output::print_raw(&line);
+        });
+    }
 }
 
 /// The port to the server. A server that rejects this worker, however often it retries, ends it.

@@ -4,7 +4,7 @@ mod server;
 mod trouble;
 
 pub use server::{
-    Migration, bare, create_database, drop_database, find_counter_mismatches, find_malformed, migrate_up,
+    bare, create_database, drop_database, find_counter_mismatches, find_malformed, migrate_up,
     migration_status, repair_counters, verify_tables,
 };
 pub use trouble::denied;

@@ -9,17 +9,9 @@ use punctual_store::baseline::BaselineDatabase;
 use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::mysql::{self, MySqlBaseline, MySqlOptions, MySqlStore};
 use punctual_store::postgres::{self, PostgresBaseline, PostgresOptions, PostgresStore};
-use serde::Serialize;
+use punctual_store::{MigrateError, MigrationStatus};
+use std::error::Error;
 use std::sync::Arc;
-
-macro_rules! failed {
-    ($dialect:ident, $place:expr, $error:expr) => {
-        match $error {
-            $dialect::migrate::MigrateError::Store(error) => unreachable($place, &error),
-            other => unusable($place, &other),
-        }
-    };
-}
 
 /// Calls a function of the dialect's module with its options.
 macro_rules! call {
@@ -28,11 +20,11 @@ macro_rules! call {
         match place.url.dialect {
             Dialect::Postgres => {
                 let called = postgres::$($function)::+(&postgres_options(place) $(, $argument)?).await;
-                called.map_err(|error| failed!(postgres, place, error))
+                called.map_err(|error| failed(place, error))
             }
             Dialect::Mysql => {
                 let called = mysql::$($function)::+(&mysql_options(place) $(, $argument)?).await;
-                called.map_err(|error| failed!(mysql, place, error))
+                called.map_err(|error| failed(place, error))
             }
         }
     }};
@@ -91,7 +83,7 @@ async fn open_mysql(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, Cli
     use mysql::OpenError;
     let options = MySqlOptions { log_bytes_max: logs.0, ..mysql_options(place) };
     let store = MySqlStore::open(&options).await.map_err(|error| match error {
-        OpenError::Migrate(error) => failed!(mysql, place, error),
+        OpenError::Migrate(error) => failed(place, error),
         OpenError::Options(error) => unusable(place, &error),
     })?;
     let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
@@ -107,38 +99,19 @@ async fn open_mysql(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, Cli
     })
 }
 
-/// The migration state of a database.
-#[derive(Debug, Clone, Serialize)]
-pub struct Migration {
-    /// 0 if there are no tables yet.
-    pub version: usize,
-    /// The version that this program expects.
-    pub version_known: usize,
-    /// The steps that were applied.
-    pub applied: Vec<String>,
-    /// The steps that are pending.
-    pub pending: Vec<String>,
-}
-
-impl Migration {
-    /// Whether this program can use the current schema.
-    pub const fn is_done(&self) -> bool {
-        self.version == self.version_known
+fn failed<O: Error>(place: &ServerPlace, error: MigrateError<O>) -> CliError {
+    match error {
+        MigrateError::Store(error) => unreachable(place, &error),
+        other => unusable(place, &other),
     }
 }
 
-pub async fn migration_status(place: &ServerPlace) -> Result<Migration, CliError> {
-    let status = call!(place, migrate::status)?;
-    Ok(Migration {
-        version: status.version,
-        version_known: status.version_known,
-        applied: status.applied,
-        pending: status.pending,
-    })
+pub async fn migration_status(place: &ServerPlace) -> Result<MigrationStatus, CliError> {
+    call!(place, migrate::status)
 }
 
 /// Migrates the schema to this version; returns the new state.
-pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
+pub async fn migrate_up(place: &ServerPlace) -> Result<MigrationStatus, CliError> {
     call!(place, migrate::up)?;
     migration_status(place).await
 }
@@ -179,11 +152,11 @@ pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliE
     Ok(match place.url.dialect {
         Dialect::Postgres => {
             let opened = PostgresBaseline::open(&postgres_options(place)).await;
-            Box::new(opened.map_err(|error| failed!(postgres, place, error))?)
+            Box::new(opened.map_err(|error| failed(place, error))?)
         }
         Dialect::Mysql => {
             let opened = MySqlBaseline::open(&mysql_options(place)).await;
-            Box::new(opened.map_err(|error| failed!(mysql, place, error))?)
+            Box::new(opened.map_err(|error| failed(place, error))?)
         }
     })
 }

@@ -8,6 +8,10 @@ use tokio::net::TcpStream;
 
 const UNKNOWN: &str = "01a1de7b-f418-719d-bed9-34f76e02395c";
 
+fn said(problem: &Value) -> &str {
+    problem["detail"].as_str().unwrap_or_default()
+}
+
 async fn assert_nothing_stored(server: &Server) {
     let (_, body) = server.get("/api/v1/jobs").await;
     assert_eq!(body["items"], json!([]));
@@ -227,6 +231,23 @@ async fn batches_that_cannot_be_read_are_refused_whole() {
 }
 
 #[tokio::test]
+async fn all_invalid_fields_of_a_job_are_named_at_once() {
+    let server = Server::start();
+    let fields = |body: &Value| -> Vec<String> {
+        let errors = body["errors"].as_array().unwrap();
+        errors.iter().map(|error| error["field"].as_str().unwrap().to_owned()).collect()
+    };
+    let malformed = json!({"name": "x", "priority": 11, "delay": 5, "colour": "red"});
+    let (_, body) = server.post("/api/v1/jobs", &malformed.to_string()).await;
+    assert_eq!(fields(&body), ["colour", "delay", "priority"], "{body}");
+    let out_of_bounds =
+        json!({"name": "", "interval": "1h", "timezone": "X", "max_runs": 0, "timeout_secs": 0});
+    let (_, body) = server.post("/api/v1/jobs", &out_of_bounds.to_string()).await;
+    assert_eq!(fields(&body), ["timezone", "max_runs", "name", "timeout_secs"], "{body}");
+    assert_nothing_stored(&server).await;
+}
+
+#[tokio::test]
 async fn bodies_have_a_size_and_a_type() {
     let server = Server::start();
     let large = json!({"name": "x", "payload": "y".repeat(1_100_000)}).to_string();
@@ -235,6 +256,7 @@ async fn bodies_have_a_size_and_a_type() {
     let form = server.request(Method::POST, "/api/v1/jobs").header("content-type", "text/plain");
     let (status, body) = answer(form.body("{\"name\":\"x\"}")).await;
     assert_eq!((status, &body["status"]), (StatusCode::UNSUPPORTED_MEDIA_TYPE, &json!(415)));
+    assert!(said(&body).contains("Content-Type: application/json"), "{body}");
     assert_nothing_stored(&server).await;
 }
 
@@ -277,10 +299,14 @@ async fn what_is_not_there_is_a_404_and_what_may_not_be_done_a_405() {
         assert_eq!(response.headers()["content-type"], "application/problem+json", "{path}");
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
     }
+    let (_, nothing) = server.get("/api/v1/nothing").await;
+    assert!(said(&nothing).contains("/openapi.json"), "{nothing}");
     let response = server.request(Method::DELETE, "/api/v1/jobs").send().await.unwrap();
     assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let problem: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    assert!(said(&problem).contains("GET, HEAD, POST"), "{problem}");
 }
 
 #[tokio::test]

@@ -275,3 +275,58 @@ fn what_is_missing_is_named_with_all_its_choices() {
         assert!(stderr(&refused).contains("must be the name of a queue"), "{}", stderr(&refused));
     }
 }
+
+#[tokio::test]
+async fn errors_are_about_flags_and_their_values() {
+    let server = Server::start();
+    let said = |line: &str| {
+        let refused = server.cli(&line.split(' ').collect::<Vec<_>>());
+        (refused.status.code(), stderr(&refused))
+    };
+    for (line, code, told) in [
+        ("job submit x --timeout 0s", 4, "--timeout 0s must be more than 0"),
+        (
+            "job submit x --max-runs 3",
+            4,
+            "--max-runs 3 only applies to recurring jobs: give --cron or --every, too",
+        ),
+        ("schedule preview --cron 99", 4, "--cron 99 is not a cron expression"),
+        ("job list --cursor nowhere", 4, "--cursor nowhere must be"),
+        ("job list --limit -1", 2, "invalid value '-1' for '--limit <LIMIT>': must be a number from 1"),
+        (
+            "job submit x --every 1h --misfire-grace -1s",
+            2,
+            "invalid value '-1s' for '--misfire-grace <DURATION>'",
+        ),
+        ("clock jump -1h", 2, "invalid value '-1h' for '[DURATION]'"),
+    ] {
+        let (found, text) = said(line);
+        assert!(found == Some(code) && text.contains(told), "{line}: {text}");
+    }
+    // The fields of a file are named as in the file.
+    let file = server.data_dir().join("job.json");
+    std::fs::write(&file, r#"{"name": "x", "timeout_secs": 0}"#).unwrap();
+    let (_, text) = said(&format!("job submit -f {}", file.display()));
+    assert!(text.contains("timeout_secs must be more than 0"), "{text}");
+}
+
+#[tokio::test]
+async fn only_results_are_written_to_stdout() {
+    let server = Server::start();
+    let client = server.client();
+    for name in ["a", "b"] {
+        let job = server.submit(json!({"name": name, "job_type": "noop"})).await;
+        client.wait(job).await.unwrap();
+    }
+    for line in ["job list --limit 1", "executions list --status SUCCEEDED --limit 1"] {
+        let page = server.cli(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(String::from_utf8_lossy(&page.stdout).lines().count(), 2, "{line}");
+        assert!(stderr(&page).starts_with("more with --cursor "), "{line}: {}", stderr(&page));
+    }
+    assert_eq!(stderr(&server.cli(&["job", "list", "--limit", "1", "-o", "json"])), "");
+    for follow in [&[][..], &["--follow"]] {
+        let empty = server.cli(&[&["job", "logs", "a"], follow].concat());
+        assert_eq!((empty.stdout.as_slice(), empty.status.code()), (&b""[..], Some(0)));
+        assert_eq!(stderr(&empty), "note: no lines: nothing was written, or retention has deleted it\n");
+    }
+}

@@ -1,6 +1,7 @@
 //! Files that are incomplete, damaged or in use: what `backup`, `check`, `doctor` and `serve` make of them.
 
 use crate::server::{BINARY, PATIENCE, Server, answer, eventually};
+use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
 use punctual_store::baseline::Past;
 use punctual_store::sqlite::keep_past;
@@ -251,6 +252,35 @@ async fn a_queue_that_cannot_be_read_affects_no_other_and_is_named() {
     .await;
     assert!(server.stop().success());
     assert!(check(&data).status.success());
+}
+
+#[tokio::test]
+async fn verbs_on_a_job_that_cannot_be_read_are_answered_as_reads_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let server = Server::start_in(&data, &[]);
+    let [job, other] =
+        [417, 3].map(|max_retries| json!({"name": "x", "delay": "1h", "max_retries": max_retries}));
+    let (job, other) = (server.submit(job).await, server.submit(other).await);
+    assert!(server.stop().success());
+    let path = data.join("punctual.db");
+    let mut bytes = fs::read(&path).unwrap();
+    let settings = bytes.windows(4).position(|text| text == b":417").unwrap();
+    bytes[settings + 1] = b'x';
+    fs::write(&path, bytes).unwrap();
+    assert!(said(&check(&data)).contains("column settings: "), "{}", said(&check(&data)));
+
+    let server = Server::start_in(&data, &[]);
+    let at = |job: JobId, verb: &str| format!("/api/v1/jobs/{job}{verb}");
+    let (status, read) = server.get(&at(job, "")).await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    for (method, verb) in [(Method::POST, "/pause"), (Method::POST, "/cancel"), (Method::DELETE, "")] {
+        let answered = answer(server.request(method.clone(), &at(job, verb))).await;
+        assert_eq!(answered, (StatusCode::INTERNAL_SERVER_ERROR, read.clone()), "{method} {verb}");
+        let (status, _) = answer(server.request(method, &at(other, verb))).await;
+        assert!(status.is_success(), "{status}");
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ fn each_exit_code_has_one_meaning() {
         (1, "job submit ill --type sleep --wait"),
         (2, "job lsit"),
         (2, "job submit x --delay soon"),
+        (2, "job list --server a:b:c"),
+        (4, "job submit -f /dev/null"),
         (4, "job submit x --every 1ms"),
         (4, "job list --token pt_admin_wrong"),
         (4, "job resume well"),

@@ -183,9 +183,10 @@ fn a_second_server_on_the_same_directory_is_refused() {
 fn a_port_in_use_is_told_as_such() {
     let server = Server::start();
     let other = tempfile::tempdir().unwrap();
-    let dir = other.path().to_str().unwrap();
-    let said = complaint(&serve(&["--data-dir", dir, "--listen", &server.address]));
+    let dir = other.path().join("new");
+    let said = complaint(&serve(&["--data-dir", dir.to_str().unwrap(), "--listen", &server.address]));
     assert!(said.contains("the port is in use"), "{said}");
+    assert!(!dir.exists());
 }
 
 #[test]

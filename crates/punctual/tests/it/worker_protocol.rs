@@ -454,6 +454,9 @@ async fn the_python_worker_takes_an_address_and_says_why_it_is_refused() {
             .env("WORKER_NAME", "plain");
         command
     };
+    let nobody = worker("").output().unwrap();
+    let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(nobody.status.code() == Some(2) && said.starts_with("set PUNCTUAL_TOKEN"), "{said}");
     let refused = worker("pt_admin_wrong").output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("opened no session: HTTP Error 401"), "{said}");

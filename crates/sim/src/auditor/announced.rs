@@ -69,8 +69,8 @@ impl Auditor {
         self.fresh.ended.insert((execution, status));
     }
 
-    pub(super) fn joined(&mut self, line: WaitList) {
-        self.fresh.joined.insert(line);
+    pub(super) fn joined(&mut self, wait_list: WaitList) {
+        self.fresh.joined.insert(wait_list);
     }
 
     /// Opens one gate. After the last one the occurrence is ready, ranked by the time at which it could have
@@ -115,11 +115,11 @@ impl Auditor {
                 effects.queued
             );
         }
-        for line in &fresh.joined {
+        for wait_list in &fresh.joined {
             rule!(
-                effects.joined.contains(line),
+                effects.joined.contains(wait_list),
                 "what does not fit joins its wait list, and the commit reports it",
-                "{line:?} has been joined, reported is {:?}",
+                "{wait_list:?} has been joined, reported is {:?}",
                 effects.joined
             );
         }

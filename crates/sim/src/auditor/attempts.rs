@@ -248,10 +248,10 @@ impl Auditor {
         );
         self.parents_have_succeeded(id.job, occurrence.origin)?;
         rule!(
-            occurrence.line.is_none(),
+            occurrence.wait_list.is_none(),
             "nothing starts while it is on a wait list",
             "{execution} was leased to session {session} while it waits for {:?}",
-            occurrence.line
+            occurrence.wait_list
         );
         rule!(
             occurrence.state == OccurrenceState::Queued,
@@ -573,7 +573,7 @@ impl Auditor {
         let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);
         occurrence.state = OccurrenceState::Closed { dead: ended.dead };
-        (occurrence.limiter, occurrence.line) = (None, None);
+        (occurrence.limiter, occurrence.wait_list) = (None, None);
         self.history_grew(execution);
         if !ended.dead {
             self.forget_notes(id);

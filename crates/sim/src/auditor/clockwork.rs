@@ -96,6 +96,11 @@ impl Clockwork {
 
 impl Clockwork {
     /// The nominal time before this one, if there is one within two days.
+    /// The last nominal time of a schedule that ends.
+    pub(super) fn last(&self) -> Option<Timestamp> {
+        self.last_before(self.end_at?.shifted(1))
+    }
+
     pub(super) fn last_before(&self, nominal: Timestamp) -> Option<Timestamp> {
         match &self.hands {
             Hands::Steps { every_us, anchor } => {

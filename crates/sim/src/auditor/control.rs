@@ -196,7 +196,7 @@ impl Auditor {
         let at = self.at;
         let job = self.job_mut(id)?;
         job.mark = mark;
-        job.changed_by_hand_at = at.max(job.changed_by_hand_at);
+        job.changed_by_hand_at = job.changed_at(at);
         job.end_life(true);
         self.stop_open(id)?;
         self.follow(id, false)
@@ -433,7 +433,7 @@ impl JobModel {
             state: OccurrenceState::Queued,
             place: Place::at(at, self.spec()),
             limiter: None,
-            line: None,
+            wait_list: None,
             job_version: self.version(),
             is_beside: false,
             is_replayed: false,
@@ -447,6 +447,7 @@ impl JobModel {
     /// Resumes the schedule after a pause: times that fell due meanwhile are skipped, except for a one-time
     /// schedule. Returns how many.
     fn release(&mut self, id: JobId, at: Timestamp) -> Result<u64, Violation> {
+        let changed_at = self.changed_at(at);
         let Some(schedule) = &mut self.schedule else { return Ok(0) };
         let life = self.lives.last_mut().expect("a schedule has a life");
         schedule.version += 1;
@@ -469,7 +470,7 @@ impl JobModel {
         }
         if schedule.cursors.is_at_end() {
             self.end_life(false);
-            self.changed_by_hand_at = at.max(self.changed_by_hand_at);
+            self.changed_by_hand_at = changed_at;
         }
         Ok(skipped)
     }

@@ -155,7 +155,7 @@ impl JobModel {
             state: OccurrenceState::Queued,
             place: Place::at(at, self.spec()),
             limiter: None,
-            line: None,
+            wait_list: None,
             job_version: self.version(),
             is_beside: false,
             is_replayed: false,

@@ -97,7 +97,7 @@ impl Auditor {
             .into_iter()
             .map(|name| {
                 let settings = self.queue_settings.get(name).cloned().unwrap_or_default();
-                let is_readmitting = self.lines.readmission.contains_key(name);
+                let is_readmitting = self.limiters.readmission.contains_key(name);
                 (name, self.paused_queues.contains(name), settings, is_readmitting)
             })
             .collect();

@@ -337,7 +337,7 @@ impl Auditor {
             state: state_behind(gates),
             place,
             limiter: None,
-            line: None,
+            wait_list: None,
             job_version: job.version(),
             is_beside,
             is_replayed: false,

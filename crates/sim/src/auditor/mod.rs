@@ -14,7 +14,7 @@ mod finale;
 mod firing;
 mod followed;
 mod keys;
-mod lines;
+mod limiters;
 mod look;
 mod maintenance;
 mod notes;
@@ -30,7 +30,7 @@ mod shares;
 mod update;
 
 pub use finale::{Contents, JobContents};
-pub use lines::Limiter;
+pub use limiters::Limiter;
 pub use notes::Saved;
 pub use runs::{RESUME_GRACE, RunEnd};
 
@@ -112,7 +112,7 @@ pub struct Auditor {
     resumed_queues: BTreeMap<String, Timestamp>,
     /// The settings of all queues that have any.
     queue_settings: BTreeMap<String, QueueSettings>,
-    lines: lines::AuditedLimiters,
+    limiters: limiters::AuditedLimiters,
     shares: shares::Shares,
     /// The queues that were found full, with their depth and their limit.
     refusals: BTreeSet<(String, u64, u64)>,
@@ -243,7 +243,7 @@ struct Occurrence {
     /// The limiter of its key, if its queue limited keys when it became ready.
     limiter: Option<Limiter>,
     /// The limiter on whose wait list it is.
-    line: Option<Limiter>,
+    wait_list: Option<Limiter>,
     /// The version of the job that it was fired with or last ran with.
     job_version: u32,
     /// May run concurrently with others of its job.

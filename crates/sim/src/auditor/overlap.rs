@@ -120,7 +120,7 @@ impl Crowd {
             OverlapPolicy::Skip | OverlapPolicy::Queue => self.open > 0,
             OverlapPolicy::Replace => {
                 self.replaces = true;
-                self.is_running
+                self.is_running || self.replayed > 0
             }
         };
         self.open(nominal, is_behind);

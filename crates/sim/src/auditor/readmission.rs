@@ -1,7 +1,7 @@
 //! Re-admission after limits become tighter: queued executions return to the wait list, last in rank first
 //! and a step at a time, and keep their rank. Until it is complete, no wait list of the queue moves.
 
-use super::lines::Limiter;
+use super::limiters::Limiter;
 use super::{Auditor, OccurrenceState, Violation};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::OccurrenceId;
@@ -40,17 +40,17 @@ impl Auditor {
         let keys =
             is_slower(limits.key_rate, had.key_rate) || is_fewer(limits.key_concurrency, had.key_concurrency);
         if !limits.hold_anything() || self.in_use(&Limiter::of_queue(queue))? == 0 {
-            self.lines.readmission.remove(queue);
+            self.limiters.readmission.remove(queue);
         } else if all || keys || is_fewer(limits.concurrency, had.concurrency) {
             let limiter = Limiter::of_queue(queue);
-            self.lines.known.entry(limiter.line()).or_insert(limiter);
-            let was = self.lines.readmission.get(queue).copied();
+            self.limiters.known.entry(limiter.wait_list()).or_insert(limiter);
+            let was = self.limiters.readmission.get(queue).copied();
             if was.is_some_and(|was| was.reached.is_some()) {
                 self.count("limits that become tighter again during re-admission");
             }
             let was = was.unwrap_or_default();
             let readmission = Readmission { keys: keys || was.keys, all: all || was.all, reached: None };
-            self.lines.readmission.insert(queue.to_owned(), readmission);
+            self.limiters.readmission.insert(queue.to_owned(), readmission);
             if self.queued.iter().any(|id| self.job(id.job).is_ok_and(|job| job.spec().queue == queue)) {
                 self.count("limits that become tighter over a backlog");
             }
@@ -75,22 +75,22 @@ impl Auditor {
         let places = self.last_queued(&of_queue.queue, readmission, asked)?;
         for (_, id) in &places {
             let key = if readmission.keys { self.key_of(id.job)? } else { None };
-            let line = match &key {
+            let wait_list = match &key {
                 None if !readmission.all && too_many == 0 => continue,
                 key => key.clone().unwrap_or_else(|| of_queue.clone()),
             };
-            self.goes_back(*id, key, line)?;
+            self.goes_back(*id, key, wait_list)?;
             too_many = too_many.saturating_sub(1);
         }
         let is_done = places.len() < asked || !is_for_all && too_many == 0;
         if is_done {
-            self.lines.readmission.remove(&of_queue.queue);
+            self.limiters.readmission.remove(&of_queue.queue);
         } else {
             let reached = places.last().copied().or(readmission.reached);
-            self.lines.readmission.insert(of_queue.queue.clone(), Readmission { reached, ..readmission });
+            self.limiters.readmission.insert(of_queue.queue.clone(), Readmission { reached, ..readmission });
             self.count("steps of re-admission that were not the last");
         }
-        self.lines.stuck_since.remove(of_queue);
+        self.limiters.stuck_since.remove(of_queue);
         Ok(is_done)
     }
 
@@ -100,14 +100,14 @@ impl Auditor {
         let key = self.key_of(id.job)?;
         let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
         let had = self.occurrence(id)?.limiter.clone();
-        let line = match &key {
+        let wait_list = match &key {
             Some(limiter) if key != had || self.has_too_many(limiter)? => limiter.clone(),
             _ if self.has_too_many(&of_queue)? => of_queue,
             _ => return Ok(()),
         };
         self.count("executions returned that have lost their place");
-        self.goes_back(id, key, line.clone())?;
-        self.joined(line.line());
+        self.goes_back(id, key, wait_list.clone())?;
+        self.joined(wait_list.wait_list());
         Ok(())
     }
 
@@ -134,15 +134,20 @@ impl Auditor {
         Ok(places.into_iter().rev().take(count).collect())
     }
 
-    fn goes_back(&mut self, id: OccurrenceId, key: Option<Limiter>, line: Limiter) -> Result<(), Violation> {
+    fn goes_back(
+        &mut self,
+        id: OccurrenceId,
+        key: Option<Limiter>,
+        wait_list: Limiter,
+    ) -> Result<(), Violation> {
         let (occurrence, _) = self.occurrence_mut(id)?;
         occurrence.state = OccurrenceState::Waiting(Gates::only(Gate::Concurrency));
         if key.is_some() {
             occurrence.limiter = key;
         }
-        occurrence.line = Some(line.clone());
+        occurrence.wait_list = Some(wait_list.clone());
         self.placed(id);
-        self.lines.known.entry(line.line()).or_insert(line);
+        self.limiters.known.entry(wait_list.wait_list()).or_insert(wait_list);
         self.count("executions that return to a wait list");
         Ok(())
     }

@@ -9,12 +9,14 @@ pub(super) struct RequestModel {
     fingerprint: [u8; 32],
     at: Timestamp,
     seed: u64,
-    answer: Option<StoredAnswer>,
+    /// With the true time of the answer.
+    answer: Option<(StoredAnswer, Timestamp)>,
 }
 
 impl Auditor {
     pub fn request_begun(&mut self, now: Timestamp, new: &NewRequest, state: &RequestState) -> Verdict {
         self.not_ahead(now)?;
+        let is_begun = matches!(state, RequestState::Begun { .. });
         let expected = match self.requests.get(&new.request) {
             None => {
                 let NewRequest { request, fingerprint, seed } = new.clone();
@@ -22,10 +24,13 @@ impl Auditor {
                 RequestState::Begun { at: now, seed, is_new: true }
             }
             Some(known) if known.fingerprint != new.fingerprint => RequestState::Mismatch,
-            Some(RequestModel { answer: Some(answer), .. }) => RequestState::Answered(answer.clone()),
-            Some(RequestModel { at, seed, .. }) => {
-                RequestState::Begun { at: *at, seed: *seed, is_new: false }
-            }
+            Some(known) => match &known.answer {
+                // A server store may read the row before an answer that is committed while this call runs.
+                Some((answer, answered_at)) if *answered_at <= now || !is_begun => {
+                    RequestState::Answered(answer.clone())
+                }
+                _ => RequestState::Begun { at: known.at, seed: known.seed, is_new: false },
+            },
         };
         rule!(
             *state == expected,
@@ -39,10 +44,11 @@ impl Auditor {
     }
 
     pub fn request_answered(&mut self, request: &RequestKey, answer: &StoredAnswer) -> Verdict {
+        let now = self.now;
         let known = self.requests.get_mut(request);
         rule!(known.is_some(), "only what was begun is answered", "{request:?}");
         if let Some(known) = known {
-            known.answer = Some(answer.clone());
+            known.answer = Some((answer.clone(), now));
         }
         Ok(())
     }

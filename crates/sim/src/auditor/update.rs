@@ -2,13 +2,13 @@
 //! a changed schedule applies from then on.
 
 use super::control::{Asked, Effect};
-use super::{Auditor, JobModel, OccurrenceState, Place, Violation};
+use super::{Auditor, JobModel, OccurrenceFate, OccurrenceState, Place, Violation, rule};
 use punctual_core::control::{Refusal, Update};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus, StoredStatus};
 use punctual_core::occurrence::Origin;
-use punctual_core::schedule::Schedule;
+use punctual_core::schedule::{MisfirePolicy, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 
 impl Auditor {
@@ -36,16 +36,17 @@ impl Auditor {
         }
         let is_moved = old.settings.schedule != new.settings.schedule;
         let has_fired = job.schedule.is_none() && job.is_one_shot();
+        let is_continued = is_moved && job.continues_under(&old, &new);
         let postponed =
             job.unstarted().filter(|_| is_moved && has_fired && new.settings.schedule.is_one_shot());
-        let begins = is_moved && postponed.is_none() && job.begins_anew(&new, at);
+        let begins = is_moved && !is_continued && postponed.is_none() && job.begins_anew(&new, at);
         if begins && let Some(refusal) = self.revival_refusal(id)? {
             return Ok(Err(refusal));
         }
         let job = self.job_mut(id)?;
-        let since = job.since(&old, at);
+        let since = job.changed_at(at);
         job.versions.push(new.clone());
-        job.changed_by_hand_at = at.max(job.changed_by_hand_at);
+        job.changed_by_hand_at = since;
         let has_other_limits = old.settings.overlap() != new.settings.overlap();
         let is_later = job.due_at(id).is_some_and(|due_at| due_at > at);
         if let Some(schedule) = &mut job.schedule {
@@ -57,9 +58,11 @@ impl Auditor {
         for number in job.open.clone() {
             self.describe(id, number, &old)?;
         }
+        let mut skipped = 0;
         match postponed {
             Some(number) => self.postpone(id, number)?,
-            None if is_moved => self.begin_anew(id, begins, since)?,
+            None if is_continued => skipped = self.job_mut(id)?.continue_life(id)?,
+            None if is_moved => skipped = self.begin_anew(id, begins, since)?,
             None => {}
         }
         let place = |spec: &JobSpec| {
@@ -70,8 +73,14 @@ impl Auditor {
         }
         self.rescheduled(id);
         self.count(if is_moved { "updates of a schedule" } else { "updates" });
+        if is_continued {
+            self.count("updates of a schedule that continues");
+        }
+        if skipped > 0 {
+            self.count("replays ended by an update");
+        }
         self.follow(id, false)?;
-        Ok(Ok(Effect::default()))
+        Ok(Ok(Effect { skipped, added: None }))
     }
 
     /// Applies a new description to an open occurrence.
@@ -113,7 +122,7 @@ impl Auditor {
         let expires_at = job.expires_at(nominal);
         if let Some(life) = job.lives.last_mut() {
             (life.schedule, life.first) = (schedule, nominal);
-            life.fates = [(nominal, super::OccurrenceFate::Fired)].into();
+            life.fates = [(nominal, OccurrenceFate::Fired)].into();
         }
         let (occurrence, _) = self.occurrence_mut(id.occurrence(number))?;
         occurrence.scheduled_time = nominal;
@@ -134,7 +143,8 @@ impl Auditor {
         Ok(())
     }
 
-    fn begin_anew(&mut self, id: JobId, begins: bool, since: Timestamp) -> Result<(), Violation> {
+    /// Returns how many missed times of the old schedule are not replayed any more.
+    fn begin_anew(&mut self, id: JobId, begins: bool, since: Timestamp) -> Result<u64, Violation> {
         let now = self.now;
         let job = self.job_mut(id)?;
         let version = job.schedule.as_ref().map_or(1, |old| old.version);
@@ -142,6 +152,7 @@ impl Auditor {
         let is_awaited = job.is_awaited();
         // The status is read before the old schedule is removed.
         let status = job.status();
+        let skipped = job.end_replay(id)?;
         job.end_life(true);
         if begins {
             job.revive(status);
@@ -151,11 +162,54 @@ impl Auditor {
                 (schedule.is_held, schedule.is_awaited) = (is_held, is_awaited);
             }
         }
-        Ok(())
+        Ok(skipped)
     }
 }
 
 impl JobModel {
+    /// Whether the job has a schedule whose times are the same before and after an update.
+    fn continues_under(&self, old: &JobSpec, new: &JobSpec) -> bool {
+        match (&self.schedule, &old.settings.schedule, &new.settings.schedule) {
+            (Some(_), Schedule::Recurring(old), Schedule::Recurring(new)) => old.recurrence == new.recurrence,
+            _ => false,
+        }
+    }
+
+    /// Continues with other settings of the same times: what is neither fired nor skipped stays so, unless
+    /// missed times are skipped from now on, or all runs are used. Returns how many are not replayed any more.
+    fn continue_life(&mut self, id: JobId) -> Result<u64, Violation> {
+        let new = self.spec().settings.schedule.clone();
+        let (Schedule::Recurring(recurring), Some(schedule), Some(life)) =
+            (&new, &self.schedule, self.lives.last_mut())
+        else {
+            return Ok(0);
+        };
+        let is_spent = recurring.max_runs.is_some_and(|max| schedule.fired >= max);
+        let replays = recurring.misfire.policy != MisfirePolicy::SkipMissed && !is_spent;
+        life.schedule = new;
+        let skipped = if replays { 0 } else { self.end_replay(id)? };
+        if is_spent || self.schedule.as_ref().is_some_and(|schedule| schedule.cursors.is_at_end()) {
+            self.end_life(true);
+        }
+        Ok(skipped)
+    }
+
+    /// Skips the missed times that were still to be replayed, and returns how many they are.
+    fn end_replay(&mut self, id: JobId) -> Result<u64, Violation> {
+        let (Some(schedule), Some(life)) = (&mut self.schedule, self.lives.last_mut()) else { return Ok(0) };
+        let undone = std::mem::take(&mut schedule.cursors.replay).concat();
+        schedule.cursors.waits = false;
+        for nominal in &undone {
+            let earlier = life.fates.insert(*nominal, OccurrenceFate::Skipped(SkipReason::Misfire));
+            rule!(
+                earlier.is_none(),
+                "no nominal time is accounted for twice",
+                "{nominal} of job {id} was {earlier:?} before"
+            );
+        }
+        Ok(undone.len() as u64)
+    }
+
     /// The number of the open, unstarted run of a one-time schedule.
     fn unstarted(&self) -> Option<u32> {
         self.open.iter().copied().find(|number| {
@@ -164,17 +218,15 @@ impl JobModel {
         })
     }
 
-    /// The start of a new schedule. All nominal times of the old one before its next time are accounted for,
-    /// and so are those before the last change, even if the verb's time is earlier.
-    fn since(&self, before: &JobSpec, at: Timestamp) -> Timestamp {
-        let at = at.max(self.changed_by_hand_at);
-        let (Some(schedule), Schedule::Recurring(recurring)) = (&self.schedule, &before.settings.schedule)
-        else {
-            return at;
-        };
-        let over =
-            schedule.cursors.regular.and_then(|next| super::Clockwork::of(recurring).last_before(next));
-        over.map_or(at, |over| over.max(at))
+    /// The time of a change, from which a new schedule starts. All nominal times of the old one before its
+    /// next time are accounted for, and so are those before the last change, even if the verb's time is
+    /// earlier.
+    pub(super) fn changed_at(&self, at: Timestamp) -> Timestamp {
+        let clockwork = self.lives.last().and_then(|life| life.clockwork.as_ref());
+        let accounted = self.schedule.as_ref().zip(clockwork).and_then(|(schedule, clockwork)| {
+            schedule.cursors.regular.map_or_else(|| clockwork.last(), |next| clockwork.last_before(next))
+        });
+        at.max(self.changed_by_hand_at).max(accounted.unwrap_or(at))
     }
 
     /// Runs that the job has had.
@@ -189,7 +241,7 @@ impl JobModel {
     fn begins_anew(&self, new: &JobSpec, at: Timestamp) -> bool {
         let Schedule::Recurring(recurring) = &new.settings.schedule else { return true };
         let fired = self.runs();
-        let since = self.since(self.spec(), at);
+        let since = self.changed_at(at);
         let is_spent = recurring.max_runs.is_some_and(|max| fired >= max);
         !is_spent && super::Clockwork::of(recurring).next_after(since).is_some()
     }

@@ -137,6 +137,7 @@ macro_rules! each_conformance_case {
                 due_is_limited_per_segment_and_looks_only_at_its_segments,
                 a_fire_opens_the_occurrence_of_a_one_time_job,
                 a_fire_before_its_time_is_not_due,
+                an_expiry_beyond_the_calendar_can_be_read,
                 a_second_fire_of_the_same_version_conflicts,
                 a_fire_of_an_unknown_job_conflicts,
                 racing_fires_of_one_version_fire_once,
@@ -175,6 +176,7 @@ macro_rules! each_conformance_case {
                 what_was_open_before_a_replay_wakes_it,
                 a_replay_that_waits_is_held_by_a_pause_and_tried_by_the_resume,
                 higher_limits_wake_a_replay,
+                an_update_keeps_a_replay_or_skips_the_rest_of_it,
             }
             gates {
                 a_failed_attempt_waits_behind_its_time_gate,
@@ -234,7 +236,7 @@ macro_rules! each_conformance_case {
                 a_limit_holds_until_it_is_taken_away,
                 settings_of_queues_are_listed_with_their_pauses,
             }
-            lines {
+            wait_lists {
                 no_more_of_a_queue_run_at_once_than_it_allows,
                 lines_are_found_a_page_at_a_time,
                 each_key_has_a_limit_of_its_own,

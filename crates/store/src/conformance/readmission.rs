@@ -2,16 +2,16 @@
 //! the limits require, and keep their rank.
 
 use super::fixture::{Harness, at, job_with, succeeded};
-use super::lines::{
+use super::wait_lists::{
     admit, assert_nothing_is_used, in_bulk, in_line, job, key, keyed, limited, none, queue, set, used,
 };
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::Expiry;
-use punctual_core::limiter::{WaitList, QueueLimits, Rate};
+use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::occurrence::LiveState;
-use punctual_core::readmission::Readmission;
 use punctual_core::ports::{Admitted, Assignment, NewJob, Store};
+use punctual_core::readmission::Readmission;
 use std::sync::Arc;
 
 pub async fn a_limit_reaches_what_is_queued(store: Arc<dyn Store>) {
@@ -58,7 +58,8 @@ pub async fn a_rate_reaches_all_that_is_queued_in_steps(store: Arc<dyn Store>) {
     assert_eq!((used(&harness, &queue()).await, readmission(&harness).await), ((7, 1), None));
     let mut starts = vec![];
     for seconds in 0..40 {
-        starts.extend(admit(&harness, at(20 + seconds), &queue()).await.effects.queued.iter().map(|_| seconds));
+        starts
+            .extend(admit(&harness, at(20 + seconds), &queue()).await.effects.queued.iter().map(|_| seconds));
     }
     assert_eq!(starts, [0, 10, 20, 30], "at the pace of the rate");
     assert_eq!(jobs_of(&worker.claim(at(60), 10).await), [2, 3, 4, 5].map(|number| job(number).id));

@@ -7,9 +7,11 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{Job, Settings};
 use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{CommitEffects, CancelOutcome, Due, DueKind, Store};
+use punctual_core::ports::{CancelOutcome, CommitEffects, Due, DueKind, Store};
 use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, ScheduleState, SkipReason};
+use punctual_core::schedule::{
+    Misfire, MisfirePolicy, OverlapPolicy, Recurring, ScheduleState, SkipRange, SkipReason,
+};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -55,9 +57,8 @@ async fn open(harness: &Harness, id: JobId) -> Vec<(Timestamp, LiveState)> {
 
 /// Whether a commit has made the schedule due.
 fn wakes(effects: &CommitEffects, now: Timestamp, id: JobId) -> bool {
-    let is_woken = |due: &Due| {
-        due.at == now && matches!(due.what, DueKind::Schedule { job, .. } if job == id)
-    };
+    let is_woken =
+        |due: &Due| due.at == now && matches!(due.what, DueKind::Schedule { job, .. } if job == id);
     effects.due.iter().any(is_woken)
 }
 
@@ -132,7 +133,10 @@ pub async fn a_replay_fills_the_line_but_for_one_place_and_lets_regular_ones_go_
     assert_eq!(open(&harness, id).await, [(at(100), LiveState::Queued), (at(200), gated), (at(300), gated)]);
     fire(&harness, at(1_100), id).await;
     let (_, effects) = worker.run(at(1_101), succeeded(1_101)).await;
-    assert_eq!(open(&harness, id).await, [(at(200), gated), (at(300), gated), (at(1_100), LiveState::Queued)]);
+    assert_eq!(
+        open(&harness, id).await,
+        [(at(200), gated), (at(300), gated), (at(1_100), LiveState::Queued)]
+    );
     assert!(!wakes(&effects, at(1_101), id), "the place is kept");
     let (_, effects) = worker.run(at(1_102), succeeded(1_102)).await;
     assert!(wakes(&effects, at(1_102), id));
@@ -185,7 +189,9 @@ pub async fn a_replay_is_woken_however_an_occurrence_ends(store: Arc<dyn Store>)
     assert_eq!(fire(&harness, at(1_102), id).await, 1);
 
     let execution = harness.view(id).await.open[0].execution();
-    let CancelOutcome::Cancelled(effects) = harness.cancel(at(1_103), execution).await else { panic!("queued") };
+    let CancelOutcome::Cancelled(effects) = harness.cancel(at(1_103), execution).await else {
+        panic!("queued")
+    };
     assert!(wakes(&effects, at(1_103), id));
     assert_eq!(fire(&harness, at(1_103), id).await, 1);
 
@@ -238,4 +244,24 @@ pub async fn higher_limits_wake_a_replay(store: Arc<dyn Store>) {
     let controlled = harness.done(at(1_062), id, update).await;
     assert!(wakes(&controlled.effects, at(1_062), id));
     assert_eq!(fire(&harness, at(1_062), id).await, 3);
+}
+
+pub async fn an_update_keeps_a_replay_or_skips_the_rest_of_it(store: Arc<dyn Store>) {
+    let (harness, mut worker, id) = down_until_1061(store, replaying(OverlapPolicy::Skip, |_| {})).await;
+    let update = async |now, policy| {
+        let mut spec = harness.view(id).await.job.spec;
+        let misfire = Misfire { policy, replay_per_minute: Some(600), ..Misfire::default() };
+        spec.settings.schedule = Recurring { misfire, ..recurring_every(100) }.into();
+        let update = Update { spec, expected_version: None };
+        harness.done(now, id, Verb::Update(Box::new(update))).await.skipped
+    };
+    assert_eq!(update(at(1_062), MisfirePolicy::RunAll).await, 0);
+    worker.run(at(1_063), succeeded(1_063)).await;
+    assert_eq!(fire(&harness, at(1_063), id).await, 1, "the replay was woken");
+    assert_eq!(open(&harness, id).await, [(at(200), LiveState::Queued)]);
+    assert_eq!(update(at(1_064), MisfirePolicy::SkipMissed).await, 8);
+    let state = schedule(&harness, id).await;
+    assert_eq!((state.replay, state.nominal), (None, Some(at(1_100))));
+    let skipped = SkipRange { first: at(300), last: at(1_000), count: 8, reason: SkipReason::Misfire };
+    assert_eq!(harness.store.skipped(id, 10).await.unwrap(), [skipped]);
 }

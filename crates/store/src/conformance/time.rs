@@ -2,12 +2,13 @@
 
 use super::fixture::{Harness, at, every, job, job_with, once, recurring_every, succeeded};
 use punctual_core::ids::{JobId, SegmentSet};
-use punctual_core::job::{Job, JobStatus};
+use punctual_core::job::{Expiry, Job, JobStatus};
 use punctual_core::ports::{DueKind, Fire, FireOutcome, SlotReservation, Store};
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{
     Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipRange, SkipReason,
 };
+use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
 pub async fn due_lists_what_falls_due_in_order(store: Arc<dyn Store>) {
@@ -55,6 +56,18 @@ pub async fn a_fire_before_its_time_is_not_due(store: Arc<dyn Store>) {
     harness.submit(at(1), job.clone()).await;
     assert_eq!(harness.fire(at(99), job.id, 1).await, FireOutcome::NotDue);
     assert_eq!(harness.fired(at(100), job.id, 1).await.0, 1);
+}
+
+pub async fn an_expiry_beyond_the_calendar_can_be_read(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let job = job_with(1, |spec| {
+        spec.settings.schedule = Schedule::OneTime { at: Timestamp::MAX };
+        spec.settings.expiry = Some(Expiry::AfterMs(86_400_000));
+    });
+    harness.submit(at(1), job.clone()).await;
+    assert_eq!(harness.fired(Timestamp::MAX, job.id, 1).await.0, 1);
+    let open = harness.view(job.id).await.open;
+    assert!(open.len() == 1 && open[0].expires_at >= Some(Timestamp::MAX), "{open:?}");
 }
 
 pub async fn a_second_fire_of_the_same_version_conflicts(store: Arc<dyn Store>) {
@@ -165,7 +178,11 @@ pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<
     let (fired, skipped, due) = harness.fired(at(1_005), job.id, 2).await;
     assert_eq!((fired, skipped, due.expect("it goes on").at), (1, 0, at(1_010)));
     let (fired, skipped, due) = harness.fired(at(1_010), job.id, 3).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (2, 0, at(1_020)), "a regular and a replayed one");
+    assert_eq!(
+        (fired, skipped, due.expect("it goes on").at),
+        (2, 0, at(1_020)),
+        "a regular and a replayed one"
+    );
     assert_eq!(harness.view(job.id).await.schedule.expect("it goes on").replay, None);
     let range = SkipRange { first: at(10), last: at(960), count: 96, reason: SkipReason::Misfire };
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
@@ -218,8 +235,12 @@ pub async fn an_offer_takes_the_first_occurrence_of_a_fire(store: Arc<dyn Store>
     let reservation = Some(SlotReservation { session, turn: 1 });
     let job = recurring(1, every(10), OverlapPolicy::Allow);
     harness.submit(at(1), job.clone()).await;
-    let outcome =
-        harness.store.fire(at(30), vec![Fire { job: job.id, version: 1, reservation }]).await.unwrap().remove(0);
+    let outcome = harness
+        .store
+        .fire(at(30), vec![Fire { job: job.id, version: 1, reservation }])
+        .await
+        .unwrap()
+        .remove(0);
     let FireOutcome::Fired { effects, occurrences, .. } = outcome else { panic!("it is due") };
     assert_eq!(occurrences.len(), 3);
     let assigned: Vec<_> = effects.assigned.iter().map(|(_, assignment)| assignment.scheduled_time).collect();

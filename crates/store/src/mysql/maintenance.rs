@@ -181,8 +181,8 @@ impl MaintenanceStatements for Connection {
         let oldest = ServerCall::new(OLD_HISTORY, [value(limit(count))]);
         let mut old = Vec::new();
         for row in self.send_one(Frame::None, oldest).await?.rows {
-            let (place, completed_at): (i64, Timestamp) = (get(&row, 0)?, get(&row, 1)?);
-            if completed_at < before {
+            let (place, completed_at): (i64, i64) = (get(&row, 0)?, get(&row, 1)?);
+            if completed_at < before.as_micros() {
                 old.push((place, completed_at));
             }
         }

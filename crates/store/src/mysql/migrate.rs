@@ -13,7 +13,7 @@ use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions;
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
-pub use crate::server::migrations::MigrationStatus;
+use crate::server::migrations::MigrationStatus;
 pub(crate) use crate::server::migrations::Step;
 use crate::server::migrations::{self, AppliedSteps};
 use mysql_async::Value;

@@ -3,7 +3,7 @@
 use super::reads::TOKEN;
 use super::tables::Shared;
 use super::wire::{Call, Wire};
-use crate::codecs::time;
+use crate::cells::get;
 use crate::fault::Fault;
 use crate::server::maintenance::{Deletion, Maintenance, MaintenanceStatements};
 use crate::server::partitions::PartitionedTables;
@@ -125,7 +125,7 @@ impl MaintenanceStatements for Wire {
 
 pub(crate) async fn clock(wire: &mut Wire) -> Result<Timestamp, Fault> {
     let rows = wire.run_one(Call::new(CLOCK, [])).await?;
-    rows.first().map_or_else(|| Err(Fault::Missing("the time".to_owned())), |row| time(row, 0))
+    rows.first().map_or_else(|| Err(Fault::Missing("the time".to_owned())), |row| get(row, 0))
 }
 
 /// The server numbers transactions. A database that was restored on another server finds lower numbers

@@ -10,7 +10,7 @@ use super::inspect;
 use super::options::{OptionsError, PostgresOptions, Target};
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
-pub use crate::server::migrations::MigrationStatus;
+use crate::server::migrations::MigrationStatus;
 pub(crate) use crate::server::migrations::Step;
 use crate::server::migrations::{self, AppliedSteps};
 use tokio_postgres::error::SqlState;

@@ -4,7 +4,7 @@ use super::asks::RowKind;
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{
     LETTER_COLUMNS, execution_id, job_id, occurrence_id, read_dead_letter, read_facts, read_job, read_live,
-    read_schedule, read_terms, time,
+    read_schedule, read_terms,
 };
 use crate::codes::{queue_row, read_limiter, read_limits, read_readmission};
 use crate::fault::Fault;
@@ -221,7 +221,7 @@ impl Gathering {
             RowKind::Skipped => found.skipped.push(LoadedSkip {
                 number: get(row, 0)?,
                 job: job_id(row, 1)?,
-                last: time(row, 2)?,
+                last: read(row, 2, "skipped.last")?,
                 reason: read(row, 3, "skipped.reason")?,
             }),
             RowKind::Keys => {
@@ -277,7 +277,7 @@ fn read_session(row: &impl RowCells) -> Result<LoadedSession, Fault> {
         id: SessionId(get(row, 0)?),
         worker: get(row, 1)?,
         place,
-        beaten_at: time(row, 6)?,
+        beaten_at: read(row, 6, "sessions.beaten_at")?,
         lost: get(row, 7)?,
         embedded: get(row, 8)?,
     })
@@ -285,12 +285,14 @@ fn read_session(row: &impl RowCells) -> Result<LoadedSession, Fault> {
 
 pub(crate) fn read_limiter_row(row: &(impl RowCells + ?Sized)) -> Result<Option<LoadedLimiter>, Fault> {
     let Some(id) = read_limiter(Some(get(row, 0)?), "limiter_tallies.limiter")? else { return Ok(None) };
-    Ok(Some(LoadedLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: get(row, 3)? }))
+    // Without the last start the rate is exceeded once at most, and the next start repairs the row.
+    let last_at = pass_over(read(row, 3, "limiter_paces.last_at"))?.flatten();
+    Ok(Some(LoadedLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at }))
 }
 
 /// A row whose settings cannot be read carries the reason.
 pub(crate) fn read_queue(row: &(impl RowCells + ?Sized)) -> Result<QueueRow, Fault> {
-    queue_row(get(row, 0)?, get(row, 1)?, read_queue_settings(row))
+    queue_row(get(row, 0)?, read(row, 1, "queues.paused_at"), read_queue_settings(row))
 }
 
 fn read_queue_settings(
@@ -317,7 +319,7 @@ fn read_request(row: &impl RowCells) -> Result<(RequestKey, RequestRow), Fault> 
     };
     let request = RequestRow {
         fingerprint: read(row, 2, "requests.fingerprint")?,
-        begun_at: time(row, 3)?,
+        begun_at: read(row, 3, "requests.begun_at")?,
         seed: get::<i64>(row, 4)?.cast_unsigned(),
         answer,
     };

@@ -5,12 +5,13 @@ use super::asks;
 use super::connection::{Argument, Frame, OwnConnection, ServerCall, value};
 use super::logs::{LogTables, SizedPartition};
 use crate::cells::{RowCells, get, read};
-use crate::codecs::{execution_id, limit, time};
+use crate::codecs::{execution_id, limit};
 use crate::execution_log_quota::RemovedLines;
 use crate::fault::Fault;
 use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
+use crate::malformed::readable;
 use crate::stored_numbers::StoredNumber;
 
 /// Removes old lines when the limit is exceeded.
@@ -100,14 +101,14 @@ impl<C: LogTables> Remover<C> {
 
 async fn ended_after<C: LogTables>(connection: &mut C, place: i64) -> Result<Vec<EndedExecution>, Fault> {
     let after = ServerCall::new(C::ENDED, [value(place), value(limit(ENDED_PER_LOOK))]);
-    connection.send_alone(after).await?.rows.iter().map(read_ended).collect()
+    readable(connection.send_alone(after).await?.rows.iter().map(read_ended))
 }
 
 fn read_ended(row: &impl RowCells) -> Result<EndedExecution, Fault> {
     Ok(EndedExecution {
         place: get(row, 0)?,
         execution: execution_id(row, 1)?,
-        completed_at: time(row, 4)?,
+        completed_at: read(row, 4, "history.completed_at")?,
         has_lines: get(row, 5)?,
     })
 }

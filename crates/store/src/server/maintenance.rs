@@ -9,7 +9,7 @@ use super::partitions::{PartitionedTables, drop_older};
 use super::rows::read_token;
 use super::unused::{UnusedCursors, UnusedStatements, delete_lanes};
 use crate::cells::{ColumnKind, get, read};
-use crate::codecs::{job_id, limit, time};
+use crate::codecs::{job_id, limit};
 use crate::counters::{self, Counts};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
@@ -157,7 +157,12 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
-            let read = || Ok((read::<StoredStatus>(row, 2, "jobs.mark")?, time(row, 1)?));
+            let read = || {
+                Ok((
+                    read::<StoredStatus>(row, 2, "jobs.mark")?,
+                    read::<Timestamp>(row, 1, "jobs.updated_at")?,
+                ))
+            };
             let Some((mark, changed_at)) = pass_over(read())? else { continue };
             if mark != StoredStatus::Deleted && changed_at < step.finished_before {
                 old.push(job_id(row, 0)?);

@@ -4,6 +4,7 @@
 use crate::cells::{RowCells, get, read};
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ impl Step {
 }
 
 /// The version of a database compared with this binary.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MigrationStatus {
     /// The version of the database; zero if it is empty.
     pub version: usize,
@@ -71,6 +72,13 @@ pub struct MigrationStatus {
     pub applied: Vec<String>,
     /// The names of the missing steps.
     pub pending: Vec<String>,
+}
+
+impl MigrationStatus {
+    /// Whether this binary can use the database.
+    pub const fn is_done(&self) -> bool {
+        self.version == self.version_known
+    }
 }
 
 /// The steps that were applied, by version. Empty for a database that Punctual has never used.

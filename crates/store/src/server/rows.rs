@@ -1,7 +1,7 @@
 //! Rows that reads of all databases return, in the same order of columns.
 
 use crate::cells::{RowCells, get, read};
-use crate::codecs::{job_id, occurrence_id, time};
+use crate::codecs::{job_id, occurrence_id};
 use crate::codes::{read_condition, read_names};
 use crate::counters::shown;
 use crate::fault::Fault;
@@ -20,7 +20,7 @@ pub(crate) fn read_token(row: &(impl RowCells + ?Sized)) -> Result<Token, Fault>
         id: get(row, 0)?,
         secret_sha256: read(row, 1, "tokens.secret_sha256")?,
         role: read(row, 2, "tokens.role")?,
-        created_at: time(row, 3)?,
+        created_at: read(row, 3, "tokens.created_at")?,
     })
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn read_session(row: &(impl RowCells + ?Sized)) -> Result<SessionRow,
         embedded: get(row, 4)?,
         job_types: read_names(get(row, 5)?, "sessions.job_types"),
         slots: read(row, 6, "sessions.slots")?,
-        opened_at: time(row, 7)?,
-        beaten_at: time(row, 8)?,
+        opened_at: read(row, 7, "sessions.opened_at")?,
+        beaten_at: read(row, 8, "sessions.beaten_at")?,
         about: WorkerAbout {
             queues: read_names(get(row, 9)?, "sessions.queues"),
             version: get(row, 10)?,
@@ -72,15 +72,15 @@ pub(crate) fn read_noted(job: JobId, row: &(impl RowCells + ?Sized)) -> Result<N
         occurrence: job.occurrence(read(row, 0, "notes.occurrence")?),
         attempt: read(row, 1, "notes.attempt")?,
         progress: Progress { percent: read(row, 2, "notes.percent")?, message: get(row, 3)? },
-        noted_at: time(row, 4)?,
+        noted_at: read(row, 4, "notes.noted_at")?,
         checkpoint_bytes: get(row, 5)?,
     })
 }
 
 pub(crate) fn read_skipped(row: &(impl RowCells + ?Sized)) -> Result<SkipRange, Fault> {
     Ok(SkipRange {
-        first: time(row, 0)?,
-        last: time(row, 1)?,
+        first: read(row, 0, "skipped.first")?,
+        last: read(row, 1, "skipped.last")?,
         count: read(row, 2, "skipped.count")?,
         reason: read(row, 3, "skipped.reason")?,
     })
@@ -117,10 +117,10 @@ pub(crate) type DueEntry = (Timestamp, i64, DueKind);
 
 pub(crate) fn read_due_schedule(row: &(impl RowCells + ?Sized)) -> Result<DueEntry, Fault> {
     let what = DueKind::Schedule { job: job_id(row, 2)?, version: read(row, 3, "schedules.version")? };
-    Ok((time(row, 0)?, get(row, 1)?, what))
+    Ok((read(row, 0, "schedules.due_at")?, get(row, 1)?, what))
 }
 
 pub(crate) fn read_due_live(row: &(impl RowCells + ?Sized)) -> Result<DueEntry, Fault> {
     let what = DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: read(row, 4, "live.attempt")? };
-    Ok((time(row, 0)?, get(row, 1)?, what))
+    Ok((read(row, 0, "live.look_at")?, get(row, 1)?, what))
 }

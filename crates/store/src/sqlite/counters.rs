@@ -159,7 +159,9 @@ fn read_lane(conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
 pub(crate) fn read_limiter(conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
     let mut counts = conn.prepare_cached(LIMITER)?;
     let counts = one(&mut counts, [limiter.number()], |row| Ok([row.get(0)?, row.get(1)?]))?;
-    let last_at = one(&mut *conn.prepare_cached(LAST_START)?, [limiter.number()], |row| time(row, 0))?;
+    // Without the last start the rate is exceeded once at most, and the next start repairs the row.
+    let mut last_start = conn.prepare_cached(LAST_START)?;
+    let last_at = one_readable(&mut last_start, [limiter.number()], |row| time(row, 0))?;
     Ok(WrittenLimiter { counts: counts.unwrap_or_default(), last_at })
 }
 

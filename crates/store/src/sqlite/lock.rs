@@ -32,6 +32,10 @@ impl DirectoryLock {
     pub fn take(dir: &Path) -> Result<Self, OpenError> {
         refuse_incomplete(dir)?;
         let lock = dir.join(LOCK_FILE);
+        if !lock.exists() {
+            // A rejected start creates no file.
+            refuse_emptied(dir)?;
+        }
         let file = OpenOptions::new().create(true).write(true).truncate(false).open(&lock);
         let file = locked(file, &lock, FlockOperation::NonBlockingLockExclusive)?;
         refuse_emptied(dir)?;

@@ -4,7 +4,7 @@
 use super::connection::{self, Durability};
 use super::migrate;
 use super::reads::{Item, page};
-use super::rows::{bound, count, counter, decode, job_id, limit, one, time};
+use super::rows::{bound, count, counter, decode, job_id, limit, one, one_readable, time};
 use crate::codes::Code;
 use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
@@ -215,7 +215,7 @@ pub(crate) fn read_removed_until(conn: &Connection) -> Result<Option<Timestamp>,
 
 fn try_read_removed_until(conn: &Connection) -> Result<Option<Timestamp>, Fault> {
     let mut select = conn.prepare_cached("SELECT until FROM removed WHERE id = 1")?;
-    one(&mut select, [], |row| time(row, 0))
+    one_readable(&mut select, [], |row| time(row, 0))
 }
 
 fn insert_line(conn: &Connection, line: &LogLine) -> Result<(), Fault> {
@@ -224,7 +224,7 @@ fn insert_line(conn: &Connection, line: &LogLine) -> Result<(), Fault> {
         occurrence.job.as_bytes(),
         occurrence.number,
         line.execution.attempt,
-        line.timestamp.as_micros(),
+        line.timestamp.to_stored(),
         line.stream.code(),
         line.message,
     ])?;

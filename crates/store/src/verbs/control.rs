@@ -173,13 +173,13 @@ fn write<R: Rows>(
         version: job.version,
         added: None,
         asked: vec![],
-        skipped: change.skipped.map_or(0, |range| range.count),
+        skipped: change.skipped.iter().map(|range| range.count).sum(),
     };
     if let Some(job) = &change.job {
         write_job(rows, &standing.job, job, lane_id)?;
     }
-    if let (Some(range), Some(schedule)) = (change.skipped, &standing.schedule) {
-        record_skips(rows, schedule, &[range])?;
+    if let Some(schedule) = &standing.schedule {
+        record_skips(rows, schedule, &change.skipped)?;
     }
     match &change.schedule {
         ScheduleChange::Keep => {}

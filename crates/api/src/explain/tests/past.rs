@@ -219,7 +219,11 @@ fn a_success_after_failures_says_what_went_before() {
     let third = told(&[done.clone(), again.clone(), failed.clone()]);
     assert_eq!(third, format!("{until}, after 2 attempts that failed (no route)."));
     again.status = Status::TimedOut;
-    assert!(told(&[done, again, failed]).ends_with("after 2 attempts that did not succeed (no route)."));
+    let mixed = told(&[done.clone(), again.clone(), failed]);
+    assert!(mixed.ends_with("after 2 attempts that did not succeed (no route)."), "{mixed}");
+    again.id.attempt = 1;
+    done.id.attempt = 2;
+    assert_eq!(told(&[done, again]), format!("{until}, after an attempt that ran out of time."));
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub(crate) use statements::TOKEN;
 
 use super::lists::documents;
 use crate::cells::{Cell, CellValue, RowCells, get, read};
-use crate::codecs::{execution_id, job_id, read_finished, read_live, time};
+use crate::codecs::{execution_id, job_id, read_finished, read_live};
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::layout::{LIVE, LiveColumns};
@@ -201,7 +201,11 @@ impl MySqlReading {
         let mut latest: BTreeMap<JobId, (Timestamp, ExecutionId, u64)> = BTreeMap::new();
         for row in self.of_each(LATEST_OF_JOB, jobs).await? {
             let read = || -> Result<_, Fault> {
-                Ok((time(&row, 3)?, execution_id(&row, 0)?, read(&row, 4, "history.place")?))
+                Ok((
+                    read(&row, 3, "history.completed_at")?,
+                    execution_id(&row, 0)?,
+                    read(&row, 4, "history.place")?,
+                ))
             };
             let Some(candidate) = pass_over(read())? else { continue };
             let last = latest.entry(candidate.1.occurrence.job).or_insert(candidate);
@@ -240,11 +244,11 @@ impl MySqlReading {
             // The text is hardly ever the same, so that preparing it would be useless.
             let heads: Vec<Row> = self.conn()?.query(heads(some, looked_at)).await?;
             for row in &heads {
-                oldest.insert(get::<i64>(row, 0)?, get::<Option<Timestamp>>(row, 1)?);
+                oldest.insert(get::<i64>(row, 0)?, get::<Option<i64>>(row, 1)?);
             }
         }
         let join = |(lane, row)| {
-            let oldest: Option<Timestamp> = oldest.get(&lane).copied().flatten();
+            let oldest: Option<i64> = oldest.get(&lane).copied().flatten();
             JoinedRow { row, joined: Some(oldest.into_cell()) }
         };
         Ok(used.into_iter().map(join).collect())

@@ -17,11 +17,9 @@ use std::collections::BTreeSet;
 /// The open transactions: the lowest, the first unassigned, and those in between; and the offset between
 /// numbers and positions.
 const SNAPSHOT: &str = "SELECT pg_current_snapshot()::text, (SELECT place_base FROM punctual)";
-/// Transactions that are known to belong to another database of the same server, or to autovacuum: they
-/// write no history here.
+/// Transactions that are known to belong to another database of the same server: they write no history here.
 const ELSEWHERE: &str = "SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE backend_xid IS NOT NULL \
-     AND (backend_type = 'autovacuum worker' \
-       OR datid <> (SELECT oid FROM pg_database WHERE datname = current_database()))";
+     AND datid <> (SELECT oid FROM pg_database WHERE datname = current_database())";
 /// The bits by which a transaction's number is shifted in a position; the lower bits number the rows within
 /// it.
 const PLACE_BITS: u32 = 20;
@@ -48,6 +46,9 @@ impl PostgresReading<'_> {
         }
         // A transaction that is open in both snapshots, and is not seen in another database in between, may
         // write history here. One that has ended by the second snapshot is visible to later reads.
+        // Prepared before: otherwise the snapshot, prepared already, would be taken while this is prepared,
+        // and a transaction elsewhere that ends in between would be missing here and open there.
+        self.statements.prepare(self.client, ELSEWHERE).await?;
         let (elsewhere, second) = try_join(self.all(ELSEWHERE, vec![]), self.snapshot()).await?;
         let elsewhere: BTreeSet<i64> = elsewhere.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
         let may_write = |number: &&i64| second.is_running(**number) && !elsewhere.contains(&short(**number));

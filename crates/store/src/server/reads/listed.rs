@@ -7,9 +7,7 @@ use super::page::PageFilling;
 use super::views::EndedAt;
 use super::{AnyRow, Fetched, Query, Read, Reads};
 use crate::cells::{get, read};
-use crate::codecs::{
-    FINISHED_COLUMNS, counter, job_id, limit, read_finished, read_live, read_settings, time,
-};
+use crate::codecs::{FINISHED_COLUMNS, counter, job_id, limit, read_finished, read_live, read_settings};
 use crate::fault::Fault;
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::{pass_over, readable};
@@ -182,7 +180,10 @@ impl Reads<'_> {
                 let lane: Option<i64> = get(row, 5)?;
                 let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
                 let lane = lanes.lane(lane)?.clone();
-                let what = ListedContent::Finished(EndedAt { place, completed_at: time(row, 1)? });
+                let what = ListedContent::Finished(EndedAt {
+                    place,
+                    completed_at: read(row, 1, "history.completed_at")?,
+                });
                 let is_meant = is_execution_meant(query, &lane, get(row, 4)?);
                 Ok(is_meant.then_some(ListedItem { what, job: job_id(row, 3)?, lane, bytes: get(row, 7)? }))
             };

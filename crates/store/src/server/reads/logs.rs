@@ -3,7 +3,7 @@
 use super::page::PageItem;
 use super::{AnyRow, PAGE_BYTES, Query, Read, Reads, attempt_of};
 use crate::cells::{get, read};
-use crate::codecs::{counter, limit, time};
+use crate::codecs::{counter, limit};
 use crate::fault::Fault;
 use crate::server::list::row;
 use punctual_core::ids::{ExecutionId, OccurrenceId};
@@ -48,7 +48,7 @@ fn read_line(row: &AnyRow, execution: ExecutionId) -> Result<PageItem<LogLine, u
     let line = LogLine {
         number: read(row, 0, "lines.number")?,
         execution,
-        timestamp: time(row, 1)?,
+        timestamp: read(row, 1, "lines.timestamp")?,
         stream: read(row, 2, "lines.stream")?,
         message: get(row, 3)?,
     };

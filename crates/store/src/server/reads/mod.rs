@@ -22,8 +22,9 @@ pub(crate) use lanes::ReaderLanes;
 pub(crate) use views::EndedAt;
 
 use super::list::{List, row};
-use crate::cells::{Cell, RowCells, get};
+use crate::cells::{Cell, RowCells, get, read};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::stored_numbers::StoredNumber;
 use async_trait::async_trait;
 use punctual_core::ids::ExecutionId;
@@ -268,7 +269,7 @@ impl<'a> Reads<'a> {
 
     async fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
         let fetched = self.rows(Query::of(Read::StoredNumber, row![mark.id()])).await?;
-        fetched.first().map(|row| get(row, 0)).transpose()
+        Ok(fetched.first().map(|row| pass_over(read(row, 0, "probe.at"))).transpose()?.flatten())
     }
 
     pub async fn history_span(&mut self) -> Result<HistorySpan, Fault> {

@@ -7,7 +7,7 @@ use crate::codes::held_queues;
 use crate::counters::shown;
 use crate::fault::Fault;
 use crate::lists::OLDEST_LOOKED_AT_MAX;
-use crate::malformed::readable;
+use crate::malformed::{pass_over, readable};
 use crate::server::list::row;
 use crate::server::loaded::read_queue;
 use crate::server::rows::{read_job_counts, read_session, read_token};
@@ -57,7 +57,7 @@ impl Reads<'_> {
                 waiting: shown(get(row, 1)?),
                 queued: shown(get(row, 2)?),
                 running: shown(get(row, 3)?),
-                oldest_queued: get(row, 4)?,
+                oldest_queued: pass_over(read(row, 4, "live.available_at"))?.flatten(),
             })
         }))
     }

@@ -40,7 +40,7 @@ impl Reads<'_> {
     }
 
     fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
-        one(&mut *self.conn.prepare_cached(MARK)?, [mark.id()], |row| time(row, 0))
+        one_readable(&mut *self.conn.prepare_cached(MARK)?, [mark.id()], |row| time(row, 0))
     }
 
     pub fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, StoreError> {

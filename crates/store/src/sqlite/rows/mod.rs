@@ -38,8 +38,11 @@ fn set(table: &Layout) -> String {
 
 /// The fault of a value that its column cannot hold.
 fn unfit(row: &Row<'_>, column: usize, value: ValueRef<'_>) -> Fault {
-    let name = row.as_ref().column_name(column).unwrap_or("a column").to_owned();
-    Fault::damaged(name, format!("a value of type {}", value.data_type()))
+    Fault::damaged(column_name(row, column), format!("a value of type {}", value.data_type()))
+}
+
+fn column_name(row: &Row<'_>, column: usize) -> String {
+    row.as_ref().column_name(column).unwrap_or("a column").to_owned()
 }
 
 impl RowCells for Row<'_> {
@@ -154,11 +157,15 @@ pub(crate) fn count(row: &Row<'_>, column: usize, what: &'static str) -> Result<
 }
 
 pub(crate) fn time(row: &Row<'_>, column: usize) -> Result<Timestamp, Fault> {
-    Ok(Timestamp::from_micros(row.get(column)?))
+    read_time(row, column, row.get(column)?)
 }
 
 pub(crate) fn time_or_none(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>, Fault> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
+    row.get::<_, Option<i64>>(column)?.map(|micros| read_time(row, column, micros)).transpose()
+}
+
+fn read_time(row: &Row<'_>, column: usize, micros: i64) -> Result<Timestamp, Fault> {
+    Timestamp::stored(micros).ok_or_else(|| Fault::damaged(column_name(row, column), micros))
 }
 
 pub(crate) fn job_id(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {

@@ -30,8 +30,8 @@ pub(crate) fn advance_schedule(update: &mut Statement<'_>, next: &ScheduleState)
     update.execute(params![
         next.job.as_bytes(),
         next.version,
-        next.due_at.map(Timestamp::as_micros),
-        nominal_column(next).map(Timestamp::as_micros),
+        next.due_at.map(Timestamp::to_stored),
+        nominal_column(next).map(Timestamp::to_stored),
         next.fired,
         replay_column(next)?,
         numbered_column(next),

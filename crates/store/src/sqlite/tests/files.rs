@@ -60,13 +60,16 @@ async fn a_database_that_is_gone_is_refused_instead_of_begun_anew() {
         let dir = tempfile::tempdir().unwrap();
         open(dir.path()).close();
         std::fs::remove_file(dir.path().join("punctual.db")).unwrap();
-        let _ = std::fs::remove_file(dir.path().join(removed));
+        for file in [removed, "punctual.lock"] {
+            let _ = std::fs::remove_file(dir.path().join(file));
+        }
         std::fs::write(dir.path().join(left), "what was written last").unwrap();
         let refused = SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).err().unwrap();
         let reason = refused.source().unwrap().to_string();
         assert!(reason.contains(&format!("the file is gone, although {left}")), "{reason}");
         assert!(reason.contains("restore punctual.db and logs.db"), "{reason}");
-        assert!(!dir.path().join("punctual.db").exists());
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(files.collect::<Vec<_>>(), [left], "nothing was created");
         assert_eq!(std::fs::read(dir.path().join(left)).unwrap(), b"what was written last");
     }
 }

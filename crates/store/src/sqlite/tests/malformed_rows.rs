@@ -2,16 +2,13 @@
 
 use super::open;
 use crate::conformance::malformed_rows::{
-    Dialect, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
+    Dialect, ROUNDS, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
 };
 use crate::layout::Layout;
 use crate::sqlite::malformed::{malformed_rows, rows_of};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
-
-/// How often each column is damaged, with different values in different rows.
-const ROUNDS: usize = 5;
 
 fn connection(dir: &Path) -> Connection {
     Connection::open(dir.join("punctual.db")).unwrap()

@@ -31,7 +31,7 @@ impl Limiter {
     }
 
     /// The store's name for its wait list.
-    pub fn line(&self) -> WaitList {
+    pub fn wait_list(&self) -> WaitList {
         let key = self.key.as_ref().map(|key| LimiterId::of_key(&self.queue, key));
         WaitList { queue: self.queue.clone(), key }
     }
@@ -105,7 +105,7 @@ impl Auditor {
             return Ok(in_use);
         }
         for (_, one) in self.all_open().filter(|(_, one)| one.limiter.as_ref() == Some(limiter)) {
-            let is_past = one.line.as_ref().is_some_and(|line| line != limiter);
+            let is_past = one.wait_list.as_ref().is_some_and(|wait_list| wait_list != limiter);
             let is_started = matches!(one.state, OccurrenceState::Queued | OccurrenceState::Running { .. });
             in_use += u64::from(is_past || is_started);
         }
@@ -113,18 +113,18 @@ impl Auditor {
     }
 
     /// The occurrences on a wait list, in order.
-    fn line(&self, limiter: &Limiter) -> Vec<OccurrenceId> {
-        let waits = |(_, one): &(OccurrenceId, &Occurrence)| one.line.as_ref() == Some(limiter);
-        let mut line: Vec<_> =
+    fn wait_list(&self, limiter: &Limiter) -> Vec<OccurrenceId> {
+        let waits = |(_, one): &(OccurrenceId, &Occurrence)| one.wait_list.as_ref() == Some(limiter);
+        let mut wait_list: Vec<_> =
             self.all_open().filter(waits).map(|(id, one)| (one.place.rank_us, id)).collect();
-        line.sort_unstable();
-        line.into_iter().map(|(_, id)| id).collect()
+        wait_list.sort_unstable();
+        wait_list.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Whether nothing passes the limits of a queue: a paused queue uses none of them, and during a
     /// re-admission the order is not known yet.
     fn holds_its_lines(&self, queue: &str) -> bool {
-        self.paused_queues.contains(queue) || self.lines.readmission.contains_key(queue)
+        self.paused_queues.contains(queue) || self.limiters.readmission.contains_key(queue)
     }
 
     /// How many more may pass now.
@@ -148,7 +148,7 @@ impl Auditor {
     /// The earliest slot time of the next start.
     fn next_slot(&self, limiter: &Limiter, rate: Rate, at: Timestamp) -> Timestamp {
         let (step_us, slack_us) = step_and_slack_us(rate);
-        let pace = self.lines.paces.get(limiter);
+        let pace = self.limiters.paces.get(limiter);
         pace.map_or(at, |pace| pace.slot.shifted(step_us).max(at.shifted(-slack_us)))
     }
 
@@ -158,8 +158,11 @@ impl Auditor {
         let Some(rate) = self.limit_of(limiter).rate else { return Ok(()) };
         let at = self.at;
         let slot = self.next_slot(limiter, rate, at);
-        let pace =
-            self.lines.paces.entry(limiter.clone()).or_insert(LimiterStarts { slot, rate, starts: vec![] });
+        let pace = self.limiters.paces.entry(limiter.clone()).or_insert(LimiterStarts {
+            slot,
+            rate,
+            starts: vec![],
+        });
         if pace.rate != rate {
             (pace.rate, pace.starts) = (rate, vec![]);
         }
@@ -180,8 +183,8 @@ impl Auditor {
 
     /// Whether an execution passes without waiting.
     fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, Violation> {
-        self.lines.known.entry(limiter.line()).or_insert_with(|| limiter.clone());
-        let is_free = self.line(limiter).is_empty() && self.room(limiter, self.at)? > 0;
+        self.limiters.known.entry(limiter.wait_list()).or_insert_with(|| limiter.clone());
+        let is_free = self.wait_list(limiter).is_empty() && self.room(limiter, self.at)? > 0;
         if self.paused_queues.contains(&limiter.queue) {
             self.count("executions that wait for a paused queue with limits");
         }
@@ -196,14 +199,14 @@ impl Auditor {
     pub(super) fn becomes_ready(&mut self, id: OccurrenceId) -> Verdict {
         let key = self.key_of(id.job)?;
         let (occurrence, _) = self.occurrence_mut(id)?;
-        (occurrence.limiter, occurrence.line) = (key.clone(), None);
+        (occurrence.limiter, occurrence.wait_list) = (key.clone(), None);
         occurrence.state = OccurrenceState::Waiting(Gates::NONE);
         self.placed(id);
-        let (line, passed) = match key {
+        let (wait_list, passed) = match key {
             Some(key) if !self.goes_through(&key)? => (Some(key), None),
             key => (self.behind_queue(id)?, key),
         };
-        self.stands(id, line, passed)
+        self.stands(id, wait_list, passed)
     }
 
     /// The limiter of its queue on whose wait list an occurrence must wait after it has passed the limit of
@@ -216,21 +219,21 @@ impl Auditor {
 
     /// Puts the occurrence on a wait list, or on none, and records that it has passed the limit of its key if
     /// there is one.
-    fn stands(&mut self, id: OccurrenceId, line: Option<Limiter>, passed: Option<Limiter>) -> Verdict {
+    fn stands(&mut self, id: OccurrenceId, wait_list: Option<Limiter>, passed: Option<Limiter>) -> Verdict {
         let (occurrence, _) = self.occurrence_mut(id)?;
-        let gates = if line.is_some() { Gates::only(Gate::Concurrency) } else { Gates::NONE };
+        let gates = if wait_list.is_some() { Gates::only(Gate::Concurrency) } else { Gates::NONE };
         occurrence.state = state_behind(gates);
-        occurrence.line = line.clone();
+        occurrence.wait_list = wait_list.clone();
         self.placed(id);
         if let Some(key) = passed {
             self.within_limit(id, &key)?;
         }
-        let Some(line) = line else {
+        let Some(wait_list) = wait_list else {
             let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
             return self.within_limit(id, &of_queue);
         };
-        self.lines.known.entry(line.line()).or_insert_with(|| line.clone());
-        self.joined(line.line());
+        self.limiters.known.entry(wait_list.wait_list()).or_insert_with(|| wait_list.clone());
+        self.joined(wait_list.wait_list());
         self.count("executions on a wait list");
         Ok(())
     }
@@ -256,24 +259,24 @@ impl Auditor {
         for number in self.job(job)?.open.clone() {
             let id = job.occurrence(number);
             let (occurrence, _) = self.occurrence_mut(id)?;
-            let was = (occurrence.state, occurrence.limiter.clone(), occurrence.line.clone());
+            let was = (occurrence.state, occurrence.limiter.clone(), occurrence.wait_list.clone());
             let gates = match occurrence.state {
                 OccurrenceState::Queued => Gates::NONE,
-                OccurrenceState::Waiting(gates) if occurrence.line.is_some() => {
+                OccurrenceState::Waiting(gates) if occurrence.wait_list.is_some() => {
                     gates.without(Gate::Concurrency)
                 }
                 _ => continue,
             };
-            let line = key.clone().or(of_queue.clone()).filter(|_| gates.is_empty());
-            let gates = if line.is_some() { Gates::only(Gate::Concurrency) } else { gates };
-            let is = (state_behind(gates), key.clone(), line.clone());
-            (occurrence.state, occurrence.limiter, occurrence.line) = is.clone();
+            let wait_list = key.clone().or(of_queue.clone()).filter(|_| gates.is_empty());
+            let gates = if wait_list.is_some() { Gates::only(Gate::Concurrency) } else { gates };
+            let is = (state_behind(gates), key.clone(), wait_list.clone());
+            (occurrence.state, occurrence.limiter, occurrence.wait_list) = is.clone();
             if is != was {
                 self.placed(id);
                 self.count("executions that change their place on a wait list");
-                if let Some(line) = line {
-                    self.lines.known.entry(line.line()).or_insert_with(|| line.clone());
-                    self.joined(line.line());
+                if let Some(wait_list) = wait_list {
+                    self.limiters.known.entry(wait_list.wait_list()).or_insert_with(|| wait_list.clone());
+                    self.joined(wait_list.wait_list());
                 }
             }
         }
@@ -284,21 +287,21 @@ impl Auditor {
     pub fn admitted(
         &mut self,
         now: Timestamp,
-        lines: &[WaitList],
+        wait_lists: &[WaitList],
         count: usize,
         admitted: &Admitted,
     ) -> Verdict {
         self.not_ahead(now)?;
         let (mut waiting, mut more, mut is_look_due) = (vec![], vec![], false);
-        for line in lines {
+        for wait_list in wait_lists {
             // The execution that was about to join it may have moved elsewhere in the same commit.
-            let Some(limiter) = self.lines.known.get(line).cloned() else { continue };
-            let readmission = self.lines.readmission.get(&limiter.queue).filter(|_| limiter.key.is_none());
+            let Some(limiter) = self.limiters.known.get(wait_list).cloned() else { continue };
+            let readmission = self.limiters.readmission.get(&limiter.queue).filter(|_| limiter.key.is_none());
             if let Some(readmission) = readmission.copied() {
                 let is_done = self.readmit(&limiter, readmission, count)?;
                 is_look_due |= is_done;
-                more.extend((!is_done).then(|| line.clone()));
-                waiting.extend((!self.line(&limiter).is_empty()).then(|| (line.clone(), None)));
+                more.extend((!is_done).then(|| wait_list.clone()));
+                waiting.extend((!self.wait_list(&limiter).is_empty()).then(|| (wait_list.clone(), None)));
                 continue;
             }
             let heads = self.heads(&limiter, count)?;
@@ -306,14 +309,14 @@ impl Auditor {
                 self.let_out(*id, &limiter)?;
             }
             if !heads.is_empty() {
-                self.lines.stuck_since.remove(&limiter);
-                self.count("lines moved");
+                self.limiters.stuck_since.remove(&limiter);
+                self.count("wait lists moved");
             }
-            if !self.line(&limiter).is_empty() {
+            if !self.wait_list(&limiter).is_empty() {
                 if !heads.is_empty() && self.room(&limiter, now)? > 0 {
-                    more.push(line.clone());
+                    more.push(wait_list.clone());
                 }
-                waiting.push((line.clone(), self.opens_at(&limiter)?));
+                waiting.push((wait_list.clone(), self.opens_at(&limiter)?));
             }
         }
         rule!(
@@ -327,8 +330,8 @@ impl Auditor {
     /// The next executions to be admitted.
     fn heads(&self, limiter: &Limiter, count: usize) -> Result<Vec<OccurrenceId>, Violation> {
         let room = usize::try_from(self.room(limiter, self.at)?).unwrap_or(usize::MAX);
-        let line = self.line(limiter);
-        let (heads, rest) = line.split_at(room.min(count).min(line.len()));
+        let wait_list = self.wait_list(limiter);
+        let (heads, rest) = wait_list.split_at(room.min(count).min(wait_list.len()));
         for (goes, stays) in heads.last().into_iter().flat_map(|last| rest.iter().map(move |id| (last, id))) {
             let of = |id: OccurrenceId| self.occurrence(id).map(|one| (id.attempt(one.attempt), one.place));
             goes_before(of(*goes)?, of(*stays)?)?;
@@ -340,7 +343,7 @@ impl Auditor {
         let (occurrence, _) = self.occurrence_mut(id)?;
         let OccurrenceState::Waiting(gates) = occurrence.state else { return Ok(()) };
         let left = gates.without(Gate::Concurrency);
-        (occurrence.state, occurrence.line) = (OccurrenceState::Waiting(left), None);
+        (occurrence.state, occurrence.wait_list) = (OccurrenceState::Waiting(left), None);
         if !left.is_empty() {
             self.placed(id);
             self.count("executions that leave a wait list for another gate");
@@ -348,8 +351,8 @@ impl Auditor {
         }
         self.starts(limiter)?;
         let passed = Some(limiter.clone()).filter(|limiter| limiter.key.is_some());
-        let line = if passed.is_some() { self.behind_queue(id)? } else { None };
-        self.stands(id, line, passed)
+        let wait_list = if passed.is_some() { self.behind_queue(id)? } else { None };
+        self.stands(id, wait_list, passed)
     }
 
     /// When time alone makes room.
@@ -358,7 +361,9 @@ impl Auditor {
             return Ok(None);
         }
         let limit = self.limit_of(limiter);
-        let (Some(rate), Some(pace)) = (limit.rate, self.lines.paces.get(limiter)) else { return Ok(None) };
+        let (Some(rate), Some(pace)) = (limit.rate, self.limiters.paces.get(limiter)) else {
+            return Ok(None);
+        };
         let in_use = self.in_use(limiter)?;
         let is_full = limit.concurrency.is_some_and(|most| in_use >= u64::from(most));
         Ok((!is_full).then(|| pace.slot.shifted(step_and_slack_us(rate).0)))
@@ -366,9 +371,10 @@ impl Auditor {
 
     /// All limiters that were ever used, with their waiting and counted executions.
     pub fn limiters(&self) -> Result<Vec<(Limiter, u64, u64)>, Violation> {
-        let of =
-            |limiter: &Limiter| Ok((limiter.clone(), self.line(limiter).len() as u64, self.in_use(limiter)?));
-        self.lines.known.values().map(of).collect()
+        let of = |limiter: &Limiter| {
+            Ok((limiter.clone(), self.wait_list(limiter).len() as u64, self.in_use(limiter)?))
+        };
+        self.limiters.known.values().map(of).collect()
     }
 
     /// The store's counters match the model.
@@ -390,14 +396,15 @@ impl Auditor {
         limit: usize,
         page: &Page<WaitList, LimiterId>,
     ) -> Verdict {
-        let waited_in = self.all_open().filter_map(|(_, one)| one.line.as_ref().map(Limiter::line));
-        let mut waited_in: BTreeMap<LimiterId, WaitList> = waited_in.map(|line| (line.id(), line)).collect();
+        let waited_in = self.all_open().filter_map(|(_, one)| one.wait_list.as_ref().map(Limiter::wait_list));
+        let mut waited_in: BTreeMap<LimiterId, WaitList> =
+            waited_in.map(|wait_list| (wait_list.id(), wait_list)).collect();
         waited_in.retain(|id, _| after.is_none_or(|after| *id > after));
         let next = waited_in.keys().nth(limit - 1).copied();
         waited_in.retain(|id, _| next.is_none_or(|next| *id <= next));
         let mut expected: BTreeSet<WaitList> = waited_in.into_values().collect();
         if after.is_none() {
-            expected.extend(self.lines.readmission.keys().map(|queue| WaitList::of_queue(queue)));
+            expected.extend(self.limiters.readmission.keys().map(|queue| WaitList::of_queue(queue)));
         }
         rule!(
             page.items.iter().collect::<BTreeSet<_>>() == expected.iter().collect() && page.next == next,
@@ -413,27 +420,28 @@ impl Auditor {
     /// Without faults, nothing stays for long on a wait list that has room.
     pub fn no_stuck_lines(&mut self) -> Verdict {
         let now = self.now;
-        let waited_in: BTreeSet<Limiter> = self.all_open().filter_map(|(_, one)| one.line.clone()).collect();
+        let waited_in: BTreeSet<Limiter> =
+            self.all_open().filter_map(|(_, one)| one.wait_list.clone()).collect();
         let mut stuck = BTreeMap::new();
         for limiter in waited_in {
             if self.room(&limiter, now)? > 0 {
-                let since = self.lines.stuck_since.get(&limiter).copied().unwrap_or(now);
+                let since = self.limiters.stuck_since.get(&limiter).copied().unwrap_or(now);
                 stuck.insert(limiter, since);
             }
         }
-        for queue in self.lines.readmission.keys() {
+        for queue in self.limiters.readmission.keys() {
             let limiter = Limiter::of_queue(queue);
-            let since = self.lines.stuck_since.get(&limiter).copied().unwrap_or(now);
+            let since = self.limiters.stuck_since.get(&limiter).copied().unwrap_or(now);
             stuck.insert(limiter, since);
         }
-        self.lines.stuck_since = stuck;
+        self.limiters.stuck_since = stuck;
         let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
-        for (limiter, since) in &self.lines.stuck_since {
+        for (limiter, since) in &self.limiters.stuck_since {
             rule!(
                 now.since(settled.max(*since)) <= MOVES_WITHIN,
                 "nothing stays on a wait list while there is room",
                 "{:?} wait for {limiter:?}, which has had room or a pending re-admission since {since}",
-                self.line(limiter)
+                self.wait_list(limiter)
             );
         }
         Ok(())

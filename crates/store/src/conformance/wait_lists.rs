@@ -6,7 +6,7 @@ use punctual_core::control::{Update, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobSpec, Priority};
-use punctual_core::limiter::{LimiterId, LimiterUse, WaitList, QueueLimits, Rate};
+use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits, Rate, WaitList};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{Admitted, LookOutcome, NewJob, Pausing, QueueRow, Store};
 use punctual_core::queue::QueueSettings;
@@ -164,7 +164,7 @@ pub async fn a_pause_holds_no_place(store: Arc<dyn Store>) {
     assert_eq!(paused.effects.freed, [queue()]);
     harness.done(at(2), job(2).id, Verb::Pause).await;
     let admitted = admit(&harness, at(2), &queue()).await;
-    assert_eq!(admitted.effects.queued, [], "the first in line is held by its pause");
+    assert_eq!(admitted.effects.queued, [], "the first of the list is held by its pause");
     assert_eq!(admitted.more, [queue()], "and there is room for another");
     admit(&harness, at(2), &queue()).await;
     let third = worker.claim_one(at(3)).await;
@@ -269,7 +269,7 @@ pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {
     assert_eq!(admit(&harness, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
     assert_eq!(admit(&harness, at(6), &queue()).await.effects.queued.len(), 1);
     set(&harness, rate(60_000)).await;
-    assert!(admit(&harness, at(7), &queue()).await.is_look_due, "who is queued goes back in line");
+    assert!(admit(&harness, at(7), &queue()).await.is_look_due, "what is queued goes back to the wait list");
     assert_eq!(admit(&harness, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
 }
 
@@ -282,11 +282,11 @@ pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) 
     pause(&harness, Pausing::Pause).await;
     harness.submit(at(20), keyed(3, Some("b"))).await;
     harness.submit(at(20), keyed(4, None)).await;
-    for (line, waiting) in [(key("b"), 1), (queue(), 2)] {
-        let admitted = admit(&harness, at(60), &line).await;
-        let still = Admitted { waiting: vec![(line.clone(), None)], ..Admitted::default() };
-        assert_eq!(admitted, still, "nobody goes on, and time alone changes nothing");
-        assert_eq!(used(&harness, &line).await.0, waiting);
+    for (list, waiting) in [(key("b"), 1), (queue(), 2)] {
+        let admitted = admit(&harness, at(60), &list).await;
+        let still = Admitted { waiting: vec![(list.clone(), None)], ..Admitted::default() };
+        assert_eq!(admitted, still, "none of them continues, and time alone changes nothing");
+        assert_eq!(used(&harness, &list).await.0, waiting);
     }
     pause(&harness, Pausing::Resume).await;
     assert_eq!(admit(&harness, at(60), &key("b")).await.effects.joined, [queue()]);
@@ -395,7 +395,8 @@ pub async fn limits_are_kept_with_their_queue(store: Arc<dyn Store>) {
     let harness = limited(store, limits.clone()).await;
     harness.store.pause_queue(at(1), "bulk".to_owned(), Pausing::Pause).await.unwrap();
     let settings = QueueSettings { limits, ..QueueSettings::default() };
-    let row = QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings, ..QueueRow::unset("bulk") };
+    let row =
+        QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings, ..QueueRow::unset("bulk") };
     assert_eq!(harness.store.queues().await.unwrap(), [row]);
 }
 
