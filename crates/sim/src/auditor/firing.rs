@@ -54,9 +54,11 @@ impl Auditor {
         if self.jobs.get(&id).is_some_and(|job| job.is_purged) {
             self.purged_before(id);
         }
-        if self.jobs.contains_key(&id) {
+        if let Some(known) = self.jobs.get(&id) {
+            // A server store may find no room before another node stores the job while this call runs.
+            let is_refused = matches!(outcome, SubmitOutcome::QueueFull { .. }) && known.stored_at > self.at;
             rule!(
-                *outcome == SubmitOutcome::AlreadyThere,
+                *outcome == SubmitOutcome::AlreadyThere || is_refused,
                 "a job is created once",
                 "job {id} was submitted again and answered {outcome:?}"
             );
@@ -128,6 +130,7 @@ impl Auditor {
         let mut job = JobModel {
             versions: vec![spec],
             changed_by_hand_at: new.job.created_at,
+            stored_at: self.now,
             mark: StoredStatus::Active,
             numbered: 0,
             runs: 0,

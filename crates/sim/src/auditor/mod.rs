@@ -152,6 +152,8 @@ struct JobModel {
     versions: Vec<JobSpec>,
     /// The time of the verb that stored it, last updated it, or ended it or its schedule.
     changed_by_hand_at: Timestamp,
+    /// The true time of its submit.
+    stored_at: Timestamp,
     mark: StoredStatus,
     /// The last occurrence number assigned.
     numbered: u32,
