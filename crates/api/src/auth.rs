@@ -5,6 +5,7 @@
 //! revoked token still stops working soon.
 
 use crate::error::ApiError;
+use crate::tls::Secured;
 use crate::{Api, secret_sha256};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderMap;
@@ -80,6 +81,17 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
         }
         Err(error) => error.into_response(),
     }
+}
+
+/// Lets a request of the worker protocol through if its connection has the client certificate that the server
+/// may demand of workers.
+pub fn needs_certificate(request: &Request) -> Result<(), ApiError> {
+    let is_missing =
+        |secured: &Secured| secured.tls.workers_need_certificate && !secured.has_client_certificate;
+    if request.extensions().get::<Secured>().is_some_and(is_missing) {
+        return Err(ApiError::NoCertificate);
+    }
+    Ok(())
 }
 
 /// Whether the request carries a valid token. While the store does not answer, only cached tokens are valid.

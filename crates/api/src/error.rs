@@ -46,6 +46,12 @@ pub enum ApiError {
     Unauthorized(&'static str),
     #[error("the token may not do this: {0}")]
     Forbidden(&'static str),
+    /// The worker protocol needs a client certificate here.
+    #[error("a client certificate is needed")]
+    NoCertificate,
+    /// The request names a host that this server does not answer to.
+    #[error("this server does not answer to the host {0}")]
+    WrongHost(String),
     #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
@@ -167,6 +173,19 @@ impl ApiError {
             | ApiError::WrongShape { detail, .. } => {
                 problem.detail = Some((*detail).to_owned());
             }
+            ApiError::NoCertificate => {
+                problem.detail = Some(
+                    "this server demands a client certificate of workers: start the worker with --tls-client-cert \
+                     and --tls-client-key"
+                        .to_owned(),
+                );
+            }
+            ApiError::WrongHost(host) => {
+                problem.detail = Some(format!(
+                    "the request names the host {host:?}, which this server does not answer to: use an IP \
+                     address or a name of its certificate, or add the name to the server's allowed_hosts"
+                ));
+            }
             ApiError::BodyTooLarge { limit_bytes } => {
                 problem.detail = Some(format!("send at most {limit_bytes} bytes in one request"));
             }
@@ -256,6 +275,10 @@ impl ApiError {
             }
             ApiError::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "a valid token is needed"),
             ApiError::Forbidden(_) => (StatusCode::FORBIDDEN, "the token may not do this"),
+            ApiError::NoCertificate => (StatusCode::FORBIDDEN, "a client certificate is needed"),
+            ApiError::WrongHost(_) => {
+                (StatusCode::MISDIRECTED_REQUEST, "this server does not answer to this host")
+            }
             ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
             ApiError::Conflict(_) | ApiError::Advised { .. } => {
                 (StatusCode::CONFLICT, "the current state does not allow this")

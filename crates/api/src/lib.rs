@@ -12,6 +12,8 @@ mod connections;
 mod error;
 mod explain;
 mod extract;
+mod headers;
+mod hosts;
 mod idempotency;
 mod json;
 mod metrics;
@@ -19,15 +21,19 @@ mod openapi;
 mod patch;
 mod query;
 mod reasons;
+mod requests;
 mod routes;
 mod server;
 mod stream;
 mod submission;
 mod suggest;
+mod tls;
 mod views;
 
+pub use hosts::WebPolicy;
 pub use metrics::Traffic;
 pub use server::{Server, ServerLimits};
+pub use tls::ServerTls;
 
 use auth::TokenCache;
 use axum::Router;
@@ -72,6 +78,8 @@ pub struct Api {
     traffic: Arc<Traffic>,
     lanes: Arc<KnownLanes>,
     started_at: Timestamp,
+    /// Which hosts requests may name, and which web pages may use the API.
+    web: Arc<WebPolicy>,
     /// The description of this node; absent where no route needs it.
     node: Option<Arc<NodeInfo>>,
     /// Warnings about processes on the same store that are unknown to this node's coordination.
@@ -95,6 +103,7 @@ impl Api {
             tokens: Arc::default(),
             bodies: Arc::default(),
             streams: StreamPlaces::default(),
+            web: Arc::default(),
             node: None,
             apart: None,
             driven: None,
@@ -106,6 +115,12 @@ impl Api {
     /// Sets the description of the node that it runs on.
     pub fn on_node(self, node: NodeInfo) -> Self {
         Api { node: Some(Arc::new(node)), ..self }
+    }
+
+    /// Sets the hosts that requests may name, and the web pages that may use the API. By default, requests may
+    /// name `localhost` and IP addresses, and no page of another origin may use it.
+    pub fn open_to(self, web: WebPolicy) -> Self {
+        Api { web: Arc::new(web), ..self }
     }
 
     /// Sets the source of warnings about processes on the same store that use another coordination backend.

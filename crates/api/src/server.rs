@@ -1,33 +1,25 @@
 //! The HTTP server: its connections, their limits and timeouts, and shutdown.
 
-use crate::connections::{ConnectionSlot, ConnectionState, Connections, Phase};
-use crate::error::ApiError;
+use crate::connections::{ConnectionSlot, ConnectionState, Connections};
 use crate::extract::BodyTimeout;
 use crate::metrics::Traffic;
-use crate::routes::with_allowed_methods;
+use crate::requests::{Admission, OpenRequests};
+use crate::tls::{self, Accepted, HANDSHAKE_BYTE, Secured, ServerTls};
 use axum::Router;
-use axum::body::Body;
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Request};
-use axum::response::{IntoResponse, Response};
-use hyper::body::{Frame, Incoming, SizeHint};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use punctual_core::ports::{Clock, Spawn};
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
-use tower::Service;
 
 /// The limits of one server.
 #[derive(Debug, Clone)]
@@ -35,8 +27,8 @@ pub struct ServerLimits {
     /// Concurrent connections. A further one displaces one that waits for its client; if all are processing
     /// requests, it is answered 503 and closed.
     pub connections_max: u32,
-    /// How long a request head may take to arrive, and how long a connection may stay idle, before it is
-    /// closed.
+    /// How long a TLS handshake and each request head may take, and how long a connection may stay idle,
+    /// before it is closed.
     pub header_timeout: Duration,
     /// How long a request body may take to arrive before it is answered 408 and its connection closed.
     pub body_timeout: Duration,
@@ -72,13 +64,27 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const REFUSALS_MAX: usize = 64;
 /// How long such a client may take to read the response.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// The response that it gets.
+/// The response that it gets. A client that expects TLS sees a closed connection.
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
     Content-Length: 0\r\n\r\n";
+/// The response to plain HTTP on a listener with TLS.
+const NOT_TLS: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/problem+json\r\n\
+    Content-Length: 89\r\n\r\n\
+    {\"status\":400,\"title\":\"this server uses TLS: use an address that begins with https://\"}\r\n";
+
+/// Concurrent requests of one HTTP/2 connection. Further ones wait at the client.
+const STREAMS_MAX: u32 = 128;
+/// Bytes of a response that may wait for an HTTP/2 client to make room, per request.
+const STREAM_BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// How long an HTTP/2 client without open requests may take to agree to the end of the connection.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves one listener until it is stopped.
 pub struct Server {
     pub listener: TcpListener,
+    /// The certificate for new connections; `None` for plain HTTP.
+    pub tls: Option<watch::Receiver<Arc<ServerTls>>>,
     pub limits: ServerLimits,
     pub clock: Arc<dyn Clock>,
     pub spawn: Arc<dyn Spawn>,
@@ -114,75 +120,37 @@ impl Server {
         }
     }
 
-    fn serve(
-        &self,
-        stream: TcpStream,
-        slot: ConnectionSlot,
-        router: Router,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    fn serve(&self, stream: TcpStream, slot: ConnectionSlot, router: Router, stop: watch::Receiver<bool>) {
         let open = self.traffic.accepted();
         // Responses are small and written in one piece: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(self.limits.write_timeout));
         let place = slot.place.clone();
-        let admission = Admission {
+        let connection = Connection {
             place: place.clone(),
             router,
-            uri_bytes_max: self.limits.uri_bytes_max,
-            body_timeout: BodyTimeout(self.limits.body_timeout),
+            limits: self.limits.clone(),
+            spawn: self.spawn.clone(),
+            traffic: self.traffic.clone(),
+            stop,
         };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.header_timeout)
-            .max_header_size(self.limits.head_bytes_max)
-            .serve_connection(
-                TokioIo::new(Box::pin(stream)),
-                service_fn(move |request| admission.clone().answer(request)),
-            );
+        let tls = self.tls.as_ref().map(|tls| tls.borrow().clone());
         self.spawn.spawn(Box::pin(async move {
             let _seat = (slot, open);
-            let mut connection = pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
+            tokio::select! {
+                () = connection.run(stream, tls) => {}
                 () = place.displaced() => {
                     tracing::debug!("an idle connection was closed to make room for another one");
-                    return;
                 }
-                () = stopped(&mut stop) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection ended early");
             }
         }));
     }
 
-    /// Sends the 503, and reads what the client has sent meanwhile: otherwise the response would be lost.
-    fn refuse(&self, mut stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
+    fn refuse(&self, stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
         tracing::debug!(%from, "all connections are busy: another one was refused");
         let Ok(place) = refusals.clone().try_acquire_owned() else { return };
         self.spawn.spawn(Box::pin(async move {
             let _place = place;
-            let said = async {
-                stream.writable().await?;
-                stream.try_write(REFUSAL)?;
-                poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await?;
-                let mut unread = [0; 1024];
-                loop {
-                    stream.readable().await?;
-                    match stream.try_read(&mut unread) {
-                        Ok(0) => return Ok::<(), io::Error>(()),
-                        Ok(_) => {}
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            };
-            let _ = tokio::time::timeout(REFUSAL_TIMEOUT, said).await;
+            say(stream, REFUSAL).await;
         }));
     }
 
@@ -193,108 +161,193 @@ impl Server {
     }
 }
 
+/// Sends a response, and reads what the client has sent meanwhile: otherwise the response would be lost.
+async fn say(mut stream: TcpStream, response: &[u8]) {
+    let said = async {
+        stream.writable().await?;
+        stream.try_write(response)?;
+        poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await?;
+        let mut unread = [0; 1024];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut unread) {
+                Ok(0) => return Ok::<(), io::Error>(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, said).await;
+}
+
 /// Waits until the server is stopped, or the sender of the stop signal is gone.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stopping| *stopping).await;
 }
 
-/// Passes the requests of one connection to the router and tracks their phase.
-#[derive(Clone)]
-struct Admission {
+/// One connection, from its first byte to its end.
+struct Connection {
     place: Arc<ConnectionState>,
     router: Router,
-    uri_bytes_max: usize,
-    body_timeout: BodyTimeout,
+    limits: ServerLimits,
+    spawn: Arc<dyn Spawn>,
+    traffic: Arc<Traffic>,
+    stop: watch::Receiver<bool>,
 }
 
-impl Admission {
-    async fn answer(mut self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        use hyper::body::Body as _;
-        let is_whole = request.body().is_end_stream();
-        if !self.place.turn_to(if is_whole { Phase::Working } else { Phase::Receiving }) {
-            return Ok(closing(ApiError::Overloaded));
+impl Connection {
+    async fn run(mut self, stream: TcpStream, tls: Option<Arc<ServerTls>>) {
+        let ended = match tls {
+            None => {
+                let stream = self.with_write_timeout(stream);
+                self.serve_http1(stream, None).await
+            }
+            Some(tls) => {
+                let mut stop = self.stop.clone();
+                let accepted = tokio::select! {
+                    accepted = self.accept(stream, tls) => accepted,
+                    () = stopped(&mut stop) => None,
+                };
+                match accepted {
+                    None => Ok(()),
+                    Some(Accepted { stream, secured, is_http2: true }) => {
+                        self.serve_http2(stream, secured).await
+                    }
+                    Some(Accepted { stream, secured, is_http2: false }) => {
+                        self.serve_http1(stream, Some(secured)).await
+                    }
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
         }
-        let uri = request.uri();
-        if uri.path_and_query().map_or(0, |target| target.as_str().len()) > self.uri_bytes_max {
-            return Ok(closing(ApiError::UriTooLong { limit_bytes: self.uri_bytes_max }));
+    }
+
+    fn with_write_timeout(&self, stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.limits.write_timeout));
+        Box::pin(stream)
+    }
+
+    /// The handshake. `None` if it failed or took too long.
+    async fn accept(
+        &self,
+        stream: TcpStream,
+        tls: Arc<ServerTls>,
+    ) -> Option<Accepted<TimeoutStream<TcpStream>>> {
+        let handshake = async {
+            let mut first = [0];
+            match stream.peek(&mut first).await {
+                // Closed without a byte, as health checks of load balancers do.
+                Ok(0) => return None,
+                Ok(_) if first[0] != HANDSHAKE_BYTE => {
+                    say(stream, NOT_TLS).await;
+                    return Some(Err(io::Error::other("the client does not use TLS")));
+                }
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+            Some(tls::accept(tls, self.with_write_timeout(stream)).await)
+        };
+        let late = || Some(Err(io::ErrorKind::TimedOut.into()));
+        let result = tokio::time::timeout(self.limits.header_timeout, handshake).await;
+        match result.unwrap_or_else(|_| late())? {
+            Ok(accepted) => Some(accepted),
+            Err(error) => {
+                self.traffic.handshake_failed();
+                tracing::debug!(%error, "a TLS handshake failed");
+                None
+            }
         }
-        let place = self.place.clone();
-        let mut request = request.map(|body| Body::new(Received { body, place }));
-        request.extensions_mut().insert(self.body_timeout);
-        let response = with_allowed_methods(self.router.call(request).await?);
-        let answered = Answered(self.place);
-        answered.0.turn_to(Phase::Working);
-        Ok(response.map(|body| Body::new(Sent { body, _answered: answered })))
     }
-}
 
-fn closing(error: ApiError) -> Response {
-    let mut response = error.into_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-/// A request body that signals when it has arrived.
-struct Received {
-    body: Incoming,
-    place: Arc<ConnectionState>,
-}
-
-impl hyper::body::Body for Received {
-    type Data = <Incoming as hyper::body::Body>::Data;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if frame.is_none() || self.body.is_end_stream() {
-            self.place.turn_to(Phase::Working);
+    fn admission(&self, requests: &Arc<OpenRequests>, secured: Option<Secured>) -> Admission {
+        Admission {
+            requests: requests.clone(),
+            router: self.router.clone(),
+            uri_bytes_max: self.limits.uri_bytes_max,
+            body_timeout: BodyTimeout(self.limits.body_timeout),
+            secured,
         }
-        Poll::Ready(frame)
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+    async fn serve_http1<T>(&mut self, stream: T, secured: Option<Secured>) -> hyper::Result<()>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let admission = self.admission(&OpenRequests::new(self.place.clone()), secured);
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_timeout)
+            .max_header_size(self.limits.head_bytes_max)
+            .serve_connection(
+                TokioIo::new(stream),
+                service_fn(move |request| admission.clone().answer(request)),
+            );
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stopped(&mut self.stop) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        }
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    /// HTTP/2 has no timeouts of its own: connections without requests are closed after the same time as with
+    /// HTTP/1, and so are clients that do not read their responses.
+    async fn serve_http2<T>(&mut self, stream: T, secured: Secured) -> hyper::Result<()>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let requests = OpenRequests::new(self.place.clone());
+        let admission = self.admission(&requests, Some(secured));
+        let connection = http2::Builder::new(OnSpawnPort(self.spawn.clone()))
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(self.limits.head_bytes_max).unwrap_or(u32::MAX))
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_send_buf_size(STREAM_BUFFER_BYTES_MAX)
+            .serve_connection(
+                TokioIo::new(stream),
+                service_fn(move |request| admission.clone().answer(request)),
+            );
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = requests.stalled_for(self.limits.write_timeout) => return Ok(()),
+            () = requests.idle_for(self.limits.header_timeout) => {}
+            () = stopped(&mut self.stop) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            ended = connection => ended,
+            () = requests.stalled_for(self.limits.write_timeout) => Ok(()),
+            () = requests.idle_for(GOODBYE_TIMEOUT) => Ok(()),
+        }
     }
 }
 
-/// A response body that signals when it has been sent.
-struct Sent {
-    body: Body,
-    _answered: Answered,
-}
+/// Runs the requests of HTTP/2 connections on the port for spawning.
+#[derive(Clone)]
+struct OnSpawnPort(Arc<dyn Spawn>);
 
-/// Dropped with the response: the connection waits for its client again.
-struct Answered(Arc<ConnectionState>);
-
-impl Drop for Answered {
-    fn drop(&mut self) {
-        self.0.turn_to(Phase::Waiting);
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for OnSpawnPort {
+    fn execute(&self, request: F) {
+        self.0.spawn(Box::pin(request));
     }
 }
 
-impl hyper::body::Body for Sent {
-    type Data = <Body as hyper::body::Body>::Data;
-    type Error = axum::Error;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    #[test]
+    fn the_response_to_plain_http_has_the_announced_length() {
+        let text = std::str::from_utf8(NOT_TLS).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+        serde_json::from_str::<serde_json::Value>(body).unwrap();
     }
 }

@@ -181,6 +181,7 @@ async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String,
     let api = Api::new(engine.clone(), host.clock.clone());
     let server = Server {
         listener,
+        tls: None,
         limits: ServerLimits::default(),
         clock: host.clock.clone(),
         spawn: host.spawn.clone(),

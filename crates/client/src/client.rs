@@ -12,6 +12,7 @@ use crate::problem::Problem;
 use crate::queue::{QueueBody, SetQueue};
 use crate::schedule::{PreviewBody, PreviewRequest};
 use crate::stats::StatsBody;
+use crate::tls::{ClientTls, Distrust};
 use crate::{API_PREFIX, IDEMPOTENCY_KEY, PriorityBody};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
@@ -80,6 +81,14 @@ impl ClientError {
         Some(Duration::from_secs(seconds))
     }
 
+    /// Whether the server was not reached because one of the two does not trust the other.
+    pub fn distrust(&self) -> Option<Distrust> {
+        match self {
+            ClientError::Unreachable { source, .. } => Distrust::behind(source),
+            _ => None,
+        }
+    }
+
     pub fn is_not_found(&self) -> bool {
         matches!(self, ClientError::Refused(problem) if problem.status == 404)
     }
@@ -137,17 +146,23 @@ struct BatchBody<'a, T> {
 }
 
 impl Client {
-    /// A client for the server at this address (`127.0.0.1:7070` or `http://…`) that sends this token.
+    /// A client for the server at this address (`127.0.0.1:7070`, `http://…` or `https://…`) that sends this
+    /// token. It trusts certificates of well-known authorities.
     pub fn new(server: &str, token: impl Into<String>) -> Result<Self, ClientError> {
+        Client::with_tls(server, token, &ClientTls::default())
+    }
+
+    /// The same, with its own certificate or authorities.
+    pub fn with_tls(server: &str, token: impl Into<String>, tls: &ClientTls) -> Result<Self, ClientError> {
         let server = server.trim_end_matches('/');
         let bad = |problem: String| ClientError::BadAddress { server: server.to_owned(), problem };
         let address = match server.split_once("://") {
             None => format!("http://{server}"),
-            Some(("http", _)) => server.to_owned(),
-            Some((scheme, _)) => return Err(bad(format!("{scheme} is not supported, use http"))),
+            Some(("http" | "https", _)) => server.to_owned(),
+            Some((scheme, _)) => return Err(bad(format!("{scheme} is not supported, use http or https"))),
         };
         let url = reqwest::Url::parse(&address).map_err(|error| bad(error.to_string()))?;
-        let mut builder = reqwest::Client::builder();
+        let mut builder = tls.http();
         if is_this_machine(&url) {
             builder = builder.no_proxy();
         }

@@ -36,6 +36,7 @@ mod schedule;
 pub mod schema;
 mod stats;
 mod stream;
+mod tls;
 mod wire;
 #[cfg(feature = "worker")]
 pub mod worker;
@@ -68,6 +69,7 @@ pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, StatsBody, WorkerBody};
+pub use tls::{ClientTls, ClientTlsError, Distrust, Identity};
 pub use workers::{ConditionBody, MeBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// The path prefix of the API.

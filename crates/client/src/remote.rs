@@ -36,7 +36,7 @@ const NOTES_PER_REQUEST: usize = 16;
 
 /// Responses to opening a session that a retry will not change: the token, the address or the worker is
 /// wrong.
-const FINAL_STATUSES: [u16; 4] = [401, 403, 404, 422];
+const FINAL_STATUSES: [u16; 5] = [401, 403, 404, 421, 422];
 
 type Opened = Box<dyn Fn() + Send + Sync>;
 type Refused = Box<dyn Fn(ClientError) + Send + Sync>;

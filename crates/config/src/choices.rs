@@ -17,4 +17,11 @@ pub enum LogFormat {
     Json,
 }
 
-choice!(ClockKind, LogFormat, ContainmentMode);
+/// Who needs a client certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClientAuth {
+    All,
+    Workers,
+}
+
+choice!(ClientAuth, ClockKind, LogFormat, ContainmentMode);

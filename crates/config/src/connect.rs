@@ -1,11 +1,11 @@
 //! How commands find the server: by their arguments, else by the data directory, else by the default.
 
 use crate::data_dir::{DataDir, DataDirArgs};
-use crate::exit::CliError;
+use crate::exit::{CliError, Exit};
 use crate::output::tell;
 use crate::{ClientSettings, Flags, Surroundings, exposure};
-use punctual_client::Client;
-use std::path::Path;
+use punctual_client::{Client, ClientTls, ClientTlsError, Identity};
+use std::path::{Path, PathBuf};
 
 /// The server's default address.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
@@ -31,6 +31,7 @@ pub struct Connection {
     /// Where the token was found or searched.
     pub token_origin: String,
     pub data_dir: DataDir,
+    pub tls: ClientTls,
 }
 
 impl ConnectArgs {
@@ -39,7 +40,7 @@ impl ConnectArgs {
     }
 
     pub fn client_within(&self, around: &Surroundings) -> anyhow::Result<Client> {
-        let Connection { server, token, token_origin, data_dir, .. } = self.connection_within(around)?;
+        let Connection { server, token, token_origin, data_dir, tls, .. } = self.connection_within(around)?;
         let Some(token) = token else {
             return Err(CliError::not_found(format!(
                 "no token: {} does not exist; start `punctual serve` here, or pass a token with --token-file, \
@@ -49,7 +50,7 @@ impl ConnectArgs {
             ))
             .into());
         };
-        Ok(Client::new(&server, token)?.with_token_origin(token_origin))
+        Ok(Client::with_tls(&server, token, &tls)?.with_token_origin(token_origin))
     }
 
     pub fn surroundings(&self) -> Result<Surroundings, CliError> {
@@ -69,8 +70,13 @@ impl ConnectArgs {
         let data_dir = self.data_dir.within(around)?;
         let settings = around.read(&self.client)?;
         let is_named = settings.server.is_some();
-        let server = match settings.server {
-            Some(server) => server.0,
+        let tls = self.tls(&settings, around)?;
+        let server = match &settings.server {
+            // Certificates say that the connection is to be encrypted.
+            Some(server) if settings.names_certificates() && !server.0.contains("://") => {
+                format!("https://{}", server.0)
+            }
+            Some(server) => server.0.clone(),
             None => data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
         };
         // A file or a variable often ends with a newline, which is invalid in a header.
@@ -80,8 +86,45 @@ impl ConnectArgs {
             (None, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
             (None, None) => (data_dir.token()?, data_dir.token_file().display().to_string()),
         };
-        Ok(Connection { server, is_named, token, token_origin, data_dir })
+        Ok(Connection { server, is_named, token, token_origin, data_dir, tls })
     }
+
+    fn tls(&self, settings: &ClientSettings, around: &Surroundings) -> Result<ClientTls, CliError> {
+        let origin = |key: &str| around.origin(&self.client, key);
+        let read = |key: &str, path: &Option<PathBuf>| -> Result<Option<Vec<u8>>, CliError> {
+            let Some(path) = path else { return Ok(None) };
+            let unreadable = |error| wrong(&format!("{} {}", origin(key), path.display()), &error);
+            std::fs::read(path).map(Some).map_err(unreadable)
+        };
+        let ca = read("client.tls_ca", &settings.tls_ca)?;
+        let certificate = read("client.tls_client_cert", &settings.tls_client_cert)?;
+        let key = read("client.tls_client_key", &settings.tls_client_key)?;
+        let identity = match (&certificate, &key) {
+            (Some(certificate_pem), Some(key_pem)) => Some(Identity { certificate_pem, key_pem }),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(wrong("client.tls_client_cert", &"needs client.tls_client_key as well"));
+            }
+            (None, Some(_)) => {
+                return Err(wrong("client.tls_client_key", &"needs client.tls_client_cert as well"));
+            }
+        };
+        if let Some(Ok(Some(exposed))) = settings.tls_client_key.as_deref().map(exposure) {
+            tell(&format!("warning: {exposed}"));
+        }
+        ClientTls::new(ca.as_deref(), identity).map_err(|error| {
+            let key = match error {
+                ClientTlsError::Authority(_) => "client.tls_ca",
+                ClientTlsError::Certificate(_) => "client.tls_client_cert",
+                ClientTlsError::Key(_) => "client.tls_client_key",
+            };
+            wrong(&origin(key), &error)
+        })
+    }
+}
+
+fn wrong(place: &str, problem: &dyn std::fmt::Display) -> CliError {
+    CliError { exit: Exit::Misunderstood, message: format!("{place}: {problem}") }
 }
 
 fn read_token(file: &Path) -> Result<String, CliError> {

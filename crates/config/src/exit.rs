@@ -2,7 +2,7 @@
 
 use crate::hints;
 use crate::output::tell;
-use punctual_client::{ClientError, Problem};
+use punctual_client::{ClientError, Distrust, Problem};
 use punctual_core::causes::innermost;
 use std::process::ExitCode;
 
@@ -87,9 +87,7 @@ fn report_client_error(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { server, .. } => {
             tell(&format!("error: cannot reach the server at {server}: {}", innermost(error)));
-            eprintln!(
-                "  start one with `punctual serve`, or choose a running one with --server or --data-dir"
-            );
+            eprintln!("  {}", reach_it(error.distrust()));
             Exit::Unreachable
         }
         ClientError::Refused(problem) => {
@@ -112,6 +110,19 @@ fn report_client_error(error: &ClientError) -> Exit {
         ClientError::Unexpected(_) => {
             tell(&format!("error: {error}"));
             Exit::ServerFailed
+        }
+    }
+}
+
+/// What to do about a server that was not reached.
+const fn reach_it(distrust: Option<Distrust>) -> &'static str {
+    match distrust {
+        None => "start one with `punctual serve`, or choose a running one with --server or --data-dir",
+        Some(Distrust::OfServer) => {
+            "pass the certificate authority of the server with --tls-ca, and a name in its certificate with --server"
+        }
+        Some(Distrust::OfClient) => {
+            "pass a client certificate that the server accepts with --tls-client-cert and --tls-client-key"
         }
     }
 }

@@ -126,11 +126,15 @@ fn flag(setting: &'static Setting) -> clap::Arg {
         Default::Is("") | Default::Unset { .. } => String::new(),
         Default::Is(text) => format!(" [default: {text}]"),
     };
-    clap::Arg::new(setting.key)
+    let flag = clap::Arg::new(setting.key)
         .long(setting.flag())
         .value_name((setting.placeholder)())
         .action(clap::ArgAction::Append)
-        .help(format!("{} [env: {}]{default}", setting.about, setting.variable()))
+        .help(format!("{} [env: {}]{default}", setting.about, setting.variable()));
+    if setting.is_switch {
+        return flag.num_args(0..=1).require_equals(true).default_missing_value("true");
+    }
+    flag
 }
 
 /// The origin of a value.

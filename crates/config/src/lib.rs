@@ -22,21 +22,23 @@ pub mod store_url;
 pub mod suggest;
 pub mod value;
 mod variables;
+mod web;
 
 pub use allowed::{Allowed, Network};
-pub use choices::{ClockKind, LogFormat};
+pub use choices::{ClientAuth, ClockKind, LogFormat};
 pub use coordination_url::{COORDINATION_BY_STORE, CoordinationUrl};
 pub use file::{ConfigFile, USUAL_FILE};
 pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
 pub use log_level::Level;
 pub use secret_file::{exposure, foreign_hand, seen_password};
 pub use settings::{
-    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, LogSettings, Place,
-    RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,
-    WorkerSettings,
+    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, ListenerSettings,
+    LogSettings, Place, RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings,
+    WorkerRoleSettings, WorkerSettings,
 };
 pub use value::SizeMax;
 pub use variables::unknown_variables;
+pub use web::{HostName, Origin, Switch};
 
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, table};

@@ -3,7 +3,7 @@
 
 use crate::allowed::{Allowed, Network};
 use crate::args::Kept;
-use crate::choices::{ClockKind, LogFormat};
+use crate::choices::{ClientAuth, ClockKind, LogFormat};
 use crate::coordination_url::CoordinationUrl;
 use crate::layers::Layers;
 use crate::log_level::Level;
@@ -12,6 +12,7 @@ use crate::value::{
     self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
     SlotCount, Value,
 };
+use crate::web::{HostName, Origin, Switch};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use punctual_shim::containment::ContainmentMode;
@@ -30,6 +31,8 @@ pub struct Setting {
     pub default: Default,
     pub kind: fn() -> String,
     pub placeholder: fn() -> String,
+    /// Whether its flag needs no value.
+    pub is_switch: bool,
     /// Parses a value relative to a directory and returns it in the file's syntax.
     pub check: fn(&Raw, &Path) -> Result<Json, String>,
 }
@@ -106,6 +109,7 @@ macro_rules! settings {
                 default: $default,
                 kind: <$type as Value>::kind,
                 placeholder: <$type as Value>::placeholder,
+                is_switch: <$type as Value>::IS_SWITCH,
                 check: |raw, directory| {
                     value::read::<$type>(raw).map(|value| value.seen_from(directory).written())
                 },
@@ -190,6 +194,40 @@ settings! {
         /// A file with the API token; by default the admin token in the data directory
         token_file: Option<PathBuf> = "client.token_file", unset("/etc/punctual/token"),
             "Only its owner should be able to read it; commands print a warning otherwise.";
+        /// A file with CA certificates (PEM) to trust for an https server instead of the well-known ones
+        tls_ca: Option<PathBuf> = "client.tls_ca", unset("/etc/punctual/ca.pem"),
+            "With it, or with a client certificate, a server address without a scheme means https.";
+        /// A file with this client's certificate and its chain (PEM), for a server that demands one
+        tls_client_cert: Option<PathBuf> = "client.tls_client_cert", unset("/etc/punctual/worker.pem"),
+            "Read when the command starts. Needs client.tls_client_key as well.";
+        /// A file with the private key (PEM) of client.tls_client_cert
+        tls_client_key: Option<PathBuf> = "client.tls_client_key", unset("/etc/punctual/worker.key"),
+            "Only its owner should be able to read it; commands print a warning otherwise.";
+    }
+}
+
+impl ClientSettings {
+    /// Whether any certificate for the connection to the server is set.
+    pub fn names_certificates(&self) -> bool {
+        self.tls_ca.is_some() || self.tls_client_cert.is_some()
+    }
+}
+
+settings! {
+    /// How a process that listens is reached.
+    pub struct ListenerSettings {
+        /// A file with the server's certificate and its chain (PEM): listeners use TLS
+        tls_cert: Option<PathBuf> = "tls_cert", unset("/etc/punctual/server.pem"),
+            "Needs tls_key as well. The files are checked every two seconds: new connections use a new certificate, and a file that cannot be used is reported in the log and changes nothing.";
+        /// A file with the private key (PEM) of tls_cert
+        tls_key: Option<PathBuf> = "tls_key", unset("/etc/punctual/server.key"),
+            "Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// Allow listening on addresses other than loopback without TLS
+        insecure_http: Switch = "insecure_http", is("false"),
+            "Tokens and payloads then cross the network unencrypted: only for a network that you trust, such as behind a TLS proxy. Without it, such a server does not start.";
+        /// Host names that requests may use, such as jobs.example.org or *.example.org, without a port
+        allowed_hosts: Vec<HostName> = "allowed_hosts", is(""),
+            "Always allowed: localhost, IP addresses, the name in the listen address, and the names in tls_cert. A request for another host is answered with 421, except /livez and /readyz.";
     }
 }
 
@@ -198,14 +236,23 @@ settings! {
     pub struct ApiSettings {
         /// Address to listen on; port 0 selects any free port
         listen: Address = "listen", is("127.0.0.1:7070"),
-            "Connections are not encrypted: use a TLS proxy for any address other than loopback.";
+            "An address other than loopback needs tls_cert and tls_key, or insecure_http.";
+        /// A file with CA certificates (PEM): clients need a certificate that one of them signed
+        tls_client_ca: Option<PathBuf> = "tls_client_ca", unset("/etc/punctual/clients.pem"),
+            "In addition to a token. Needs tls_cert, and is checked for changes with it.";
+        /// Who needs a client certificate if tls_client_ca is set: all, or only workers
+        tls_client_auth: ClientAuth = "tls_client_auth", is("all"),
+            "With all, every connection needs one, including health checks. With workers, requests of the worker protocol without one are answered with 403, and others need none.";
+        /// Origins of web pages whose scripts may use the API, such as https://intranet.example.org
+        cors_origins: Vec<Origin> = "cors_origins", is(""),
+            "Exact origins only. Browsers refuse scripts of all other origins. The scripts still need a token.";
         /// How long open requests may take to finish after all handlers have finished
         shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
             "Requests that take longer are aborted.";
         /// Maximum number of concurrent connections
         connections_max: Count<1, 1_000_000> = "connections_max", is("4096"),
             "A new connection beyond that replaces an idle one, or is answered with 503 if all are busy. Each connection needs a file descriptor.";
-        /// How long a request's head may take to arrive, and how long a connection may stay idle
+        /// How long a TLS handshake and a request's head may take, and how long a connection may stay idle
         header_timeout: Length<SECOND, HOUR> = "header_timeout", is("30s"),
             "Slower clients are disconnected.";
         /// How long a request's body may take to arrive
@@ -366,7 +413,7 @@ settings! {
     pub struct HealthSettings {
         /// Address where `punctual scheduler` and `punctual worker` serve /livez, /readyz and /metrics; by default 127.0.0.1:7071 for a scheduler, and none for a worker
         listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
-            "Connections are not encrypted, also beyond loopback. /metrics needs a token, the others do not.";
+            "With tls_cert it uses TLS. An address other than loopback needs tls_cert and tls_key, or insecure_http. /metrics needs a token, the others do not.";
     }
 }
 
@@ -383,6 +430,7 @@ tables! {
     /// The settings of `punctual serve`.
     pub struct ServeSettings {
         api: ApiSettings,
+        listener: ListenerSettings,
         worker: WorkerSettings,
         scheduler: SchedulerSettings,
         clock: ClockSettings,
@@ -397,6 +445,7 @@ tables! {
     /// The settings of `punctual api`.
     pub struct ApiRoleSettings {
         api: ApiSettings,
+        listener: ListenerSettings,
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
@@ -408,6 +457,7 @@ tables! {
     /// The settings of `punctual scheduler`.
     pub struct SchedulerRoleSettings {
         health: HealthSettings,
+        listener: ListenerSettings,
         scheduler: SchedulerSettings,
         log: LogSettings,
         store: StoreSettings,
@@ -422,6 +472,7 @@ tables! {
         name: WorkerName,
         worker: WorkerSettings,
         health: HealthSettings,
+        listener: ListenerSettings,
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,

@@ -89,6 +89,9 @@ pub fn read<T: Value>(raw: &Raw) -> Result<T, String> {
 
 /// A type of value.
 pub trait Value: Sized {
+    /// Whether a flag without a value means `true`.
+    const IS_SWITCH: bool = false;
+
     /// The accepted values, as in "must be …".
     fn kind() -> String;
 

@@ -304,6 +304,16 @@ pub(super) const FAMILIES: &[Family] = &[
     counter("punctual_http_accept_errors_total", "Connections that could not be accepted.", |now, out| {
         out.value(&[], now.traffic.failed);
     }),
+    counter("punctual_http_tls_handshake_errors_total", "TLS handshakes that failed.", |now, out| {
+        out.value(&[], now.traffic.handshakes_failed);
+    }),
+    counter(
+        "punctual_http_tls_reload_errors_total",
+        "Changed certificate files that could not be used; the server keeps the previous certificate.",
+        |now, out| {
+            out.value(&[], now.traffic.reloads_failed);
+        },
+    ),
     // The server.
     gauge("punctual_build_info", "Always 1; the label is the version of the server.", |_, out| {
         out.value(&[env!("CARGO_PKG_VERSION")], 1);

@@ -22,6 +22,8 @@ pub struct Traffic {
     open: AtomicU64,
     accepted: AtomicU64,
     failed: AtomicU64,
+    handshakes_failed: AtomicU64,
+    reloads_failed: AtomicU64,
     routes: RwLock<BTreeMap<&'static str, BTreeMap<String, Arc<Answers>>>>,
 }
 
@@ -36,6 +38,8 @@ pub(super) struct TrafficSnapshot {
     pub open: u64,
     pub accepted: u64,
     pub failed: u64,
+    pub handshakes_failed: u64,
+    pub reloads_failed: u64,
     pub routes: Vec<RouteSnapshot>,
 }
 
@@ -66,6 +70,16 @@ impl Traffic {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a failed TLS handshake.
+    pub(crate) fn handshake_failed(&self) {
+        self.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a changed certificate that could not be used.
+    pub fn reload_failed(&self) {
+        self.reloads_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn answers(&self, method: &'static str, path: &str) -> Arc<Answers> {
         let known = self.routes.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(answers) = known.get(method).and_then(|paths| paths.get(path)) {
@@ -91,6 +105,8 @@ impl Traffic {
             open: self.open.load(Ordering::Relaxed),
             accepted: self.accepted.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            handshakes_failed: self.handshakes_failed.load(Ordering::Relaxed),
+            reloads_failed: self.reloads_failed.load(Ordering::Relaxed),
             routes: routes.collect(),
         }
     }

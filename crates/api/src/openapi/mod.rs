@@ -61,8 +61,8 @@ request except those for health and documentation needs `Authorization: Bearer <
 dir>/admin.token`. Errors are problem details (RFC 9457). Unknown fields and parameters in requests are errors; clients \
 must ignore unknown fields in responses.
 
-Besides the listed responses, any request may return 404 for an unknown path, 405 (with `Allow`) if the method is not \
-allowed, 414 if path and query are too long, 431 (without a body) if the headers are too long or too many, 500 if the \
+Besides the listed responses, any request may return 400 if it names no host or several, 404 for an unknown path, 405 (with `Allow`) if the method is not \
+allowed, 414 if path and query are too long, 421 if the server does not answer to the host that it names, 431 (without a body) if the headers are too long or too many, 500 if the \
 server failed, and 503 (without a body) if no connection is free. A request whose head takes too long to arrive is not \
 answered: its connection is closed.";
 

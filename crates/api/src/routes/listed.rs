@@ -1,7 +1,11 @@
 //! A router that records its paths, so that they can be compared with the OpenAPI document.
 
 use crate::Api;
+use crate::error::ApiError;
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 
 pub struct Listed {
@@ -22,6 +26,17 @@ impl Listed {
     pub fn nest(mut self, prefix: &str, inner: Listed) -> Self {
         self.paths.extend(inner.paths.iter().map(|path| format!("{prefix}{path}")));
         Listed { router: self.router.nest(prefix, inner.router), ..self }
+    }
+
+    /// Checks every request before its route gets it.
+    pub fn guarded(self, check: fn(&Request) -> Result<(), ApiError>) -> Self {
+        let checked = from_fn(move |request: Request, next: Next| async move {
+            match check(&request) {
+                Ok(()) => next.run(request).await,
+                Err(error) => error.into_response(),
+            }
+        });
+        Listed { router: self.router.layer(checked), ..self }
     }
 
     /// Adds the paths of another one unchanged.

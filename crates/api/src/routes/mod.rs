@@ -26,7 +26,7 @@ use crate::auth;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use crate::metrics::count_traffic;
-use crate::openapi;
+use crate::{headers, hosts, openapi};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
@@ -52,6 +52,8 @@ fn guarded(routes: Router<Api>, api: Api) -> Router {
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(api.clone(), auth::guard))
+        .layer(from_fn_with_state(api.clone(), headers::cors))
+        .layer(from_fn_with_state(api.clone(), hosts::check))
         .layer(from_fn_with_state(api.clone(), count_traffic))
         .with_state(api)
 }
@@ -105,7 +107,7 @@ fn all() -> Listed {
         .route("/clock", get(clock::show))
         .route("/clock/advance", post(clock::advance))
         .route("/clock/jump", post(clock::jump))
-        .nest("/worker", worker::router());
+        .nest("/worker", worker::router().guarded(auth::needs_certificate));
     Listed::new()
         .nest(API_PREFIX, v1)
         .route("/", get(health::root))

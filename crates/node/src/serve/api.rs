@@ -2,12 +2,12 @@
 //! committed itself and is due at once. Runs no handlers, and leaves everything else to schedulers.
 
 use super::engine::store_time;
-use super::listener::{limits, listen, listen_before_creating, node_info, server};
+use super::listener::{limits, listen_before_creating, node_info};
 use super::node::Node;
+use super::transport::Transport;
 use super::welcome::Welcome;
 use super::{
-    admin_token, api_of, begin, config_mismatch, engine, tell_commands, warn_of_open_address,
-    warn_of_seen_passwords, warn_of_token,
+    admin_token, api_of, begin, config_mismatch, engine, tell_commands, warn_of_seen_passwords, warn_of_token,
 };
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
@@ -38,11 +38,14 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("api")?;
     let (mut signals, host) = begin(&settings.log, unknown)?;
-    warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
+    let origin = |key: &str| around.origin(&args.settings, key);
+    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
+    let mut transport = transport.checked(&settings.api.listen.0)?;
+    warn_of_seen_passwords(&place, &settings.coordination, origin);
     listen_before_creating(data_dir.path(), &settings.api.listen.0).await?;
     data_dir.prepare()?;
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
-    let listener = listen(&settings.api.listen.0, "--listen").await?;
+    let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
@@ -50,17 +53,18 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
-    let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
+    let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
     let address = listener.local_addr().context("cannot read the address of the listener")?;
-    let http = server(&api, &host, listener, limits(&settings.api));
+    transport.warn_if_exposed(address);
+    let (url, announced) = (transport.url(address), transport.announced(address));
+    let http = transport.server(&api, &host, listener, limits(&settings.api), node.stopping());
     node.run_http(http.run(api.router(), node.stopping()));
     node.run_loops(engine);
-    tell_commands(&data_dir, address);
+    tell_commands(&data_dir, &announced);
     let config_file = around.file.as_ref().map(|file| file.path.as_path());
     let store = Some(&place);
-    Welcome { data_dir: &data_dir, store, config_file, address, token, manual_clock: None }.print()?;
+    Welcome { data_dir: &data_dir, store, config_file, url: &url, token, manual_clock: None }.print()?;
     tracing::info!(%address, store = %place, "taking requests");
     warn_of_token(token, &data_dir);
-    warn_of_open_address(address);
     Ok(node.until_stopped(&mut signals).await)
 }

@@ -1,11 +1,10 @@
 //! The listener of a process, and its description of itself.
 
 use crate::store::OpenStore;
-use punctual_api::{Api, NodeInfo, Server, ServerLimits};
+use punctual_api::{NodeInfo, ServerLimits};
 use punctual_config::data_dir::DATABASE_FILE;
 use punctual_config::exit::CliError;
 use punctual_config::{ApiSettings, CoordinationSettings};
-use punctual_core::ports::Host;
 use punctual_core::time::Timestamp;
 use std::io;
 use std::path::Path;
@@ -31,11 +30,6 @@ pub async fn listen_before_creating(data_dir: &Path, address: &str) -> Result<()
         listen(address, "--listen").await?;
     }
     Ok(())
-}
-
-/// A server for an API on this listener.
-pub fn server(api: &Api, host: &Host, listener: TcpListener, limits: ServerLimits) -> Server {
-    Server { listener, limits, clock: host.clock.clone(), spawn: host.spawn.clone(), traffic: api.traffic() }
 }
 
 /// This process's description of itself.

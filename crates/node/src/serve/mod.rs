@@ -19,6 +19,8 @@ mod retention;
 mod scaling;
 mod scheduler;
 mod signals;
+mod tls;
+mod transport;
 mod welcome;
 mod worker;
 
@@ -33,7 +35,7 @@ use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
 use engine::store_time;
-use listener::{limits, listen, listen_before_creating, server};
+use listener::{limits, listen_before_creating};
 use node::{Drained, Node};
 use punctual_api::{Api, NodeInfo};
 use punctual_client::host;
@@ -44,8 +46,8 @@ use punctual_core::ports::Host;
 use punctual_engine::{Duties, Engine};
 use punctual_worker::Worker;
 use signals::Signals;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use transport::Transport;
 use welcome::Welcome;
 
 #[derive(clap::Args)]
@@ -70,6 +72,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
+    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
+    let mut transport = transport.checked(&settings.api.listen.0)?;
     let executors = worker::executors(&settings.worker, origin, &host).await?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
@@ -78,7 +82,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     prepare(&data_dir, &place)?;
     let logs = settings.logs.total_size_max;
     let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
-    let listener = listen(&settings.api.listen.0, "--listen").await?;
+    let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(
         &open,
         &settings.coordination,
@@ -98,12 +102,14 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let is_driven = driven.is_some();
     let mut node = Node::new(settings.worker.drain_grace.get());
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
-    let mut api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
+    let mut api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
     if let Some(clock) = driven {
         api = api.driving(clock);
     }
     let address = listener.local_addr().context("cannot read the address of the listener")?;
-    let http = server(&api, &host, listener, limits(&settings.api));
+    transport.warn_if_exposed(address);
+    let (url, announced) = (transport.url(address), transport.announced(address));
+    let http = transport.server(&api, &host, listener, limits(&settings.api), node.stopping());
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
     let worker = Worker::new(config, host.clone(), engine.clone(), executors);
@@ -113,12 +119,12 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     if is_driven {
         engine::worker_connected(&host, &*open.store).await;
     }
-    tell_commands(&data_dir, address);
+    tell_commands(&data_dir, &announced);
     Welcome {
         data_dir: &data_dir,
         store: (!open.is_embedded).then_some(&place),
         config_file: around.file.as_ref().map(|file| file.path.as_path()),
-        address,
+        url: &url,
         token,
         manual_clock: is_driven.then_some(now),
     }
@@ -128,7 +134,6 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     if is_driven {
         tracing::warn!(%now, "the clock is manual: nothing falls due until it is moved, see `punctual clock`");
     }
-    warn_of_open_address(address);
     Ok(node.until_stopped(&mut signals).await)
 }
 
@@ -167,8 +172,8 @@ fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api
 }
 
 /// Writes the server's address for commands. If that fails, as on a full disk, the server continues.
-fn tell_commands(data_dir: &DataDir, address: SocketAddr) {
-    match data_dir.announce(&address.to_string()) {
+fn tell_commands(data_dir: &DataDir, address: &str) {
+    match data_dir.announce(address) {
         Ok(Announced::Now) => {}
         Ok(Announced::Later) => tracing::info!(
             "another server runs in this data directory: until it ends, commands find this one only with --server {address}"
@@ -191,14 +196,6 @@ fn warn_of_token(token: AdminToken, data_dir: &DataDir) {
             "another server created the admin token of this store: copy its admin.token here for commands on this \
              machine, or create a new one with --new-admin-token"
         ),
-    }
-}
-
-fn warn_of_open_address(address: SocketAddr) {
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            "other machines can reach this address, and connections are not encrypted: use a TLS proxy"
-        );
     }
 }
 

@@ -3,12 +3,11 @@
 //! one leads. Every change is a compare-and-swap, so nothing is done twice.
 
 use super::engine::store_time;
-use super::listener::{listen, node_info, server};
+use super::listener::node_info;
 use super::node::Node;
 use super::scaling::{self, Hook};
-use super::{
-    api_of, begin, config_mismatch, engine, retention, warn_of_open_address, warn_of_seen_passwords,
-};
+use super::transport::Transport;
+use super::{api_of, begin, config_mismatch, engine, retention, warn_of_seen_passwords};
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
@@ -41,10 +40,12 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     place.must_be_shared("scheduler")?;
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let hooks = Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
-    warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
-    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let origin = |key: &str| around.origin(&args.settings, key);
     let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
-    let listener = listen(address, "--health-listen").await?;
+    let mut transport = Transport::of(&settings.listener, None, origin)?.checked(address)?;
+    warn_of_seen_passwords(&place, &settings.coordination, origin);
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let listener = transport.listen(address, "--health-listen").await?;
     let info =
         node_info(&open, &settings.coordination, &["scheduler"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
@@ -52,17 +53,16 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
-    let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
+    let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
     let address = listener.local_addr().context("cannot read the address of the listener")?;
-    let http = server(&api, &host, listener, ServerLimits::default());
+    transport.warn_if_exposed(address);
+    let url = transport.url(address);
+    let http = transport.server(&api, &host, listener, ServerLimits::default(), node.stopping());
     node.run_http(http.run(api.health_router(), node.stopping()));
     tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
     node.run_loops(engine);
     let version = env!("CARGO_PKG_VERSION");
-    output::print_raw(&format!(
-        "Punctual {version} schedules on {place}, health checks on http://{address}"
-    ))?;
+    output::print_raw(&format!("Punctual {version} schedules on {place}, health checks on {url}"))?;
     tracing::info!(%address, store = %place, "scheduling");
-    warn_of_open_address(address);
     Ok(node.until_stopped(&mut signals).await)
 }

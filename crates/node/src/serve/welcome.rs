@@ -7,7 +7,6 @@ use punctual_config::data_dir::DataDir;
 use punctual_config::output;
 use punctual_core::time::Timestamp;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::Path;
 
 pub struct Welcome<'a> {
@@ -15,7 +14,8 @@ pub struct Welcome<'a> {
     /// The store, if it is not in the data directory.
     pub store: Option<&'a StorePlace>,
     pub config_file: Option<&'a Path>,
-    pub address: SocketAddr,
+    /// Where it listens.
+    pub url: &'a str,
     pub token: AdminToken,
     /// The time of a manual clock.
     pub manual_clock: Option<Timestamp>,
@@ -39,10 +39,9 @@ impl Welcome<'_> {
     }
 
     fn text(&self, style: &Style) -> String {
-        let address = self.address;
+        let url = self.url;
         let [bold, normal] = style.bold;
-        let mut text =
-            format!("{bold}Punctual {}{normal} listens on http://{address}", env!("CARGO_PKG_VERSION"));
+        let mut text = format!("{bold}Punctual {}{normal} listens on {url}", env!("CARGO_PKG_VERSION"));
         for (name, value) in self.lines() {
             let [faint, normal] = style.faint;
             // A path may contain any characters.
@@ -70,7 +69,7 @@ impl Welcome<'_> {
             ("clock", format!("manual, at {now}; advance it with punctual clock advance 1h{option}"))
         }));
         lines.extend([
-            ("docs", format!("http://{}/docs", self.address)),
+            ("docs", format!("{}/docs", self.url)),
             ("try", format!("punctual job submit hello --type noop --wait{option}")),
             ("", format!("punctual job list{option}")),
             ("", format!("punctual demo{option}")),

@@ -2,9 +2,10 @@
 //! or polls a server over the worker protocol.
 
 use super::engine::store_time;
-use super::listener::{host_name, listen, node_info, server};
+use super::listener::{host_name, node_info};
 use super::node::{Drained, Node};
-use super::{api_of, begin, config_mismatch, engine, warn_of_open_address, warn_of_seen_passwords};
+use super::transport::Transport;
+use super::{api_of, begin, config_mismatch, engine, warn_of_seen_passwords};
 use crate::coordination;
 use crate::store::{self, OpenStore, PasswordArg, StorePlace};
 use anyhow::Context;
@@ -86,10 +87,14 @@ async fn on_store(
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
     warn_of_seen_passwords(&place, &settings.coordination, origin);
+    let mut transport = Transport::of(&settings.listener, None, origin)?;
+    if let Some(address) = &settings.health.listen {
+        transport = transport.checked(&address.0)?;
+    }
     let executors = executors(&settings.worker, origin, &host).await?;
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = match &settings.health.listen {
-        Some(address) => Some(listen(&address.0, "--health-listen").await?),
+        Some(address) => Some(transport.listen(&address.0, "--health-listen").await?),
         None => None,
     };
     let info =
@@ -103,11 +108,11 @@ async fn on_store(
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
     if let Some(listener) = listener {
         let address = listener.local_addr().context("cannot read the address of the listener")?;
-        let api = api_of(&engine, &host, &node, info).noticing(config_mismatch);
-        let http = server(&api, &host, listener, ServerLimits::default());
+        let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
+        transport.warn_if_exposed(address);
+        said += &format!(", health checks on {}", transport.url(address));
+        let http = transport.server(&api, &host, listener, ServerLimits::default(), node.stopping());
         node.run_http(http.run(api.health_router(), node.stopping()));
-        said += &format!(", health checks on http://{address}");
-        warn_of_open_address(address);
     }
     let config = config(&settings.worker, name(settings), false);
     tracing::info!(store = %place, worker = config.name, "working");

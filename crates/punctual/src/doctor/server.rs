@@ -3,11 +3,12 @@
 use super::files::Here;
 use super::finding::Finding;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, QueueBody, StatsBody,
-    WorkerSessionBody, WorkerState, host,
+    Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, QueueBody,
+    StatsBody, WorkerSessionBody, WorkerState, host,
 };
 use punctual_config::connect::Connection;
 use punctual_config::output;
+use punctual_core::causes::innermost;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
@@ -26,7 +27,7 @@ const NAMES_MAX: usize = 5;
 
 pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
     let token = connection.token.clone().unwrap_or_default();
-    let client = match Client::new(&connection.server, token) {
+    let client = match Client::with_tls(&connection.server, token, &connection.tls) {
         Ok(client) => client,
         Err(error) => {
             return vec![Finding::failed(
@@ -36,12 +37,13 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
             )];
         }
     };
-    let http = match reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build() {
+    let http = match connection.tls.http().no_proxy().timeout(TIMEOUT).build() {
         Ok(http) => http,
         Err(error) => return vec![Finding::skipped("server", error.to_string())],
     };
     let root = match http.get(client.server()).send().await {
         Ok(answer) => answer.json::<Value>().await.unwrap_or_default(),
+        Err(error) if Distrust::behind(&error).is_some() => return vec![distrusted(&client, &error)],
         Err(_) => return vec![unreachable(connection, &client, here)],
     };
     if root["name"] != "punctual" {
@@ -80,6 +82,13 @@ fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding 
             Finding::skipped("server", "no server has run on this machine with this data directory")
         }
     }
+}
+
+fn distrusted(client: &Client, error: &reqwest::Error) -> Finding {
+    let found = format!("no trusted connection to {}: {}", client.server(), innermost(error));
+    let fix = "pass its certificate authority with --tls-ca and a name in its certificate with --server, and \
+               --tls-client-cert if it demands one";
+    Finding::failed("server", found, fix)
 }
 
 /// Clients with a token get the full reason.

@@ -371,7 +371,7 @@ async fn stalled_senders(server: &Server, count: usize, sent_bytes: usize) -> Ve
     for _ in 0..count {
         let mut stream = TcpStream::connect(&server.address).await.unwrap();
         let head = format!(
-            "POST /api/v1/jobs/batch HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+            "POST /api/v1/jobs/batch HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
              content-length: 8388608\r\nexpect: 100-continue\r\n\r\n",
             server.token
         );

@@ -1,7 +1,7 @@
 //! Several processes on one PostgreSQL database: separate roles, some of them killed, and the database
 //! unavailable for a while.
 
-use crate::server::{BINARY, PATIENCE, answer, eventually};
+use crate::server::{BINARY, PATIENCE, answer, eventually, http_client};
 use punctual_client::Client;
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
@@ -106,7 +106,7 @@ impl Process {
         path: &str,
         body: Option<Value>,
     ) -> (StatusCode, Value) {
-        let request = reqwest::Client::new().request(method, format!("http://{}{path}", self.address));
+        let request = http_client().request(method, format!("http://{}{path}", self.address));
         let request = request.bearer_auth(cluster.token());
         answer(match body {
             Some(body) => request.json(&body),
@@ -409,7 +409,7 @@ async fn while_the_database_is_away_requests_are_put_off_and_all_goes_on_by_itse
         })
         .await;
         let url = format!("http://{}/api/v1/jobs", api.address);
-        let refused = reqwest::Client::new().post(url).bearer_auth(cluster.token()).json(&json!({"name": "noop"}));
+        let refused = http_client().post(url).bearer_auth(cluster.token()).json(&json!({"name": "noop"}));
         let refused = refused.send().await.unwrap();
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(refused.headers().contains_key("retry-after"));

@@ -4,7 +4,7 @@
 use crate::cluster::{Cluster, Process};
 use crate::private::Private;
 use crate::segments::{go_on, none_is_missed_or_doubled, shared_by};
-use crate::server::{BINARY, eventually};
+use crate::server::{BINARY, eventually, http_client};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use std::fs::{File, Permissions};
@@ -115,7 +115,7 @@ impl Talking {
     }
 
     async fn metric(&self, name: &str) -> u64 {
-        let request = reqwest::Client::new().get(format!("http://{}/metrics", self.address));
+        let request = http_client().get(format!("http://{}/metrics", self.address));
         let metrics = request.bearer_auth(&self.token).send().await.expect("an answer");
         let text = metrics.text().await.expect("text");
         let value = text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);

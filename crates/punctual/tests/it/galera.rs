@@ -3,7 +3,7 @@
 //! by itself.
 
 use crate::private::Private;
-use crate::server::{BINARY, answer, eventually};
+use crate::server::{BINARY, answer, eventually, http_client};
 use punctual_client::Client;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
@@ -124,7 +124,7 @@ impl Process {
         path: &str,
         body: Option<Value>,
     ) -> (StatusCode, Value) {
-        let request = reqwest::Client::new().request(method, format!("http://{}{path}", self.address));
+        let request = http_client().request(method, format!("http://{}{path}", self.address));
         let request = request.bearer_auth(cluster.token());
         answer(match body {
             Some(body) => request.json(&body),

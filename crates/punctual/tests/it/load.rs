@@ -1,7 +1,7 @@
 //! Load on an API whose database is not always available: jobs that record their runs, and a listener for
 //! everything that finishes.
 
-use crate::server::{answer, eventually};
+use crate::server::{answer, eventually, http_client};
 use punctual_client::{Client, Event, EventFilter, ExecutionStatus};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
@@ -31,9 +31,7 @@ impl Api {
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        reqwest::Client::new()
-            .request(method, format!("http://{}{path}", self.address))
-            .bearer_auth(&self.token)
+        http_client().request(method, format!("http://{}{path}", self.address)).bearer_auth(&self.token)
     }
 
     pub async fn submit(&self, job: &Value) -> (StatusCode, Value) {

@@ -1,6 +1,6 @@
 //! A running `punctual serve`, and requests to it.
 
-use punctual_client::Client;
+use punctual_client::{Client, ClientTls};
 use punctual_core::ids::JobId;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
@@ -70,7 +70,7 @@ impl Server {
         let mut greeting = String::new();
         let stdout = child.stdout.as_mut().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut greeting).expect("a greeting");
-        let address = greeting.trim().rsplit("http://").next().expect("an address").to_owned();
+        let address = greeting.trim().rsplit("://").next().expect("an address").to_owned();
         assert!(address.starts_with("127.0.0.1:"), "no address in {greeting:?}");
         let token = std::fs::read_to_string(data_dir.join("admin.token")).expect("a token");
         Server {
@@ -101,7 +101,7 @@ impl Server {
 
     /// A request without a token.
     pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
-        reqwest::Client::new().request(method, format!("http://{}{path}", self.address))
+        http_client().request(method, format!("http://{}{path}", self.address))
     }
 
     pub async fn get(&self, path: &str) -> (StatusCode, Value) {
@@ -169,6 +169,11 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A client without connections yet.
+pub fn http_client() -> reqwest::Client {
+    ClientTls::default().http().build().expect("a client")
 }
 
 pub async fn answer(request: RequestBuilder) -> (StatusCode, Value) {

@@ -2,6 +2,7 @@
 
 use crate::raw::{ELSEWHERE, HERE, Raw, head};
 use crate::server::{PATIENCE, Server, eventually};
+use punctual_client::ClientTls;
 use reqwest::{Method, StatusCode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -84,13 +85,13 @@ fn memory_kb(server: &Server) -> usize {
 
 /// A well-behaved client: on new connections, and on one that it keeps.
 async fn behave(server: &Server, from: IpAddr, rounds: usize) {
-    let kept = reqwest::Client::builder().local_address(from).build().expect("a client");
+    let kept = ClientTls::default().http().local_address(from).build().expect("a client");
     let url = format!("http://{}/api/v1/jobs", server.address);
     for round in 0..rounds {
         let job = json!({"name": format!("normal-{round}"), "job_type": "noop"});
         let answer = kept.post(&url).bearer_auth(&server.token).json(&job).send().await.expect("an answer");
         assert_eq!(answer.status(), StatusCode::CREATED);
-        let fresh = reqwest::Client::builder().local_address(from).build().expect("a client");
+        let fresh = ClientTls::default().http().local_address(from).build().expect("a client");
         let answer = fresh.get(&url).query(&[("limit", "1")]).bearer_auth(&server.token).send().await;
         assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
     }

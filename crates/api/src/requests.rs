@@ -1,0 +1,331 @@
+//! The open requests of one connection, from which its phase follows, and the way of a request to the router.
+//!
+//! An HTTP/1 connection has one request at a time, an HTTP/2 connection has many.
+
+use crate::connections::{ConnectionState, Phase};
+use crate::error::ApiError;
+use crate::extract::BodyTimeout;
+use crate::headers;
+use crate::routes::with_allowed_methods;
+use crate::tls::Secured;
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request, Version};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, Incoming, SizeHint};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::Service;
+
+/// The requests of one connection.
+pub struct OpenRequests {
+    place: Arc<ConnectionState>,
+    counts: watch::Sender<Counts>,
+    /// Responses whose next part the client has not made room for, by request number, and since when.
+    unread: Mutex<BTreeMap<u64, Instant>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    /// All requests so far.
+    begun: u64,
+    /// Requests whose body has not arrived completely.
+    receiving: usize,
+    /// Requests that the server processes or answers.
+    working: usize,
+}
+
+impl Counts {
+    fn phase(self) -> Phase {
+        match (self.working, self.receiving) {
+            (0, 0) => Phase::Waiting,
+            (0, _) => Phase::Receiving,
+            _ => Phase::Working,
+        }
+    }
+}
+
+impl OpenRequests {
+    pub fn new(place: Arc<ConnectionState>) -> Arc<Self> {
+        Arc::new(OpenRequests { place, counts: watch::Sender::default(), unread: Mutex::default() })
+    }
+
+    /// Counts a new request, unless the connection has lost its slot.
+    fn begin(self: &Arc<Self>, is_whole: bool) -> Option<Arc<OpenRequest>> {
+        let mut number = 0;
+        let is_admitted = self.change(|counts| {
+            counts.begun += 1;
+            number = counts.begun;
+            *(if is_whole { &mut counts.working } else { &mut counts.receiving }) += 1;
+        });
+        let request =
+            OpenRequest { requests: self.clone(), number, is_receiving: AtomicBool::new(!is_whole) };
+        is_admitted.then(|| Arc::new(request))
+    }
+
+    /// Changes the counts, and with them the phase of the connection. False if it has lost its slot.
+    fn change(&self, change: impl FnOnce(&mut Counts)) -> bool {
+        let mut is_there = true;
+        self.counts.send_modify(|counts| {
+            change(counts);
+            is_there = self.place.turn_to(counts.phase());
+        });
+        is_there
+    }
+
+    /// Waits until there was no open request for this long.
+    pub async fn idle_for(&self, limit: Duration) {
+        let mut counts = self.counts.subscribe();
+        loop {
+            let Ok(idle) = counts.wait_for(|counts| counts.phase() == Phase::Waiting).await.map(|idle| *idle)
+            else {
+                return;
+            };
+            let another = counts.wait_for(|counts| counts.begun != idle.begun);
+            if tokio::time::timeout(limit, another).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the client has not read any further part of some response for this long.
+    pub async fn stalled_for(&self, limit: Duration) {
+        loop {
+            let oldest = self.unread().values().min().copied();
+            let due = oldest.unwrap_or_else(Instant::now) + limit;
+            if due <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request, until its response has been sent or its client has cancelled it.
+struct OpenRequest {
+    requests: Arc<OpenRequests>,
+    number: u64,
+    is_receiving: AtomicBool,
+}
+
+impl OpenRequest {
+    /// The body has arrived, or nothing waits for it any more.
+    fn is_received(&self) {
+        if self.is_receiving.swap(false, Ordering::AcqRel) {
+            self.requests.change(|counts| {
+                counts.receiving -= 1;
+                counts.working += 1;
+            });
+        }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.requests.unread().remove(&self.number);
+        let is_receiving = *self.is_receiving.get_mut();
+        self.requests.change(|counts| {
+            *(if is_receiving { &mut counts.receiving } else { &mut counts.working }) -= 1;
+        });
+    }
+}
+
+/// Passes the requests of one connection to the router.
+#[derive(Clone)]
+pub struct Admission {
+    pub requests: Arc<OpenRequests>,
+    pub router: Router,
+    pub uri_bytes_max: usize,
+    pub body_timeout: BodyTimeout,
+    pub secured: Option<Secured>,
+}
+
+impl Admission {
+    pub async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let security = headers::Security::of(&request, self.secured.as_ref());
+        let mut response = self.routed(request).await?;
+        security.add_to(response.headers_mut());
+        Ok(response)
+    }
+
+    async fn routed(mut self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        use hyper::body::Body as _;
+        let version = request.version();
+        let Some(open) = self.requests.begin(request.body().is_end_stream()) else {
+            return Ok(closing(ApiError::Overloaded, version));
+        };
+        let uri = request.uri();
+        if uri.path_and_query().map_or(0, |target| target.as_str().len()) > self.uri_bytes_max {
+            return Ok(closing(ApiError::UriTooLong { limit_bytes: self.uri_bytes_max }, version));
+        }
+        let received = open.clone();
+        let mut request = request.map(|body| Body::new(Received { body, open: received }));
+        request.extensions_mut().insert(self.body_timeout);
+        if let Some(secured) = self.secured {
+            request.extensions_mut().insert(secured);
+        }
+        let response = with_allowed_methods(self.router.call(request).await?);
+        open.is_received();
+        // HTTP/1 needs no note of what is unread: its client either reads or blocks the connection, which
+        // has a timeout of its own.
+        let is_noted = version == Version::HTTP_2;
+        if is_noted {
+            open.requests.unread().insert(open.number, Instant::now());
+        }
+        Ok(response.map(|body| Body::new(Sent { body, open, is_noted })))
+    }
+}
+
+fn closing(error: ApiError, version: Version) -> Response {
+    let mut response = error.into_response();
+    if version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// A request body that signals when it has arrived.
+struct Received {
+    body: Incoming,
+    open: Arc<OpenRequest>,
+}
+
+impl hyper::body::Body for Received {
+    type Data = <Incoming as hyper::body::Body>::Data;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.open.is_received();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response body. The request is open until it is dropped.
+struct Sent {
+    body: Body,
+    open: Arc<OpenRequest>,
+    /// Whether to note which parts the client has not read: HTTP/2 asks for a part only when the client has
+    /// made room for it.
+    is_noted: bool,
+}
+
+impl hyper::body::Body for Sent {
+    type Data = <Body as hyper::body::Body>::Data;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if self.is_noted {
+            let mut unread = self.open.requests.unread();
+            match frame {
+                Poll::Ready(Some(_)) => unread.insert(self.open.number, Instant::now()),
+                _ => unread.remove(&self.open.number),
+            };
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::{ConnectionSlot, Connections};
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// A server with room for one connection, and that connection.
+    fn connection() -> (Arc<Connections>, ConnectionSlot, Arc<OpenRequests>) {
+        let connections = Arc::new(Connections::new(1));
+        let slot = connections.enter(HERE).unwrap();
+        let requests = OpenRequests::new(slot.place.clone());
+        (connections, slot, requests)
+    }
+
+    #[test]
+    fn a_connection_with_many_requests_is_kept_while_one_of_them_is_processed() {
+        let (connections, _slot, requests) = connection();
+        let [whole, partial] = [true, false].map(|is_whole| requests.begin(is_whole).unwrap());
+        assert!(connections.enter(HERE).is_none(), "one is processed");
+        drop(whole);
+        partial.is_received();
+        assert!(connections.enter(HERE).is_none(), "the other one has arrived");
+        drop(partial);
+        assert!(connections.enter(HERE).is_some(), "none is open");
+        assert!(requests.begin(true).is_none(), "the connection has lost its slot");
+    }
+
+    #[test]
+    fn a_connection_whose_bodies_have_not_arrived_can_be_displaced() {
+        let (connections, _slot, requests) = connection();
+        let _partial = requests.begin(false).unwrap();
+        assert!(connections.enter(HERE).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_only_without_any_request() {
+        let (_connections, _slot, requests) = connection();
+        let start = Instant::now();
+        let others = async {
+            for _ in 0..3 {
+                // The pace of requests is the input of this test, not a wait for something.
+                tokio::time::sleep(LIMIT - Duration::from_secs(1)).await;
+                drop(requests.begin(true));
+            }
+        };
+        tokio::join!(requests.idle_for(LIMIT), others);
+        assert_eq!(start.elapsed(), 3 * (LIMIT - Duration::from_secs(1)) + LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_its_client_does_not_read_is_noticed() {
+        let (_connections, _slot, requests) = connection();
+        let request = requests.begin(true).unwrap();
+        let waited = tokio::time::timeout(10 * LIMIT, requests.stalled_for(LIMIT)).await;
+        assert!(waited.is_err(), "nothing was sent");
+        requests.unread().insert(request.number, Instant::now());
+        let start = Instant::now();
+        requests.stalled_for(LIMIT).await;
+        assert_eq!(start.elapsed(), LIMIT);
+        drop(request);
+        assert!(requests.unread().is_empty());
+    }
+}

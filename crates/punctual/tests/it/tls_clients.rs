@@ -1,0 +1,125 @@
+//! Commands and workers over TLS, and servers that demand client certificates.
+
+use crate::certificates::{Authority, Certificates, Pair};
+use crate::server::{BINARY, Server, eventually};
+use punctual_client::{ClientError, Distrust, SubmitJob};
+use punctual_core::job::JobStatus;
+use std::process::{Child, Command, Stdio};
+
+/// The outcome of a command on a server: exit code and error output.
+fn run(server: &Server, options: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(BINARY)
+        .args(["job", "list", "--data-dir"])
+        .arg(server.data_dir())
+        .args(options)
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn commands_reach_a_server_with_tls_if_they_know_its_authority() {
+    let certificates = Certificates::new();
+    let server = certificates.serve(&[]);
+    let ca = certificates.text("ca.pem");
+    // The data directory names the server with its scheme.
+    assert_eq!(run(&server, &["--tls-ca", &ca]), (Some(0), String::new()));
+    // With certificates, an address without a scheme means https.
+    let port = server.address.rsplit(':').next().unwrap();
+    let address = format!("localhost:{port}");
+    assert_eq!(run(&server, &["--tls-ca", &ca, "--server", &address]), (Some(0), String::new()));
+    let (code, said) = run(&server, &[]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("UnknownIssuer") && said.contains("with --tls-ca"), "{said}");
+    let (code, said) = run(&server, &["--server", &address]);
+    assert!(code == Some(4) && said.contains("use an address that begins with https://"), "{said}");
+    let (code, said) = run(&server, &["--tls-ca", "/nonexistent"]);
+    assert!(code == Some(2) && said.contains("--tls-ca /nonexistent: No such file"), "{said}");
+    let (code, said) = run(&server, &["--tls-client-cert", &ca]);
+    assert!(
+        code == Some(2) && said.contains("client.tls_client_cert: needs client.tls_client_key"),
+        "{said}"
+    );
+    let doctor = server.cli(&["doctor", "--tls-ca", &ca]);
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(said.contains(&format!("ready at https://{}", server.address)), "{said}");
+    let said = String::from_utf8_lossy(&server.cli(&["doctor"]).stdout).into_owned();
+    assert!(said.contains("no trusted connection to https://") && said.contains("--tls-ca"), "{said}");
+}
+
+#[tokio::test]
+async fn every_client_needs_a_certificate_if_an_authority_for_clients_is_set() {
+    let certificates = Certificates::new();
+    let clients = Authority::new("the authority of clients");
+    certificates.write("clients.pem", &clients.pem);
+    let server = certificates.serve(&["--tls-client-ca", &certificates.text("clients.pem")]);
+    let known = clients.issue(&["a-client"]);
+    certificates.client(&server, Some(&known)).version().await.unwrap();
+    let stranger = certificates.authority.issue(&["a-stranger"]);
+    for identity in [None, Some(&stranger)] {
+        let refused = certificates.client(&server, identity).version().await.unwrap_err();
+        assert_eq!(refused.distrust(), Some(Distrust::OfClient), "{refused:?}");
+    }
+    certificates.give("known", &known);
+    let ca = certificates.text("ca.pem");
+    let (code, said) = run(&server, &["--tls-ca", &ca]);
+    assert!(code == Some(3) && said.contains("with --tls-client-cert and --tls-client-key"), "{said}");
+    let [cert, key] = ["known.pem", "known.key"].map(|name| certificates.text(name));
+    let options = ["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key];
+    assert_eq!(run(&server, &options), (Some(0), String::new()));
+}
+
+/// A worker process. Killed on drop.
+struct Worker(Child);
+
+impl Worker {
+    fn start(server: &Server, options: &[&str]) -> Self {
+        let child = Command::new(BINARY)
+            .args(["worker", "--worker-name", "remote", "--data-dir"])
+            .arg(server.data_dir())
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Worker(child)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn certificates_can_be_demanded_of_workers_alone() {
+    let certificates = Certificates::new();
+    let clients = Authority::new("the authority of workers");
+    certificates.write("clients.pem", &clients.pem);
+    let pair: Pair = clients.issue(&["a-worker"]);
+    certificates.give("worker", &pair);
+    let options = ["--tls-client-ca", &certificates.text("clients.pem"), "--tls-client-auth", "workers"];
+    // The server's own worker serves another queue.
+    let server = certificates.serve(&[&options[..], &["--queues", "other"]].concat());
+    let client = certificates.client(&server, None);
+    client.version().await.expect("people need no certificate");
+
+    let ca = certificates.text("ca.pem");
+    let mut refused = Worker::start(&server, &["--tls-ca", &ca]);
+    assert_eq!(refused.0.wait().unwrap().code(), Some(4));
+    let said = std::io::read_to_string(refused.0.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("start the worker with --tls-client-cert"), "{said}");
+    let unknown = certificates.authority.issue(&["a-stranger"]);
+    let stranger = certificates.client(&server, Some(&unknown)).version().await;
+    assert!(matches!(stranger, Err(ClientError::Unreachable { .. })), "{stranger:?}");
+
+    let [cert, key] = ["worker.pem", "worker.key"].map(|name| certificates.text(name));
+    let _worker =
+        Worker::start(&server, &["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key]);
+    let job = client.submit(&SubmitJob::named("noop")).await.unwrap().job_id;
+    eventually("it ran", async || client.job(job).await.unwrap().status == JobStatus::Completed).await;
+    let executions = client.executions(job, None, None).await.unwrap();
+    assert_eq!(executions.items[0].worker_id.as_deref(), Some("remote"));
+}
