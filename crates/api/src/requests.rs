@@ -9,7 +9,7 @@ use crate::headers;
 use crate::routes::with_allowed_methods;
 use crate::tls::Secured;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Version};
 use axum::response::{IntoResponse, Response};
@@ -24,6 +24,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::Service;
+
+/// Bytes of a response that are passed to an HTTP/2 connection at once.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// The requests of one connection.
 pub struct OpenRequests {
@@ -184,7 +187,7 @@ impl Admission {
         if is_noted {
             open.requests.unread().insert(open.number, Instant::now());
         }
-        Ok(response.map(|body| Body::new(Sent { body, open, is_noted })))
+        Ok(response.map(|body| Body::new(Sent { body, open, is_noted, rest: Bytes::new() })))
     }
 }
 
@@ -233,6 +236,25 @@ struct Sent {
     /// Whether to note which parts the client has not read: HTTP/2 asks for a part only when the client has
     /// made room for it.
     is_noted: bool,
+    /// What is left of a large part. HTTP/2 would take it at once and hold it for a client that does not read.
+    rest: Bytes,
+}
+
+impl Sent {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        use hyper::body::Body as _;
+        if self.rest.is_empty() {
+            let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.rest = data,
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
 }
 
 impl hyper::body::Body for Sent {
@@ -243,23 +265,31 @@ impl hyper::body::Body for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if self.is_noted {
-            let mut unread = self.open.requests.unread();
-            match frame {
-                Poll::Ready(Some(_)) => unread.insert(self.open.number, Instant::now()),
-                _ => unread.remove(&self.open.number),
-            };
+        if !self.is_noted {
+            return Pin::new(&mut self.body).poll_frame(context);
         }
+        let frame = self.poll_piece(context);
+        let mut unread = self.open.requests.unread();
+        match frame {
+            Poll::Ready(Some(_)) => unread.insert(self.open.number, Instant::now()),
+            _ => unread.remove(&self.open.number),
+        };
+        drop(unread);
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest + body.lower());
+        if let Some(upper) = body.upper() {
+            hint.set_upper(rest + upper);
+        }
+        hint
     }
 }
 
@@ -313,6 +343,30 @@ mod tests {
         };
         tokio::join!(requests.idle_for(LIMIT), others);
         assert_eq!(start.elapsed(), 3 * (LIMIT - Duration::from_secs(1)) + LIMIT);
+    }
+
+    #[tokio::test]
+    async fn a_large_response_is_sent_in_pieces_and_open_until_the_last_one() {
+        let (_connections, _slot, requests) = connection();
+        let open = requests.begin(true).unwrap();
+        let text = "x".repeat(3 * PIECE_BYTES_MAX + 1);
+        let mut sent = Sent { body: Body::from(text.clone()), open, is_noted: true, rest: Bytes::new() };
+        let mut received = Vec::new();
+        while !hyper::body::Body::is_end_stream(&sent) {
+            assert_eq!(
+                hyper::body::Body::size_hint(&sent).exact(),
+                Some((text.len() - received.len()) as u64)
+            );
+            let piece =
+                std::future::poll_fn(|context| hyper::body::Body::poll_frame(Pin::new(&mut sent), context));
+            let piece = piece.await.unwrap().unwrap().into_data().unwrap();
+            assert!(!piece.is_empty() && piece.len() <= PIECE_BYTES_MAX);
+            assert_eq!(requests.unread().len(), 1, "the client may not have read it");
+            received.extend_from_slice(&piece);
+        }
+        assert_eq!(received, text.as_bytes());
+        drop(sent);
+        assert!(requests.unread().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

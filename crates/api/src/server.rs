@@ -77,8 +77,9 @@ const NOT_TLS: &[u8] =
 const STREAMS_MAX: u32 = 128;
 /// Bytes of a response that may wait for an HTTP/2 client to make room, per request.
 const STREAM_BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How long an HTTP/2 client without open requests may take to agree to the end of the connection.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an HTTP/2 client without open requests may take to read the last bytes and to agree to the end of
+/// the connection.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves one listener until it is stopped.
 pub struct Server {

@@ -128,6 +128,8 @@ fn flag(arg: &Arg) -> String {
     );
     match (names.is_empty(), takes_value) {
         (true, _) => format!("<{value}>{}", if is_list(arg) { "..." } else { "" }),
+        // A flag alone is enough.
+        (false, true) if arg.is_require_equals_set() => format!("{}[=<{value}>]", names.join(", ")),
         (false, true) => format!("{} <{value}>", names.join(", ")),
         (false, false) => names.join(", "),
     }

@@ -1,7 +1,7 @@
 //! Certificates for tests, and servers and clients that use them.
 
 use crate::server::Server;
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use punctual_client::{Client, ClientTls, Identity};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -147,9 +147,16 @@ impl Certificates {
 
     /// An HTTP/2 connection.
     pub async fn http2(&self, server: &Server) -> SendRequest<String> {
+        self.http2_with_window(server, 65_535).await
+    }
+
+    /// An HTTP/2 connection whose client makes room for this many bytes of each response at first.
+    pub async fn http2_with_window(&self, server: &Server, bytes: u32) -> SendRequest<String> {
         let stream = self.connect(server, &["h2"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-        let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let mut builder = Builder::new(TokioExecutor::new());
+        let connection = builder.initial_stream_window_size(bytes).handshake(TokioIo::new(stream));
+        let (sender, connection) = connection.await.unwrap();
         tokio::spawn(connection);
         sender
     }

@@ -56,7 +56,12 @@ async fn requests_travel_over_tls_in_both_protocols_and_versions() {
         stream.read_to_string(&mut text).await.unwrap();
         assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
     }
-    assert!(server.stop().success());
+    stop(server).await;
+}
+
+/// The client's connections must be able to end meanwhile.
+async fn stop(server: Server) {
+    assert!(tokio::task::spawn_blocking(|| server.stop()).await.unwrap().success());
 }
 
 #[tokio::test]
@@ -73,7 +78,7 @@ async fn one_http2_connection_carries_many_streams() {
     let stats = http2.send_request(get(&server, "/api/v1/stats")).await.unwrap();
     assert_eq!(stats.status(), StatusCode::OK);
     // A server that stops ends streams and connections.
-    assert!(server.stop().success());
+    stop(server).await;
     for stream in streams {
         let _ = timeout(PATIENCE, stream.into_body().collect()).await.expect("the stream ends");
     }
@@ -295,6 +300,17 @@ async fn slow_handshakes_and_idle_connections_are_closed() {
     let stream = http2.send_request(get(&server, "/api/v1/events")).await.unwrap();
     let slow = http2.send_request(get(&server, "/api/v1/stats")).await.unwrap();
     assert_eq!((stream.status(), slow.status()), (StatusCode::OK, StatusCode::OK));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_response_is_cut() {
+    let certificates = Certificates::new();
+    let server = certificates.serve(&["--write-timeout", "1s"]);
+    let mut http2 = certificates.http2_with_window(&server, 1_024).await;
+    let unread = http2.send_request(get(&server, "/openapi.json")).await.unwrap();
+    assert_eq!(unread.status(), StatusCode::OK);
+    eventually("the connection is cut", async || http2.is_closed()).await;
+    assert!(unread.into_body().collect().await.is_err(), "the rest was not sent");
 }
 
 #[tokio::test]
