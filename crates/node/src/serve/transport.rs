@@ -7,7 +7,7 @@ use punctual_api::{Api, Server, ServerLimits, WebPolicy};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::{ApiSettings, ListenerSettings};
 use punctual_core::ports::Host;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -78,9 +78,17 @@ impl Transport {
         format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" })
     }
 
-    /// The address as commands use it.
+    /// The address as commands on this machine use it. No certificate names "every address".
     pub fn announced(&self, address: SocketAddr) -> String {
-        if self.tls.is_some() { self.url(address) } else { address.to_string() }
+        let here: IpAddr = match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        match (&self.tls, address.ip().is_unspecified()) {
+            (None, _) => address.to_string(),
+            (Some(_), true) => self.url(SocketAddr::new(here, address.port())),
+            (Some(_), false) => self.url(address),
+        }
     }
 
     /// The hosts and web pages that the API is open to.

@@ -4,6 +4,7 @@ use crate::certificates::{Authority, Certificates, Pair};
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{ClientError, Distrust, SubmitJob};
 use punctual_core::job::JobStatus;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// The outcome of a command on a server: exit code and error output.
@@ -47,6 +48,31 @@ fn commands_reach_a_server_with_tls_if_they_know_its_authority() {
     assert!(said.contains("no trusted connection to https://") && said.contains("--tls-ca"), "{said}");
 }
 
+#[test]
+fn commands_reach_a_server_that_listens_on_every_address() {
+    let certificates = Certificates::new();
+    let data = tempfile::tempdir().unwrap();
+    let child = Command::new(BINARY)
+        .args(["serve", "--listen", "0.0.0.0:0", "--data-dir"])
+        .arg(data.path())
+        .args(certificates.server_options())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut server = Process(child.unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains(" https://0.0.0.0:"), "{line}");
+    let address = std::fs::read_to_string(data.path().join("server.address")).unwrap();
+    assert!(address.starts_with("https://127.0.0.1:"), "{address}");
+    let list = Command::new(BINARY)
+        .args(["job", "list", "--tls-ca", &certificates.text("ca.pem"), "--data-dir"])
+        .arg(data.path())
+        .output()
+        .unwrap();
+    assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
+}
+
 #[tokio::test]
 async fn every_client_needs_a_certificate_if_an_authority_for_clients_is_set() {
     let certificates = Certificates::new();
@@ -69,11 +95,11 @@ async fn every_client_needs_a_certificate_if_an_authority_for_clients_is_set() {
     assert_eq!(run(&server, &options), (Some(0), String::new()));
 }
 
-/// A worker process. Killed on drop.
-struct Worker(Child);
+/// A process. Killed on drop.
+struct Process(Child);
 
-impl Worker {
-    fn start(server: &Server, options: &[&str]) -> Self {
+impl Process {
+    fn worker(server: &Server, options: &[&str]) -> Self {
         let child = Command::new(BINARY)
             .args(["worker", "--worker-name", "remote", "--data-dir"])
             .arg(server.data_dir())
@@ -82,11 +108,11 @@ impl Worker {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Worker(child)
+        Process(child)
     }
 }
 
-impl Drop for Worker {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -107,7 +133,7 @@ async fn certificates_can_be_demanded_of_workers_alone() {
     client.version().await.expect("people need no certificate");
 
     let ca = certificates.text("ca.pem");
-    let mut refused = Worker::start(&server, &["--tls-ca", &ca]);
+    let mut refused = Process::worker(&server, &["--tls-ca", &ca]);
     assert_eq!(refused.0.wait().unwrap().code(), Some(4));
     let said = std::io::read_to_string(refused.0.stderr.take().unwrap()).unwrap();
     assert!(said.contains("start the worker with --tls-client-cert"), "{said}");
@@ -117,7 +143,7 @@ async fn certificates_can_be_demanded_of_workers_alone() {
 
     let [cert, key] = ["worker.pem", "worker.key"].map(|name| certificates.text(name));
     let _worker =
-        Worker::start(&server, &["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key]);
+        Process::worker(&server, &["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key]);
     let job = client.submit(&SubmitJob::named("noop")).await.unwrap().job_id;
     eventually("it ran", async || client.job(job).await.unwrap().status == JobStatus::Completed).await;
     let executions = client.executions(job, None, None).await.unwrap();
