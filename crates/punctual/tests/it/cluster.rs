@@ -1,8 +1,9 @@
 //! Several processes on one PostgreSQL database: separate roles, some of them killed, and the database
 //! unavailable for a while.
 
+use crate::certificates::Certificates;
 use crate::server::{BINARY, PATIENCE, answer, eventually, http_client};
-use punctual_client::Client;
+use punctual_client::{Client, ClientTls, SubmitJob};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use punctual_store::postgres::{PostgresOptions, create_database, drop_database};
@@ -65,7 +66,7 @@ impl Cluster {
             .expect("the binary starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("stdout is piped")).read_line(&mut line).expect("a line");
-        let address = line.trim().rsplit("http://").next().unwrap_or_default().to_owned();
+        let address = line.trim().rsplit("://").next().unwrap_or_default().to_owned();
         Process { child, address, said: line }
     }
 
@@ -151,6 +152,33 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[tokio::test]
+async fn every_role_of_a_cluster_can_use_tls() {
+    Cluster::with(async |cluster| {
+        let certificates = Certificates::new();
+        let tls = certificates.server_options();
+        let start = |arguments: &[&str]| {
+            cluster
+                .start(&arguments.iter().copied().chain(tls.iter().map(String::as_str)).collect::<Vec<_>>())
+        };
+        let api = start(&["api", "--listen", "127.0.0.1:0"]);
+        let scheduler = start(&["scheduler", "--health-listen", "127.0.0.1:0"]);
+        let worker = start(&["worker", "--worker-name", "one", "--health-listen", "127.0.0.1:0"]);
+        let trusting = ClientTls::new(Some(certificates.authority.pem.as_bytes()), None).unwrap();
+        let http = trusting.http().build().unwrap();
+        for process in [&api, &scheduler, &worker] {
+            assert!(process.said.contains(&format!("https://{}", process.address)), "{}", process.said);
+            let ready = http.get(format!("https://{}/readyz", process.address)).send().await.unwrap();
+            assert_eq!(ready.status(), StatusCode::OK, "{}", process.said);
+        }
+        let server = format!("https://{}", api.address);
+        let client = Client::with_tls(&server, cluster.token(), &trusting).unwrap();
+        let job = client.submit(&SubmitJob::named("noop")).await.unwrap().job_id;
+        assert_eq!(client.wait(job).await.unwrap().status, JobStatus::Completed);
+    })
+    .await;
 }
 
 #[tokio::test]
