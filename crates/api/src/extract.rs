@@ -181,7 +181,7 @@ async fn receive<const LIMIT: usize>(
 
 /// Reads the rest of a rejected body and discards it. Most clients read the response only after they have
 /// sent everything; if the connection is closed earlier, they see no response at all.
-async fn discard(parts: &mut BodyDataStream) {
+pub async fn discard(parts: &mut BodyDataStream) {
     let to_end = async {
         let mut left = DISCARDED_BYTES_MAX;
         while let Some(Ok(part)) = parts.next().await {

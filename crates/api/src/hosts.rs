@@ -63,11 +63,18 @@ pub fn named<B>(request: &axum::http::Request<B>) -> Result<String, ApiError> {
 }
 
 fn host_in(text: &[u8]) -> Result<String, ApiError> {
-    let authority = Authority::try_from(text).ok().filter(|authority| !authority.as_str().contains('@'));
+    let authority = Authority::try_from(text).ok().filter(is_host_and_port);
     let host = authority.map(|authority| authority.host().to_ascii_lowercase());
     let host = host.map(|host| host.strip_suffix('.').unwrap_or(&host).to_owned());
     host.filter(|host| !host.is_empty())
         .ok_or_else(|| invalid("must be a host name or an address, with or without a port"))
+}
+
+/// Whether there is nothing else: no user, and nothing between the bracket of an address and the port.
+fn is_host_and_port(authority: &Authority) -> bool {
+    let rest = authority.as_str().strip_prefix(authority.host());
+    let is_port = |rest: &str| rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    rest.is_some_and(|rest| rest.is_empty() || rest == ":" || is_port(rest))
 }
 
 fn invalid(detail: &str) -> ApiError {
@@ -117,6 +124,10 @@ mod tests {
             ("/", &["a.example", "a.example"]),
             ("/", &[""]),
             ("/", &["user@localhost"]),
+            ("/", &["[::1].evil.example"]),
+            ("/", &["[::1]evil.example:80"]),
+            ("/", &["localhost:evil"]),
+            ("/", &["localhost:99999"]),
             ("/", &["a.example/path"]),
             ("http://localhost/", &["a.example"]),
             ("http://localhost/", &[]),

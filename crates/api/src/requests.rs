@@ -4,7 +4,7 @@
 
 use crate::connections::{ConnectionState, Phase};
 use crate::error::ApiError;
-use crate::extract::BodyTimeout;
+use crate::extract::{BodyTimeout, discard};
 use crate::headers;
 use crate::routes::with_allowed_methods;
 use crate::tls::Secured;
@@ -173,13 +173,17 @@ impl Admission {
         if uri.path_and_query().map_or(0, |target| target.as_str().len()) > self.uri_bytes_max {
             return Ok(closing(ApiError::UriTooLong { limit_bytes: self.uri_bytes_max }, version));
         }
-        let received = open.clone();
-        let mut request = request.map(|body| Body::new(Received { body, open: received }));
+        let (received, unneeded) = (open.clone(), Unneeded::default());
+        let rest = unneeded.clone();
+        let mut request = request.map(|body| Body::new(Received { body: Some(body), open: received, rest }));
         request.extensions_mut().insert(self.body_timeout);
         if let Some(secured) = self.secured {
             request.extensions_mut().insert(secured);
         }
         let response = with_allowed_methods(self.router.call(request).await?);
+        if version == Version::HTTP_2 {
+            unneeded.discard().await;
+        }
         open.is_received();
         // HTTP/1 needs no note of what is unread: its client either reads or blocks the connection, which
         // has a timeout of its own.
@@ -199,10 +203,37 @@ fn closing(error: ApiError, version: Version) -> Response {
     response
 }
 
-/// A request body that signals when it has arrived.
+/// The part of a request body that its handler has left.
+#[derive(Clone, Default)]
+struct Unneeded(Arc<Mutex<Option<Incoming>>>);
+
+impl Unneeded {
+    fn place(&self) -> MutexGuard<'_, Option<Incoming>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Otherwise HTTP/2 resets the request after the response, as it may, and some clients then lose the
+    /// response.
+    async fn discard(&self) {
+        let body = self.place().take();
+        if let Some(body) = body {
+            discard(&mut Body::new(body).into_data_stream()).await;
+        }
+    }
+}
+
+/// A request body that signals when it has arrived. What its handler does not read goes to `rest`.
 struct Received {
-    body: Incoming,
+    body: Option<Incoming>,
     open: Arc<OpenRequest>,
+    rest: Unneeded,
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        use hyper::body::Body as _;
+        *self.rest.place() = self.body.take().filter(|body| !body.is_end_stream());
+    }
 }
 
 impl hyper::body::Body for Received {
@@ -213,19 +244,20 @@ impl hyper::body::Body for Received {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if frame.is_none() || self.body.is_end_stream() {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        if frame.is_none() || body.is_end_stream() {
             self.open.is_received();
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(hyper::body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map(hyper::body::Body::size_hint).unwrap_or_default()
     }
 }
 

@@ -64,7 +64,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const REFUSALS_MAX: usize = 64;
 /// How long such a client may take to read the response.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// The response that it gets. A client that expects TLS sees a closed connection.
+/// The response that it gets over plain HTTP.
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
     Content-Length: 0\r\n\r\n";
 /// The response to plain HTTP on a listener with TLS.
@@ -148,6 +148,10 @@ impl Server {
 
     fn refuse(&self, stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
         tracing::debug!(%from, "all connections are busy: another one was refused");
+        // A client that begins a handshake could not read the response: it sees a closed connection.
+        if self.tls.is_some() {
+            return;
+        }
         let Ok(place) = refusals.clone().try_acquire_owned() else { return };
         self.spawn.spawn(Box::pin(async move {
             let _place = place;

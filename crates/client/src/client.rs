@@ -84,7 +84,7 @@ impl ClientError {
     /// Whether the server was not reached because one of the two does not trust the other.
     pub fn distrust(&self) -> Option<Distrust> {
         match self {
-            ClientError::Unreachable { source, .. } => Distrust::behind(source),
+            ClientError::Unreachable { source, .. } => Distrust::of(source),
             _ => None,
         }
     }

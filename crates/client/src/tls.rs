@@ -2,7 +2,7 @@
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, InvalidMessage, RootCertStore};
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
@@ -96,17 +96,39 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 /// Why two ends do not trust each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
+    /// The server does not use TLS.
+    NoTls,
+    /// The server's certificate has expired or is not valid yet, by the clock of this machine.
+    ByTime,
     /// This client does not trust the server's certificate.
     OfServer,
-    /// The server does not accept this client without, or with, its certificate.
+    /// The server does not accept this client without, or with, its certificate; or it has closed the
+    /// connection without saying why.
     OfClient,
 }
 
 impl Distrust {
     /// The reason of a failed request, if it is one of these.
-    pub fn behind(error: &(dyn Error + 'static)) -> Option<Self> {
+    pub fn of(error: &reqwest::Error) -> Option<Self> {
+        Distrust::behind(error).or_else(|| {
+            // With TLS 1.3 a server rejects a client after the client's handshake. If it closes the connection
+            // before the client has read the reason, nothing else tells it.
+            let is_https = error.url().is_some_and(|url| url.scheme() == "https");
+            let is_closed = error.is_request() && !error.is_connect() && !error.is_timeout();
+            (is_https && is_closed).then_some(Distrust::OfClient)
+        })
+    }
+
+    fn behind(error: &(dyn Error + 'static)) -> Option<Self> {
         let causes = std::iter::successors(Some(error), |cause| (*cause).source());
         causes.filter_map(tls_error).find_map(|error| match error {
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Distrust::NoTls),
+            rustls::Error::InvalidCertificate(
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. },
+            ) => Some(Distrust::ByTime),
             rustls::Error::InvalidCertificate(_) => Some(Distrust::OfServer),
             rustls::Error::AlertReceived(
                 AlertDescription::CertificateRequired
@@ -150,6 +172,8 @@ mod tests {
         let error = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let wrapped = io::Error::other(io::Error::other(error));
         assert_eq!(Distrust::behind(&wrapped), Some(Distrust::OfServer));
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        assert_eq!(Distrust::behind(&io::Error::other(expired)), Some(Distrust::ByTime));
         assert_eq!(Distrust::behind(&io::Error::other("no answer")), None);
     }
 }

@@ -103,22 +103,25 @@ impl ConnectArgs {
             (Some(certificate_pem), Some(key_pem)) => Some(Identity { certificate_pem, key_pem }),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(wrong("client.tls_client_cert", &"needs client.tls_client_key as well"));
+                let key = "client.tls_client_cert";
+                return Err(wrong(&origin(key), &"needs client.tls_client_key as well"));
             }
             (None, Some(_)) => {
-                return Err(wrong("client.tls_client_key", &"needs client.tls_client_cert as well"));
+                let key = "client.tls_client_key";
+                return Err(wrong(&origin(key), &"needs client.tls_client_cert as well"));
             }
         };
         if let Some(Ok(Some(exposed))) = settings.tls_client_key.as_deref().map(exposure) {
             tell(&format!("warning: {exposed}"));
         }
         ClientTls::new(ca.as_deref(), identity).map_err(|error| {
-            let key = match error {
-                ClientTlsError::Authority(_) => "client.tls_ca",
-                ClientTlsError::Certificate(_) => "client.tls_client_cert",
-                ClientTlsError::Key(_) => "client.tls_client_key",
+            let (key, path) = match error {
+                ClientTlsError::Authority(_) => ("client.tls_ca", &settings.tls_ca),
+                ClientTlsError::Certificate(_) => ("client.tls_client_cert", &settings.tls_client_cert),
+                ClientTlsError::Key(_) => ("client.tls_client_key", &settings.tls_client_key),
             };
-            wrong(&origin(key), &error)
+            let path = path.as_deref().unwrap_or(Path::new(""));
+            wrong(&format!("{} {}", origin(key), path.display()), &error)
         })
     }
 }

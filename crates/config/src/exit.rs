@@ -118,11 +118,15 @@ fn report_client_error(error: &ClientError) -> Exit {
 const fn reach_it(distrust: Option<Distrust>) -> &'static str {
     match distrust {
         None => "start one with `punctual serve`, or choose a running one with --server or --data-dir",
+        Some(Distrust::NoTls) => {
+            "the server uses plain HTTP: use an address that begins with http://, and no --tls-ca"
+        }
+        Some(Distrust::ByTime) => "renew the server's certificate, or correct the clock of this machine",
         Some(Distrust::OfServer) => {
             "pass the certificate authority of the server with --tls-ca, and a name in its certificate with --server"
         }
         Some(Distrust::OfClient) => {
-            "pass a client certificate that the server accepts with --tls-client-cert and --tls-client-key"
+            "if the server demands client certificates, pass one that it accepts with --tls-client-cert and --tls-client-key"
         }
     }
 }

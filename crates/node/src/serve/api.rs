@@ -42,7 +42,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
     let mut transport = transport.checked(&settings.api.listen.0)?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
-    listen_before_creating(data_dir.path(), &settings.api.listen.0).await?;
+    listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     data_dir.prepare()?;
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;

@@ -1,5 +1,6 @@
 //! The listener of a process, and its description of itself.
 
+use super::transport::Transport;
 use crate::store::OpenStore;
 use punctual_api::{NodeInfo, ServerLimits};
 use punctual_config::data_dir::DATABASE_FILE;
@@ -25,9 +26,13 @@ pub async fn listen(address: &str, flag: &str) -> Result<TcpListener, CliError> 
 
 /// Fails if the address cannot be used and the directory has no database yet, so that a failed start creates
 /// nothing. Otherwise errors of the store come first: another server may have the directory open.
-pub async fn listen_before_creating(data_dir: &Path, address: &str) -> Result<(), CliError> {
+pub async fn listen_before_creating(
+    transport: &mut Transport,
+    data_dir: &Path,
+    address: &str,
+) -> Result<(), CliError> {
     if !data_dir.join(DATABASE_FILE).exists() {
-        listen(address, "--listen").await?;
+        transport.listen(address, "--listen").await?;
     }
     Ok(())
 }

@@ -78,7 +78,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
-    listen_before_creating(data_dir.path(), &settings.api.listen.0).await?;
+    listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;
     let logs = settings.logs.total_size_max;
     let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;

@@ -6,7 +6,7 @@ use punctual_config::{ApiSettings, ClientAuth, ListenerSettings, exposure};
 use punctual_core::ports::Host;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ use tokio::sync::watch;
 
 /// How often the files are compared with the certificate in use.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Bytes of a file with certificates or a key: it is read at every check.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The protocols that a handshake offers, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -61,9 +64,12 @@ impl TlsFiles {
         let file = |key: &str, path: &Path| NamedFile { origin: origin(key), path: path.to_owned() };
         let alone = |key: &str, other: &str| CliError {
             exit: Exit::Misunderstood,
-            message: format!("{} needs {other} as well: set it, or remove this one", origin(key)),
+            message: format!("{} needs {other} as well: set what is missing, or remove this", origin(key)),
         };
         let client_ca = api.and_then(|api| api.tls_client_ca.as_deref());
+        if client_ca.is_none() && api.is_some_and(|api| api.tls_client_auth == ClientAuth::Workers) {
+            return Err(alone("tls_client_auth", "tls_client_ca"));
+        }
         match (&listener.tls_cert, &listener.tls_key) {
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
                 certificate: file("tls_cert", certificate),
@@ -82,9 +88,6 @@ impl TlsFiles {
     pub fn load(self) -> Result<LoadedTls, CliError> {
         let contents = self.read().map_err(CliError::cannot_start)?;
         let tls = self.tls(&contents).map_err(CliError::cannot_start)?;
-        if let Ok(Some(exposed)) = exposure(&self.key.path) {
-            tracing::warn!("{exposed}");
-        }
         Ok(LoadedTls { files: self, contents, tls })
     }
 
@@ -128,6 +131,14 @@ impl TlsFiles {
             )),
             error => self.certificate.wrong(error),
         })?;
+        if self.client_ca.is_some() {
+            // A resumed session does not show that the client's certificate is still valid.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        if let Ok(Some(exposed)) = exposure(&self.key.path) {
+            tracing::warn!("{exposed}");
+        }
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(ServerTls {
             config: Arc::new(config),
@@ -139,7 +150,15 @@ impl TlsFiles {
 
 impl NamedFile {
     fn read(&self) -> Result<Vec<u8>, String> {
-        std::fs::read(&self.path).map_err(|error| self.wrong(format!("cannot be read: {error}")))
+        let unreadable = |error| self.wrong(format!("cannot be read: {error}"));
+        let about = std::fs::metadata(&self.path).map_err(unreadable)?;
+        if !about.is_file() {
+            return Err(self.wrong("is not a regular file"));
+        }
+        if about.len() > FILE_BYTES_MAX {
+            return Err(self.wrong(format!("is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        std::fs::read(&self.path).map_err(unreadable)
     }
 
     /// At least one.
@@ -189,14 +208,11 @@ impl LoadedTls {
                 match changed.and_then(|contents| files.tls(&contents)) {
                     Ok(tls) => {
                         sender.send_replace(Arc::new(tls));
-                        tracing::info!(
-                            file = %files.certificate.path.display(),
-                            "the certificate has changed: new connections use the new one"
-                        );
+                        tracing::info!("the TLS files have changed: new connections use them");
                     }
                     Err(problem) => {
                         traffic.reload_failed();
-                        tracing::warn!(problem, "the certificate has changed, but cannot be used: the server keeps the previous one");
+                        tracing::warn!(problem, "the TLS files have changed, but cannot be used: the server keeps the previous ones");
                     }
                 }
             }

@@ -43,7 +43,7 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
     };
     let root = match http.get(client.server()).send().await {
         Ok(answer) => answer.json::<Value>().await.unwrap_or_default(),
-        Err(error) if Distrust::behind(&error).is_some() => return vec![distrusted(&client, &error)],
+        Err(error) if Distrust::of(&error).is_some() => return vec![distrusted(&client, &error)],
         Err(_) => return vec![unreachable(connection, &client, here)],
     };
     if root["name"] != "punctual" {

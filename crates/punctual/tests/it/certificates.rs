@@ -1,6 +1,7 @@
 //! Certificates for tests, and servers and clients that use them.
 
 use crate::server::Server;
+use hyper::body::Body;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use punctual_client::{Client, ClientTls, Identity};
@@ -8,6 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,6 +127,11 @@ impl Certificates {
         protocols: &[&str],
         versions: &[&'static SupportedProtocolVersion],
     ) -> io::Result<TlsStream<TcpStream>> {
+        self.connect_by(server, &Arc::new(self.config(protocols, versions))).await
+    }
+
+    /// How a client connects that trusts the authority.
+    pub fn config(&self, protocols: &[&str], versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -134,9 +141,17 @@ impl Certificates {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config
+    }
+
+    pub async fn connect_by(
+        &self,
+        server: &Server,
+        config: &Arc<ClientConfig>,
+    ) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&server.address).await?;
         let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        TlsConnector::from(config.clone()).connect(name, stream).await
     }
 
     /// The certificate that the server presents.
@@ -151,7 +166,10 @@ impl Certificates {
     }
 
     /// An HTTP/2 connection whose client makes room for this many bytes of each response at first.
-    pub async fn http2_with_window(&self, server: &Server, bytes: u32) -> SendRequest<String> {
+    pub async fn http2_with_window<B>(&self, server: &Server, bytes: u32) -> SendRequest<B>
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
         let stream = self.connect(server, &["h2"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let mut builder = Builder::new(TokioExecutor::new());

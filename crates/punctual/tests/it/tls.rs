@@ -3,11 +3,14 @@
 
 use crate::certificates::{Authority, Certificates, HERE, certificate_in};
 use crate::server::{BINARY, PATIENCE, Server, eventually, http_client};
-use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::{Bytes, Frame};
 use hyper::{Request, Response, StatusCode, Version};
 use punctual_client::{Distrust, SubmitJob};
 use punctual_core::job::JobStatus;
 use serde_json::Value;
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,6 +62,28 @@ async fn requests_travel_over_tls_in_both_protocols_and_versions() {
     stop(server).await;
 }
 
+/// Otherwise HTTP/2 resets the request, and some clients lose the response.
+#[tokio::test]
+async fn a_response_that_needs_no_body_waits_for_a_small_one() {
+    let certificates = Certificates::new();
+    let server = certificates.serve(&[]);
+    let mut http2 = certificates.http2_with_window::<UnsyncBoxBody<Bytes, Infallible>>(&server, 65_535).await;
+    let request = |body| Request::post(format!("https://{}/api/v1/jobs", server.address)).body(body).unwrap();
+    let (send, sent) = tokio::sync::oneshot::channel::<()>();
+    let late = futures_util::stream::once(async {
+        let _ = sent.await;
+        Ok(Frame::data(Bytes::from("{}")))
+    });
+    let without_token = tokio::spawn(http2.send_request(request(StreamBody::new(late).boxed_unsync())));
+    let other = http2.send_request(request(Empty::new().boxed_unsync())).await.unwrap();
+    assert_eq!(other.status(), StatusCode::UNAUTHORIZED);
+    assert!(!without_token.is_finished());
+    send.send(()).unwrap();
+    let response = without_token.await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(json(response).await["status"], 401);
+}
+
 /// The client's connections must be able to end meanwhile.
 async fn stop(server: Server) {
     assert!(tokio::task::spawn_blocking(|| server.stop()).await.unwrap().success());
@@ -106,6 +131,10 @@ async fn a_client_trusts_only_the_authority_that_it_knows() {
     let elsewhere = certificates.serve(&[]);
     let refused = certificates.client(&elsewhere, None).version().await.unwrap_err();
     assert_eq!(refused.distrust(), Some(Distrust::OfServer), "{refused:?}");
+
+    let plain = Server::start();
+    let refused = certificates.client(&plain, None).version().await.unwrap_err();
+    assert_eq!(refused.distrust(), Some(Distrust::NoTls), "{refused:?}");
 }
 
 #[tokio::test]
@@ -169,12 +198,14 @@ fn files_that_cannot_be_used_are_told_at_the_start() {
         (vec!["--tls-cert", &cert], 2, "--tls-cert needs tls_key as well"),
         (vec!["--tls-key", &key], 2, "--tls-key needs tls_cert as well"),
         (vec!["--tls-client-ca", &cert], 2, "--tls-client-ca needs tls_cert and tls_key as well"),
+        (vec!["--tls-client-auth", "workers"], 2, "--tls-client-auth needs tls_client_ca as well"),
         (
             vec!["--tls-cert", "/nonexistent", "--tls-key", &key],
             7,
             "--tls-cert /nonexistent: cannot be read: No such file",
         ),
         (vec!["--tls-cert", &empty, "--tls-key", &key], 7, "contains no certificate: it must be PEM"),
+        (vec!["--tls-cert", "/dev/null", "--tls-key", &key], 7, "/dev/null: is not a regular file"),
         (
             vec!["--tls-cert", &cert, "--tls-key", &locked],
             7,
@@ -235,6 +266,7 @@ fn first_words(role: &str, options: &[&str]) -> Result<String, (Option<i32>, Str
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     if line.is_empty() {
         let output = child.wait_with_output().unwrap();
+        assert!(!data.path().join("punctual.db").exists(), "nothing was created");
         return Err((output.status.code(), String::from_utf8(output.stderr).unwrap()));
     }
     child.kill().unwrap();
@@ -244,7 +276,7 @@ fn first_words(role: &str, options: &[&str]) -> Result<String, (Option<i32>, Str
 
 #[test]
 fn an_address_that_other_machines_can_reach_needs_tls_or_consent() {
-    for address in ["0.0.0.0:0", "[::]:0"] {
+    for address in ["0.0.0.0:0", "[::]:0", "0:0"] {
         let (code, said) = first_words("serve", &["--listen", address]).unwrap_err();
         assert_eq!(code, Some(2), "{said}");
         let told =

@@ -4,8 +4,11 @@ use crate::certificates::{Authority, Certificates, Pair};
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{ClientError, Distrust, SubmitJob};
 use punctual_core::job::JobStatus;
+use rustls::HandshakeKind;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The outcome of a command on a server: exit code and error output.
 fn run(server: &Server, options: &[&str]) -> (Option<i32>, String) {
@@ -37,10 +40,7 @@ fn commands_reach_a_server_with_tls_if_they_know_its_authority() {
     let (code, said) = run(&server, &["--tls-ca", "/nonexistent"]);
     assert!(code == Some(2) && said.contains("--tls-ca /nonexistent: No such file"), "{said}");
     let (code, said) = run(&server, &["--tls-client-cert", &ca]);
-    assert!(
-        code == Some(2) && said.contains("client.tls_client_cert: needs client.tls_client_key"),
-        "{said}"
-    );
+    assert!(code == Some(2) && said.contains("--tls-client-cert: needs client.tls_client_key"), "{said}");
     let doctor = server.cli(&["doctor", "--tls-ca", &ca]);
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(said.contains(&format!("ready at https://{}", server.address)), "{said}");
@@ -93,6 +93,33 @@ async fn every_client_needs_a_certificate_if_an_authority_for_clients_is_set() {
     let [cert, key] = ["known.pem", "known.key"].map(|name| certificates.text(name));
     let options = ["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key];
     assert_eq!(run(&server, &options), (Some(0), String::new()));
+}
+
+/// Otherwise a client whose certificate has expired meanwhile would still be accepted.
+#[tokio::test]
+async fn sessions_are_not_resumed_where_clients_have_certificates() {
+    let certificates = Certificates::new();
+    let ca = certificates.text("ca.pem");
+    for (options, resumed) in [
+        (vec![], HandshakeKind::Resumed),
+        (vec!["--tls-client-ca", ca.as_str(), "--tls-client-auth", "workers"], HandshakeKind::Full),
+    ] {
+        let server = certificates.serve(&options);
+        for version in rustls::ALL_VERSIONS {
+            let config = Arc::new(certificates.config(&["http/1.1"], &[version]));
+            let mut kinds = Vec::new();
+            for _ in 0..2 {
+                let mut stream = certificates.connect_by(&server, &config).await.unwrap();
+                stream
+                    .write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    .await
+                    .unwrap();
+                stream.read_to_end(&mut Vec::new()).await.unwrap();
+                kinds.push(stream.get_ref().1.handshake_kind());
+            }
+            assert_eq!(kinds, [Some(HandshakeKind::Full), Some(resumed)], "{version:?}");
+        }
+    }
 }
 
 /// A process. Killed on drop.
