@@ -115,7 +115,7 @@ fn report_client_error(error: &ClientError) -> Exit {
 }
 
 /// What to do about a server that was not reached.
-const fn reach_it(distrust: Option<Distrust>) -> &'static str {
+pub const fn reach_it(distrust: Option<Distrust>) -> &'static str {
     match distrust {
         None => "start one with `punctual serve`, or choose a running one with --server or --data-dir",
         Some(Distrust::NoTls) => {

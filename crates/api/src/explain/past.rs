@@ -117,11 +117,9 @@ fn after_failures(attempts: &[Finished]) -> String {
         Some(Status::Lost) if all(Status::Lost) => "was lost with its worker",
         _ => "did not succeed",
     };
-    let error = match how {
-        // The error of a timeout says the same.
-        "ran out of time" => String::new(),
-        _ => in_brackets(before.first().and_then(|attempt| attempt.error.as_deref())),
-    };
+    // The error of a timeout says the same as `how`.
+    let said = before.first().filter(|_| !all(Status::TimedOut)).and_then(|attempt| attempt.error.as_deref());
+    let error = in_brackets(said);
     match count {
         1 => format!(", after an attempt that {how}{error}"),
         _ => {

@@ -7,7 +7,7 @@ use punctual_client::{
     StatsBody, WorkerSessionBody, WorkerState, host,
 };
 use punctual_config::connect::Connection;
-use punctual_config::output;
+use punctual_config::{exit, output};
 use punctual_core::causes::innermost;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -43,8 +43,12 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
     };
     let root = match http.get(client.server()).send().await {
         Ok(answer) => answer.json::<Value>().await.unwrap_or_default(),
-        Err(error) if Distrust::of(&error).is_some() => return vec![distrusted(&client, &error)],
-        Err(_) => return vec![unreachable(connection, &client, here)],
+        Err(error) => {
+            return vec![match Distrust::of(&error) {
+                Some(distrust) => distrusted(&client, &error, distrust),
+                None => unreachable(connection, &client, here),
+            }];
+        }
     };
     if root["name"] != "punctual" {
         let found = format!("the server at {} is not Punctual", client.server());
@@ -84,11 +88,9 @@ fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding 
     }
 }
 
-fn distrusted(client: &Client, error: &reqwest::Error) -> Finding {
+fn distrusted(client: &Client, error: &reqwest::Error, distrust: Distrust) -> Finding {
     let found = format!("no trusted connection to {}: {}", client.server(), innermost(error));
-    let fix = "pass its certificate authority with --tls-ca and a name in its certificate with --server, and \
-               --tls-client-cert if it demands one";
-    Finding::failed("server", found, fix)
+    Finding::failed("server", found, exit::reach_it(Some(distrust)))
 }
 
 /// Clients with a token get the full reason.

@@ -269,7 +269,7 @@ pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {
     assert_eq!(admit(&harness, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
     assert_eq!(admit(&harness, at(6), &queue()).await.effects.queued.len(), 1);
     set(&harness, rate(60_000)).await;
-    assert!(admit(&harness, at(7), &queue()).await.is_look_due, "what is queued goes back to the wait list");
+    assert!(admit(&harness, at(7), &queue()).await.is_look_due, "queued executions return to the wait list");
     assert_eq!(admit(&harness, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
 }
 

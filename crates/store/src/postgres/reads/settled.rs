@@ -46,8 +46,9 @@ impl PostgresReading<'_> {
         }
         // A transaction that is open in both snapshots, and is not seen in another database in between, may
         // write history here. One that has ended by the second snapshot is visible to later reads.
-        // Prepared before: otherwise the snapshot, prepared already, would be taken while this is prepared,
-        // and a transaction elsewhere that ends in between would be missing here and open there.
+        //
+        // Both statements must be prepared by now, so that they run in this order. Otherwise the server takes
+        // the snapshot first, and a foreign transaction that ends after it looks like one of this database.
         self.statements.prepare(self.client, ELSEWHERE).await?;
         let (elsewhere, second) = try_join(self.all(ELSEWHERE, vec![]), self.snapshot()).await?;
         let elsewhere: BTreeSet<i64> = elsewhere.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
