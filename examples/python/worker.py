@@ -39,7 +39,7 @@ def run(job):
         timer.cancel()
 
 def main():
-    if not TOKEN: exit(print("set PUNCTUAL_TOKEN to a token, such as the content of admin.token", file=sys.stderr) or 2)
+    if not TOKEN: exit(print("set PUNCTUAL_TOKEN to a token with the role worker", file=sys.stderr) or 2)
     sent, turn, job, stopping = time.monotonic(), 0, {}, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})

@@ -12,22 +12,27 @@ pub struct Fuzz {
     /// Maximum requests generated for each operation in each phase.
     pub examples: u32,
     pub seed: u64,
+    /// The roles of the tokens that send the requests, one after the other.
+    pub roles: &'static [&'static str],
 }
+
+const ROLES: [&str; 5] = ["admin", "operator", "submitter", "viewer", "worker"];
 
 impl Fuzz {
     /// The run that is part of every test: the same requests each time.
-    pub const QUICK: Fuzz = Fuzz { examples: 2, seed: 1 };
-    const OPERATIONS_ABOUT: u32 = 59;
+    pub const QUICK: Fuzz = Fuzz { examples: 2, seed: 1, roles: &["admin", "submitter"] };
+    const OPERATIONS_ABOUT: u32 = 72;
 
-    /// Approximately this many cases in total.
+    /// Approximately this many cases in total, divided among all roles.
     pub fn about(cases: u32, seed: u64) -> Self {
-        Fuzz { examples: (cases / Fuzz::OPERATIONS_ABOUT).max(1), seed }
+        let examples = cases / Fuzz::OPERATIONS_ABOUT / ROLES.len() as u32;
+        Fuzz { examples: examples.max(1), seed, roles: &ROLES }
     }
 }
 
 /// Reads `--cases N` and `--seed N`.
 pub fn fuzz_arguments(words: &[&str]) -> Result<Fuzz> {
-    let (mut cases, mut seed) = (5_000, u64::from(std::process::id()));
+    let (mut cases, mut seed) = (10_000, u64::from(std::process::id()));
     for pair in words.chunks(2) {
         match pair {
             ["--cases", number] => cases = number.parse().context("--cases takes a number")?,
@@ -76,7 +81,17 @@ fn build(root: &Path) -> Result<()> {
 
 fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
     let server = Server::start(root)?;
-    println!("seed {}, at most {} examples per operation and phase", fuzz.seed, fuzz.examples);
+    let mut passed = true;
+    for role in fuzz.roles {
+        let (seed, examples) = (fuzz.seed, fuzz.examples);
+        println!("role {role}, seed {seed}, at most {examples} examples per operation and phase");
+        passed &= fuzz_as(root, tools, fuzz, &server, &server.token_of(root, role)?)?;
+    }
+    server.still_lives()?;
+    Ok(passed)
+}
+
+fn fuzz_as(root: &Path, tools: &PythonTools, fuzz: &Fuzz, server: &Server, token: &str) -> Result<bool> {
     let mut command = tools.command("schemathesis");
     command
         .current_dir(&server.folder)
@@ -84,19 +99,16 @@ fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
         .arg(root.join("xtask").join("schemathesis.toml"))
         .args(["--no-color", "run"])
         .args(["--max-examples", &fuzz.examples.to_string(), "--seed", &fuzz.seed.to_string()])
-        .args(["--header", &format!("Authorization: Bearer {}", server.token)])
+        .args(["--header", &format!("Authorization: Bearer {token}")])
         .arg(format!("http://{}/openapi.json", server.address))
         .env("PYTHONWARNINGS", "ignore");
-    let passed = command.status().context("start schemathesis")?.success();
-    server.still_lives()?;
-    Ok(passed)
+    Ok(command.status().context("start schemathesis")?.success())
 }
 
 /// A dedicated server for the fuzzer: a free port, and a temporary folder.
 struct Server {
     child: Child,
     address: String,
-    token: String,
     folder: PathBuf,
 }
 
@@ -115,12 +127,23 @@ impl Server {
         let stdout = child.stdout.as_mut().context("the server has no output")?;
         BufReader::new(stdout).read_line(&mut greeting)?;
         let address = greeting.trim().rsplit("http://").next().unwrap_or_default().to_owned();
-        let token = std::fs::read_to_string(data.join("admin.token")).unwrap_or_default().trim().to_owned();
-        let server = Server { child, address, token, folder };
-        if server.token.is_empty() {
+        let server = Server { child, address, folder };
+        if !data.join("admin.token").exists() {
             bail!("the server did not start: {greeting:?}");
         }
         Ok(server)
+    }
+
+    /// A new token with this role.
+    fn token_of(&self, root: &Path, role: &str) -> Result<String> {
+        let output = Command::new(binary(root))
+            .args(["token", "create", &format!("fuzz-{role}"), "--role", role, "-o", "json", "--data-dir"])
+            .arg(self.folder.join("data"))
+            .output()
+            .context("start punctual token create")?;
+        let created: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("no token: {}", String::from_utf8_lossy(&output.stderr)))?;
+        Ok(created["secret"].as_str().context("a token without a secret")?.to_owned())
     }
 
     /// No request may have ended it.
@@ -146,8 +169,8 @@ mod tests {
 
     #[test]
     fn cases_and_seed_can_be_chosen() {
-        let fuzz = fuzz_arguments(&["--cases", "11800", "--seed", "7"]).unwrap();
-        assert_eq!((fuzz.examples, fuzz.seed), (200, 7));
+        let fuzz = fuzz_arguments(&["--cases", "72000", "--seed", "7"]).unwrap();
+        assert_eq!((fuzz.examples, fuzz.seed, fuzz.roles.len()), (200, 7, 5));
         assert_eq!(fuzz_arguments(&["--cases", "1"]).unwrap().examples, 1);
         assert!(fuzz_arguments(&["--cases"]).is_err());
         assert!(fuzz_arguments(&["--case", "1"]).is_err());

@@ -65,7 +65,8 @@ enum Action {
 fn services(extent: Extent) -> Vec<Service> {
     match extent {
         Extent::Quick => {
-            vec![Service::Postgres, Service::MariaDb, Service::Redis, Service::Etcd, Service::ZooKeeper]
+            let databases = [Service::Postgres, Service::MariaDb];
+            [&databases[..], &[Service::Redis, Service::Etcd, Service::ZooKeeper, Service::Oidc]].concat()
         }
         // The tests that break etcd and ZooKeeper ensembles start them.
         Extent::Full => {

@@ -1,61 +1,113 @@
-//! Authentication: bearer tokens of the form `pt_<id>_<secret>`.
+//! Authentication: whose request it is.
 //!
-//! A token is looked up by its id and verified by the SHA-256 of its secret, compared in constant time.
-//! Verified tokens are cached for a short while: a busy client does not cost a read per request, and a
-//! revoked token still stops working soon.
+//! A request carries one credential: a token `pt_<id>_<secret>` or a JWT in the `Authorization` header, or the
+//! session of a browser in a cookie. A token is looked up by its id and verified by the SHA-256 of its secret,
+//! compared in constant time; [`crate::oidc`] verifies JWTs. Verified credentials are cached for a short while:
+//! a busy client does not cost a read per request, and a revoked token still stops working soon.
 
+use crate::browser::Site;
 use crate::error::ApiError;
+use crate::oidc::Claims;
 use crate::tls::Secured;
+use crate::token_uses::note_use;
 use crate::{Api, secret_sha256};
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use punctual_core::ports::Token;
-use punctual_core::time::Monotonic;
+use punctual_core::ports::{Token, User};
+use punctual_core::time::{Monotonic, Timestamp};
 use punctual_engine::{Caller, UseCases};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 /// The only paths that need no token. They reveal nothing about jobs.
-pub const PUBLIC_PATHS: [&str; 5] = ["/", "/docs", "/livez", "/openapi.json", "/readyz"];
+pub const PUBLIC_PATHS: [&str; 9] = [
+    "/",
+    "/docs",
+    "/livez",
+    "/login",
+    "/login/callback",
+    "/login/oidc",
+    "/logout",
+    "/openapi.json",
+    "/readyz",
+];
 
 /// How long a revoked token may keep working.
 const CACHE_TTL: Duration = Duration::from_secs(5);
-/// Tokens in the cache. When there are more, the cache is cleared.
-const CACHE_TOKENS_MAX: usize = 1_000;
+/// Credentials in a cache. When there are more, the cache is cleared.
+const CACHED_MAX: usize = 1_000;
 /// Bytes of a token; longer ones are rejected without being parsed.
 const TOKEN_BYTES_MAX: usize = 256;
 
+const UNKNOWN: ApiError = ApiError::Unauthorized("the token is unknown");
+const EXPIRED: ApiError = ApiError::Unauthorized("the token has expired");
+const NO_USER: ApiError = ApiError::Unauthorized("the user of the token was removed");
+const DISABLED: ApiError = ApiError::Unauthorized("the user is disabled");
+const SESSION_OVER: ApiError = ApiError::Unauthorized("the session is over: log in again");
+
+/// The address that a connection comes from. The server attaches it to each request.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
+
+/// Verified credentials.
 #[derive(Default)]
-pub struct TokenCache {
-    seen: Mutex<HashMap<String, (Token, Monotonic)>>,
+pub struct Verified {
+    tokens: Cache<String, KnownToken>,
+    /// By their SHA-256.
+    jwts: Cache<[u8; 32], KnownJwt>,
 }
 
-impl TokenCache {
-    fn get(&self, id: &str, now: Monotonic) -> Option<Token> {
+impl Verified {
+    /// Forgets everything, so that a change of tokens or users takes effect at once on this node.
+    pub fn clear(&self) {
+        self.tokens.clear();
+        self.jwts.clear();
+    }
+}
+
+struct Cache<K, V> {
+    seen: Mutex<HashMap<K, (V, Monotonic)>>,
+}
+
+impl<K, V> Default for Cache<K, V> {
+    fn default() -> Self {
+        Cache { seen: Mutex::default() }
+    }
+}
+
+impl<K: std::hash::Hash + Eq, V: Clone> Cache<K, V> {
+    fn get(&self, key: &K, now: Monotonic) -> Option<V> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (token, since) = seen.get(id)?;
-        (now.since(*since) < CACHE_TTL).then(|| token.clone())
+        let (value, since) = seen.get(key)?;
+        (now.since(*since) < CACHE_TTL).then(|| value.clone())
     }
 
-    fn put(&self, token: Token, now: Monotonic) {
+    fn put(&self, key: K, value: V, now: Monotonic) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= CACHE_TOKENS_MAX {
+        if seen.len() >= CACHED_MAX {
             seen.clear();
         }
-        seen.insert(token.id.clone(), (token, now));
+        seen.insert(key, (value, now));
+    }
+
+    fn clear(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// An authenticated request: the server's state, and the use cases on behalf of its caller.
+/// An authenticated request: the server's state, the use cases on behalf of its caller, and how the caller
+/// has proven who it is.
 pub struct Call {
     pub api: Api,
     pub cases: UseCases,
+    pub credential: Credential,
 }
 
 impl FromRequestParts<Api> for Call {
@@ -63,23 +115,44 @@ impl FromRequestParts<Api> for Call {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        let caller = caller.ok_or_else(|| ApiError::Internal("a request came past the guard".to_owned()))?;
-        Ok(Call { api: api.clone(), cases: api.access.on_behalf_of(caller) })
+        let credential = parts.extensions.get::<Credential>().cloned();
+        let (Some(caller), Some(credential)) = (caller, credential) else {
+            return Err(ApiError::Internal("a request came past the guard".to_owned()));
+        };
+        Ok(Call { api: api.clone(), cases: api.access.on_behalf_of(caller), credential })
     }
 }
 
-/// Lets a request through if its path is public or it has a valid token. The use cases check what that token
-/// may do.
+/// Lets a request through if its path is public or it has a valid credential. The use cases check what its
+/// caller may do.
 pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     if PUBLIC_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    match authenticate(&api, request.headers()).await {
-        Ok(token) => {
-            request.extensions_mut().insert(Caller::from(&token));
+    let credential = match presented(&api, &request) {
+        Ok(credential) => credential,
+        Err(error) => return error.into_response(),
+    };
+    match credential.caller(&api).await {
+        Ok(caller) => {
+            let caller = Caller { source: source(&request), ..caller };
+            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(credential);
             next.run(request).await
         }
-        Err(error) => error.into_response(),
+        Err(error) => {
+            note_refusal(&api, &credential, &error, source(&request)).await;
+            error.into_response()
+        }
+    }
+}
+
+/// Notes for the audit log that a token which is known was refused. It is looked up whether it is known or not,
+/// so that the time taken does not tell.
+async fn note_refusal(api: &Api, credential: &Credential, error: &ApiError, source: Option<String>) {
+    let (Credential::Token(secret), ApiError::Unauthorized(reason)) = (credential, error) else { return };
+    if let Ok(Some(token)) = api.access.token(&secret.id).await {
+        api.access.record_refusal(&Caller { source, ..Caller::of_token(&token) }, reason);
     }
 }
 
@@ -96,89 +169,428 @@ pub fn needs_certificate(request: &Request) -> Result<(), ApiError> {
 
 /// Whether the request carries a valid token. While the store does not answer, only cached tokens are valid.
 pub async fn is_known(api: &Api, headers: &HeaderMap) -> bool {
-    headers.contains_key(AUTHORIZATION) && authenticate(api, headers).await.is_ok()
+    match in_header(headers) {
+        Ok(Some(credential)) => credential.caller(api).await.is_ok(),
+        _ => false,
+    }
 }
 
-async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError> {
-    let (id, secret) = bearer(headers)?;
-    let now = api.clock.monotonic();
-    let presented = secret_sha256(secret);
-    if let Some(token) = api.tokens.get(id, now).filter(|token| is_proven(Some(token), &presented)) {
-        return Ok(token);
+/// The caller behind the session cookie of a request; `None` without one.
+pub async fn session(api: &Api, request: &Head) -> Result<Option<Caller>, ApiError> {
+    let Some(cookie) = Site::of(&api.web, request)?.session(request.headers())? else { return Ok(None) };
+    let secret = TokenSecret::parse(&cookie, Carrier::Cookie).ok_or(SESSION_OVER)?;
+    let caller = Credential::Token(secret).caller(api).await?;
+    Ok(Some(Caller { source: source(request), ..caller }))
+}
+
+/// The address that a request comes from.
+fn source<B>(request: &axum::http::Request<B>) -> Option<String> {
+    let Peer(address) = request.extensions().get()?;
+    Some(address.ip().to_canonical().to_string())
+}
+
+/// A request without its body.
+pub type Head = axum::http::Request<()>;
+
+/// What a caller shows to prove who it is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    Token(TokenSecret),
+    Jwt(Arc<str>),
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenSecret {
+    pub id: String,
+    pub secret_sha256: [u8; 32],
+    carrier: Carrier,
+}
+
+/// The sessions of browsers are valid only in cookies, so that rules for browsers apply to them, and all other
+/// tokens only in the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    Header,
+    Cookie,
+}
+
+/// The credential of a request, if its form is right.
+fn presented(api: &Api, request: &Request) -> Result<Credential, ApiError> {
+    if let Some(credential) = in_header(request.headers())? {
+        return Ok(credential);
     }
-    // A cached token may have been replaced meanwhile, by this process or another one.
-    let kept = api.access.token(id).await?;
-    // An unknown id takes the same comparison as a wrong secret, so timing does not reveal it.
-    match (is_proven(kept.as_ref(), &presented), kept) {
-        (true, Some(token)) => {
-            api.tokens.put(token.clone(), now);
-            Ok(token)
+    let site = Site::of(&api.web, request)?;
+    match site.session(request.headers())? {
+        Some(cookie) => {
+            site.check_origin(request.method(), request.headers())?;
+            let secret = TokenSecret::parse(&cookie, Carrier::Cookie).ok_or(SESSION_OVER)?;
+            Ok(Credential::Token(secret))
         }
-        _ => Err(ApiError::Unauthorized("the token is unknown")),
+        None => Err(ApiError::Unauthorized("send the header `Authorization: Bearer <token>`")),
     }
 }
 
-fn is_proven(token: Option<&Token>, presented: &[u8; 32]) -> bool {
-    let kept = token.map_or([0; 32], |token| token.secret_sha256);
-    bool::from(kept.ct_eq(presented)) && token.is_some()
+fn in_header(headers: &HeaderMap) -> Result<Option<Credential>, ApiError> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => bearer(value).map(Some),
+        (Some(_), Some(_)) => {
+            let detail = "must be sent once".to_owned();
+            Err(ApiError::InvalidHeader { header: "Authorization", detail })
+        }
+    }
 }
 
-/// The id and secret of the token in the `Authorization` header.
-fn bearer(headers: &HeaderMap) -> Result<(&str, &str), ApiError> {
-    let missing = ApiError::Unauthorized("send the header `Authorization: Bearer <token>`");
+fn bearer(value: &HeaderValue) -> Result<Credential, ApiError> {
     let malformed = || ApiError::Unauthorized("the token must look like pt_<id>_<secret>");
-    let Some(value) = headers.get(AUTHORIZATION) else { return Err(missing) };
     let value = value.to_str().map_err(|_| malformed())?;
-    let Some((scheme, token)) = value.split_once(' ') else { return Err(missing) };
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(missing);
+    let bearer = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some((_, token)) = bearer else {
+        return Err(ApiError::Unauthorized("send the header `Authorization: Bearer <token>`"));
+    };
+    credential(token.trim()).ok_or_else(malformed)
+}
+
+/// A token or a JWT, as people paste it.
+pub fn credential(text: &str) -> Option<Credential> {
+    if text.bytes().filter(|byte| *byte == b'.').count() == 2 {
+        return Some(Credential::Jwt(text.into()));
     }
-    let token = token.trim();
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(malformed());
+    TokenSecret::parse(text, Carrier::Header).map(Credential::Token)
+}
+
+impl TokenSecret {
+    fn parse(token: &str, carrier: Carrier) -> Option<Self> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let (id, secret) = token.strip_prefix("pt_")?.split_once('_')?;
+        let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (is_plain(id) && is_plain(secret)).then(|| TokenSecret {
+            id: id.to_owned(),
+            secret_sha256: secret_sha256(secret),
+            carrier,
+        })
     }
-    let (id, secret) =
-        token.strip_prefix("pt_").and_then(|rest| rest.split_once('_')).ok_or_else(malformed)?;
-    let plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if plain(id) && plain(secret) { Ok((id, secret)) } else { Err(malformed()) }
+
+    /// Whether it is the secret of this token, or one that a rotation has replaced and that still works.
+    fn opens(&self, token: Option<&Token>, now: Timestamp) -> bool {
+        proves(token, &self.secret_sha256, now)
+    }
+}
+
+/// Without a token it takes the same comparisons, so that timing does not reveal which ids exist.
+fn proves(token: Option<&Token>, secret_sha256: &[u8; 32], now: Timestamp) -> bool {
+    let current = token.map_or([0; 32], |token| token.secret_sha256);
+    let replaced = token.and_then(|token| token.about.replaced.as_ref()).filter(|old| now < old.until);
+    let replaced = replaced.map_or(current, |old| old.secret_sha256);
+    let is_equal = current.ct_eq(secret_sha256) | replaced.ct_eq(secret_sha256);
+    bool::from(is_equal) && token.is_some()
+}
+
+impl Credential {
+    /// Its caller, as of a few seconds ago at most.
+    pub async fn caller(&self, api: &Api) -> Result<Caller, ApiError> {
+        let (now, since) = (api.access.now(), api.clock.monotonic());
+        match self {
+            Credential::Token(secret) => {
+                let cached = api.verified.tokens.get(&secret.id, since);
+                let cached = cached.filter(|known| secret.opens(Some(&known.token), now));
+                let caller = match cached.and_then(|known| known.caller(secret, now).ok()) {
+                    Some(caller) => caller,
+                    // A cached token may have been replaced meanwhile, by this process or another one.
+                    None => {
+                        let known = KnownToken::read(api, secret, now).await?;
+                        let caller = known.caller(secret, now)?;
+                        api.verified.tokens.put(secret.id.clone(), known, since);
+                        caller
+                    }
+                };
+                note_use(api, &secret.id, now);
+                Ok(caller)
+            }
+            Credential::Jwt(jwt) => {
+                let key = secret_sha256(jwt);
+                if let Some(known) = api.verified.jwts.get(&key, since).filter(|known| now < known.until) {
+                    return Ok(known.caller);
+                }
+                let known = KnownJwt::verify(api, jwt, now).await?;
+                api.verified.jwts.put(key, known.clone(), since);
+                Ok(known.caller)
+            }
+        }
+    }
+
+    /// Its caller as of now: nothing comes from a cache. `None` if the credential is no longer valid, or cannot
+    /// be verified because the identity provider has been away for long.
+    pub async fn fresh(&self, api: &Api) -> Result<Option<Caller>, ApiError> {
+        let now = api.access.now();
+        let caller = match self {
+            Credential::Token(secret) => match KnownToken::read(api, secret, now).await {
+                Ok(known) => known.caller(secret, now),
+                Err(error) => Err(error),
+            },
+            Credential::Jwt(jwt) => KnownJwt::verify(api, jwt, now).await.map(|known| known.caller),
+        };
+        match caller {
+            Ok(caller) => Ok(Some(caller)),
+            Err(ApiError::Unauthorized(_) | ApiError::IssuerUnavailable) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A token whose secret was presented, and what its grant depends on.
+#[derive(Debug, Clone)]
+struct KnownToken {
+    token: Token,
+    user: Option<User>,
+    /// The token that a browser has logged in with.
+    parent: Option<Token>,
+}
+
+impl KnownToken {
+    /// Reads no more before the secret is proven, whether the id exists or not.
+    async fn read(api: &Api, secret: &TokenSecret, now: Timestamp) -> Result<Self, ApiError> {
+        let stored = api.access.token(&secret.id).await?;
+        let token = match (secret.opens(stored.as_ref(), now), stored) {
+            (true, Some(token)) => token,
+            _ => return Err(UNKNOWN),
+        };
+        let parent = match &token.about.session_of {
+            Some(parent) => api.access.token(&parent.id).await?,
+            None => None,
+        };
+        let user = match &token.about.user {
+            Some(user) => api.access.user(user).await?,
+            None => None,
+        };
+        Ok(KnownToken { token, user, parent })
+    }
+
+    fn caller(&self, secret: &TokenSecret, now: Timestamp) -> Result<Caller, ApiError> {
+        let KnownToken { token, user, parent } = self;
+        if token.about.is_browser != (secret.carrier == Carrier::Cookie) {
+            return Err(UNKNOWN);
+        }
+        if token.is_expired(now) {
+            return Err(if token.about.is_browser { SESSION_OVER } else { EXPIRED });
+        }
+        if let Some(at_login) = &token.about.session_of {
+            let works = proves(parent.as_ref(), &at_login.secret_sha256, now);
+            if !works || parent.as_ref().is_none_or(|parent| parent.is_expired(now)) {
+                return Err(SESSION_OVER);
+            }
+        }
+        match (&token.about.user, user) {
+            (None, _) => Ok(Caller::of_token(token)),
+            (Some(_), None) => Err(NO_USER),
+            (Some(_), Some(user)) if user.about.is_disabled => Err(DISABLED),
+            (Some(_), Some(user)) => Ok(Caller::of_user(token, user)),
+        }
+    }
+}
+
+/// A JWT that was verified.
+#[derive(Debug, Clone)]
+struct KnownJwt {
+    caller: Caller,
+    until: Timestamp,
+}
+
+impl KnownJwt {
+    async fn verify(api: &Api, jwt: &str, now: Timestamp) -> Result<Self, ApiError> {
+        let Some(oidc) = &api.oidc else {
+            return Err(ApiError::Unauthorized(
+                "this server accepts no JWTs: send a token that looks like pt_<id>_<secret>",
+            ));
+        };
+        let claims = oidc.verify_bearer(jwt, now).await?;
+        let caller = caller_of(api, &claims).await?;
+        Ok(KnownJwt { caller, until: claims.until })
+    }
+}
+
+/// The caller that an identity provider describes: a user with its email address, or else the role that its
+/// claims are mapped to.
+pub async fn caller_of(api: &Api, claims: &Claims) -> Result<Caller, ApiError> {
+    let Some(oidc) = &api.oidc else { return Err(UNKNOWN) };
+    let user = match claims.verified_email() {
+        Some(email) => api.access.user_by_email(&email).await?,
+        None => None,
+    };
+    match user {
+        Some(user) if user.about.is_disabled => Err(DISABLED),
+        Some(user) => Ok(Caller {
+            token_id: claims.principal(),
+            name: claims.name(),
+            user: Some(user.id.clone()),
+            is_stored: false,
+            grant: user.grant(),
+            source: None,
+        }),
+        None => Ok(Caller {
+            token_id: claims.principal(),
+            name: claims.name(),
+            user: None,
+            is_stored: false,
+            grant: oidc.rules().grant(claims)?,
+            source: None,
+        }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::ports::Role;
-    use punctual_core::time::Timestamp;
+    use punctual_core::access::Role;
+    use punctual_core::ports::{ParentToken, ReplacedSecret, TokenAbout, UserAbout};
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+    const LATER: Timestamp = Timestamp::from_micros(2_000_000_000);
 
     fn header(value: &str) -> HeaderMap {
         HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
     }
 
-    #[test]
-    fn a_token_is_taken_apart_into_id_and_secret() {
-        assert_eq!(bearer(&header("Bearer pt_admin_0a1b")).unwrap(), ("admin", "0a1b"));
-        assert_eq!(bearer(&header("bearer  pt_admin_0a1b")).unwrap(), ("admin", "0a1b"));
-        for bad in ["", "Bearer", "Basic abc", "Bearer x", "Bearer pt_", "Bearer pt_a_", "Bearer pt_a_b c"] {
-            assert!(bearer(&header(bad)).is_err(), "{bad:?}");
+    fn secret(text: &str, carrier: Carrier) -> TokenSecret {
+        TokenSecret::parse(text, carrier).unwrap()
+    }
+
+    fn token(id: &str, secret: &str) -> Token {
+        Token {
+            id: id.to_owned(),
+            secret_sha256: secret_sha256(secret),
+            role: Role::Operator,
+            created_at: Timestamp::EPOCH,
+            expires_at: None,
+            last_used_at: None,
+            about: TokenAbout { name: "deploy".to_owned(), ..TokenAbout::default() },
         }
-        assert!(bearer(&header(&format!("Bearer pt_a_{}", "x".repeat(300)))).is_err());
+    }
+
+    fn user(id: &str) -> User {
+        User {
+            id: id.to_owned(),
+            email: "ann@example.org".to_owned(),
+            role: Role::Viewer,
+            created_at: Timestamp::EPOCH,
+            about: UserAbout::default(),
+        }
+    }
+
+    fn known(token: Token) -> KnownToken {
+        KnownToken { token, user: None, parent: None }
+    }
+
+    fn refusal(known: &KnownToken, secret: &TokenSecret) -> Option<&'static str> {
+        match known.caller(secret, NOW) {
+            Ok(_) => None,
+            Err(ApiError::Unauthorized(why)) => Some(why),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     #[test]
-    fn the_cache_forgets_with_time_and_never_grows_beyond_its_limit() {
-        let cache = TokenCache::default();
-        let token = |n: usize| Token {
-            id: n.to_string(),
-            secret_sha256: [0; 32],
-            role: Role::Admin,
-            created_at: Timestamp::EPOCH,
-        };
-        let start = Monotonic::from_micros(0);
-        for n in 0..=CACHE_TOKENS_MAX * 2 {
-            cache.put(token(n), start);
+    fn a_header_holds_a_token_or_a_jwt() {
+        let read = |value: &str| in_header(&header(value)).ok().flatten();
+        let admin = Some(Credential::Token(secret("pt_admin_0a1b", Carrier::Header)));
+        assert!(read("Bearer pt_admin_0a1b") == admin);
+        assert!(read("bearer  pt_admin_0a1b") == admin);
+        assert!(read("Bearer a.b.c") == Some(Credential::Jwt("a.b.c".into())));
+        for bad in ["", "Bearer", "Basic abc", "Bearer x", "Bearer pt_", "Bearer pt_a_", "Bearer pt_a_b c"] {
+            assert!(in_header(&header(bad)).is_err(), "{bad:?}");
         }
-        assert!(cache.seen.lock().unwrap().len() <= CACHE_TOKENS_MAX);
-        cache.put(token(1), start);
-        assert!(cache.get("1", start).is_some());
-        assert!(cache.get("1", start.plus(CACHE_TTL)).is_none());
+        for bad in ["a.b", "a.b.c.d", "pt_a_b.c", &format!("pt_a_{}", "x".repeat(300))] {
+            assert!(in_header(&header(&format!("Bearer {bad}"))).is_err(), "{bad:?}");
+        }
+        assert!(in_header(&HeaderMap::new()).unwrap().is_none());
+    }
+
+    #[test]
+    fn two_headers_are_refused_even_if_they_are_equal() {
+        let mut twice = header("Bearer pt_admin_0a1b");
+        twice.append(AUTHORIZATION, "Bearer pt_admin_0a1b".parse().unwrap());
+        assert!(matches!(in_header(&twice), Err(ApiError::InvalidHeader { header: "Authorization", .. })));
+    }
+
+    #[test]
+    fn a_secret_opens_its_token_and_a_replaced_one_until_its_time() {
+        let mut rotated = token("a", "new");
+        rotated.about.replaced = Some(ReplacedSecret { secret_sha256: secret_sha256("old"), until: LATER });
+        let opens =
+            |text: &str, now| secret(&format!("pt_a_{text}"), Carrier::Header).opens(Some(&rotated), now);
+        assert!(opens("new", NOW) && opens("new", LATER));
+        assert!(opens("old", NOW) && !opens("old", LATER));
+        assert!(!opens("other", NOW));
+        assert!(!secret("pt_a_new", Carrier::Header).opens(None, NOW));
+    }
+
+    #[test]
+    fn an_expired_token_says_so() {
+        let header = secret("pt_a_s", Carrier::Header);
+        let expiring = |at| known(Token { expires_at: Some(at), ..token("a", "s") });
+        assert_eq!(refusal(&expiring(LATER), &header), None);
+        assert_eq!(refusal(&expiring(NOW), &header), Some("the token has expired"));
+    }
+
+    #[test]
+    fn a_token_of_a_user_may_do_what_the_user_may_as_long_as_there_is_one() {
+        let header = secret("pt_a_s", Carrier::Header);
+        let mut of_ann = known(token("a", "s"));
+        of_ann.token.about.user = Some("u1".to_owned());
+        assert_eq!(refusal(&of_ann, &header), Some("the user of the token was removed"));
+        of_ann.user = Some(user("u1"));
+        let caller = of_ann.caller(&header, NOW).unwrap();
+        assert_eq!((caller.user.as_deref(), caller.grant.role), (Some("u1"), Role::Viewer));
+        of_ann.user.as_mut().unwrap().about.is_disabled = true;
+        assert_eq!(refusal(&of_ann, &header), Some("the user is disabled"));
+    }
+
+    #[test]
+    fn sessions_are_valid_in_cookies_only_and_other_tokens_in_headers_only() {
+        let [header, cookie] = [Carrier::Header, Carrier::Cookie].map(|carrier| secret("pt_a_s", carrier));
+        let plain = known(token("a", "s"));
+        assert_eq!(
+            (refusal(&plain, &header), refusal(&plain, &cookie)),
+            (None, Some("the token is unknown"))
+        );
+        let mut session = plain;
+        session.token.about.is_browser = true;
+        assert_eq!(
+            (refusal(&session, &header), refusal(&session, &cookie)),
+            (Some("the token is unknown"), None)
+        );
+    }
+
+    #[test]
+    fn a_session_ends_with_the_token_that_it_began_with() {
+        let over = Some("the session is over: log in again");
+        let cookie = secret("pt_s_x", Carrier::Cookie);
+        let mut session = known(token("s", "x"));
+        session.token.about.is_browser = true;
+        session.token.about.session_of =
+            Some(ParentToken { id: "a".to_owned(), secret_sha256: secret_sha256("s") });
+        assert_eq!(refusal(&session, &cookie), over, "the token was revoked");
+        session.parent = Some(token("a", "s"));
+        assert_eq!(refusal(&session, &cookie), None);
+        session.parent = Some(Token { expires_at: Some(NOW), ..token("a", "s") });
+        assert_eq!(refusal(&session, &cookie), over, "the token has expired");
+        session.parent = Some(token("a", "another"));
+        assert_eq!(refusal(&session, &cookie), over, "the token has another secret");
+    }
+
+    #[test]
+    fn a_cache_forgets_with_time_and_never_grows_beyond_its_limit() {
+        let cache = Cache::default();
+        let start = Monotonic::from_micros(0);
+        for number in 0..=CACHED_MAX * 2 {
+            cache.put(number, "x", start);
+        }
+        assert!(cache.seen.lock().unwrap().len() <= CACHED_MAX);
+        cache.put(1, "y", start);
+        assert_eq!(cache.get(&1, start), Some("y"));
+        assert_eq!(cache.get(&1, start.plus(CACHE_TTL)), None);
     }
 }

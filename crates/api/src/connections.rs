@@ -119,7 +119,7 @@ fn displace(open: &mut Open, wanted: usize) -> usize {
 
 /// The client that a connection counts for. A client with one IPv6 address controls its whole network, so
 /// IPv6 counts by network.
-fn origin(address: IpAddr) -> IpAddr {
+pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
         v4 => v4,

@@ -1,5 +1,6 @@
 //! All errors of requests, and their problem+json responses.
 
+use crate::rate_limit::whole_secs;
 use crate::routes::refused;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -11,7 +12,8 @@ use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::ports::{StoreError, WorkerPortError};
 use punctual_core::queue::QueueFull;
-use punctual_engine::{Forbidden, SubmitError, UseCaseError};
+use punctual_engine::{Forbidden, Quota, SubmitError, UseCaseError};
+use std::time::Duration;
 
 /// Retry-After when the store is unreachable or the server is busy.
 const RETRY_AFTER_SECS: u64 = 1;
@@ -40,15 +42,30 @@ pub enum ApiError {
     /// The queue has reached its size limit.
     #[error("the queue {queue} is full")]
     QueueFull { queue: String, full: QueueFull },
+    /// The owner of the job has submitted as many jobs as it may.
+    #[error("the submit quota of the owner {owner} is used up")]
+    QuotaReached { owner: String, retry_after: Duration },
+    /// The user or token has sent as many requests as it may.
+    #[error("the rate limit is reached")]
+    RateLimited { quota: Quota, retry_after: Duration },
+    /// The address has sent too many requests without a valid token.
+    #[error("too many requests without a valid token")]
+    TooManyAuthFailures { retry_after: Duration },
     #[error("the job is now at version {version}")]
     VersionChanged { version: u32 },
     #[error("a token is needed: {0}")]
     Unauthorized(&'static str),
     #[error("the token may not do this: {0}")]
-    Forbidden(&'static str),
+    Forbidden(String),
     /// The worker protocol needs a client certificate here.
     #[error("a client certificate is needed")]
     NoCertificate,
+    /// A request with the cookie of a browser that a page of another site may have sent.
+    #[error("a page of another site sent this request")]
+    ForeignPage,
+    /// The identity provider does not answer.
+    #[error("the keys of the issuer cannot be fetched")]
+    IssuerUnavailable,
     /// The request names a host that this server does not answer to.
     #[error("this server does not answer to the host {0}")]
     WrongHost(String),
@@ -69,6 +86,9 @@ pub enum ApiError {
     BodyTooLarge { limit_bytes: usize },
     #[error("the body must be application/json")]
     NotJson,
+    /// A page of this server sends forms to the path.
+    #[error("the body must be a form")]
+    NotForm,
     #[error("the body is not UTF-8")]
     NotUtf8,
     /// JSON on which parsers of the stored document would fail.
@@ -123,6 +143,11 @@ impl ApiError {
         self
     }
 
+    /// Whether a part of a batch that failed with it may succeed later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, ApiError::Unavailable(_) | ApiError::QueueFull { .. } | ApiError::QuotaReached { .. })
+    }
+
     pub fn problem(&self) -> Problem {
         let (status, title) = self.status_and_title();
         let mut problem = Problem::new(status.as_u16(), title);
@@ -158,6 +183,26 @@ impl ApiError {
                 ));
                 problem.advice = vec![Advice::set_queue(queue)];
             }
+            ApiError::QuotaReached { owner, .. } => {
+                problem.detail = Some(format!(
+                    "the owner {owner} has submitted as many jobs as the server's submit_quota allows: submit the job \
+                     again later"
+                ));
+            }
+            ApiError::RateLimited { quota, .. } => {
+                problem.detail = Some(format!(
+                    "a user or token may send {} requests, and up to {} at once: the request was not processed; retry \
+                     later",
+                    quota.rate, quota.burst
+                ));
+            }
+            ApiError::TooManyAuthFailures { .. } => {
+                problem.detail = Some(
+                    "too many requests without a valid token came from this address: the request was not processed; \
+                     retry later"
+                        .to_owned(),
+                );
+            }
             ApiError::Advised { detail, advice } => {
                 problem.detail = Some(detail.clone());
                 problem.advice = advice.clone();
@@ -165,18 +210,31 @@ impl ApiError {
             ApiError::MalformedJson(detail)
             | ApiError::NotFound(detail)
             | ApiError::Conflict(detail)
+            | ApiError::Forbidden(detail)
             | ApiError::NotReady(detail) => {
                 problem.detail = Some(detail.clone());
             }
-            ApiError::Unauthorized(detail)
-            | ApiError::Forbidden(detail)
-            | ApiError::WrongShape { detail, .. } => {
+            ApiError::Unauthorized(detail) | ApiError::WrongShape { detail, .. } => {
                 problem.detail = Some((*detail).to_owned());
             }
             ApiError::NoCertificate => {
                 problem.detail = Some(
                     "this server demands a client certificate of workers: start the worker with --tls-client-cert \
                      and --tls-client-key"
+                        .to_owned(),
+                );
+            }
+            ApiError::ForeignPage => {
+                problem.detail = Some(
+                    "requests with a cookie that change something need Sec-Fetch-Site: same-origin or the Origin of \
+                     this server; other programs send a token in the header Authorization"
+                        .to_owned(),
+                );
+            }
+            ApiError::IssuerUnavailable => {
+                problem.detail = Some(
+                    "the identity provider does not answer, and its keys are needed to verify the JWT: retry \
+                     later, or use a token of this server"
                         .to_owned(),
                 );
             }
@@ -243,6 +301,11 @@ impl ApiError {
                         .to_owned(),
                 );
             }
+            ApiError::NotForm => {
+                problem.detail = Some(
+                    "send it with the header Content-Type: application/x-www-form-urlencoded".to_owned(),
+                );
+            }
             ApiError::BodyTimeout | ApiError::BodyUnreadable(_) => {}
         }
         problem
@@ -254,7 +317,12 @@ impl ApiError {
             ApiError::Unavailable(_) | ApiError::NotReady(_) | ApiError::Stopping | ApiError::Overloaded => {
                 Some(RETRY_AFTER_SECS)
             }
-            ApiError::QueueFull { .. } | ApiError::TooManyStreams => Some(LATER_RETRY_AFTER_SECS),
+            ApiError::QueueFull { .. } | ApiError::TooManyStreams | ApiError::IssuerUnavailable => {
+                Some(LATER_RETRY_AFTER_SECS)
+            }
+            ApiError::QuotaReached { retry_after, .. }
+            | ApiError::RateLimited { retry_after, .. }
+            | ApiError::TooManyAuthFailures { retry_after } => Some(whole_secs(*retry_after).max(1)),
             _ => None,
         }
     }
@@ -270,12 +338,21 @@ impl ApiError {
             ApiError::InvalidHeader { .. } => (StatusCode::BAD_REQUEST, "the request has invalid headers"),
             ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "the unique_key is taken"),
             ApiError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
+            ApiError::QuotaReached { .. } => (StatusCode::TOO_MANY_REQUESTS, "the submit quota is used up"),
+            ApiError::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "the rate limit is reached"),
+            ApiError::TooManyAuthFailures { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "too many requests without a valid token")
+            }
             ApiError::VersionChanged { .. } => {
                 (StatusCode::PRECONDITION_FAILED, "the job has changed since it was read")
             }
             ApiError::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "a valid token is needed"),
             ApiError::Forbidden(_) => (StatusCode::FORBIDDEN, "the token may not do this"),
             ApiError::NoCertificate => (StatusCode::FORBIDDEN, "a client certificate is needed"),
+            ApiError::ForeignPage => (StatusCode::FORBIDDEN, "a page of another site sent this request"),
+            ApiError::IssuerUnavailable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the keys of the issuer cannot be fetched")
+            }
             ApiError::WrongHost(_) => {
                 (StatusCode::MISDIRECTED_REQUEST, "this server does not answer to this host")
             }
@@ -290,6 +367,7 @@ impl ApiError {
             ApiError::BodyUnreadable(_) => (StatusCode::BAD_REQUEST, "the body could not be read"),
             ApiError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ApiError::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"),
+            ApiError::NotForm => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be a form"),
             ApiError::NotUtf8 => (StatusCode::BAD_REQUEST, "the body is not UTF-8"),
             ApiError::Document(DocumentProblem::TooDeep) => {
                 (StatusCode::BAD_REQUEST, "the body is nested too deeply")
@@ -342,9 +420,18 @@ impl From<UseCaseError> for ApiError {
     fn from(error: UseCaseError) -> Self {
         match error {
             UseCaseError::Forbidden(error) => error.into(),
-            UseCaseError::NoSuchJob(_) | UseCaseError::NoSuchExecution(_) | UseCaseError::NoSuchWorker(_) => {
-                ApiError::NotFound(error.to_string())
+            UseCaseError::NoSuchJob(_)
+            | UseCaseError::NoSuchExecution(_)
+            | UseCaseError::NoSuchWorker(_)
+            | UseCaseError::NoSuchToken(_)
+            | UseCaseError::NoSuchUser(_) => ApiError::NotFound(error.to_string()),
+            UseCaseError::EmailTaken(_) | UseCaseError::DirectoryFull { .. } => {
+                ApiError::Conflict(error.to_string())
             }
+            UseCaseError::LastManager(_) => ApiError::Conflict(format!(
+                "{error}: create another one with the role admin first; `punctual serve --new-admin-token` replaces the \
+                 token admin"
+            )),
             UseCaseError::AmbiguousWorker { ref sessions, .. } => {
                 let ids: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
                 ApiError::Conflict(format!("{error}: pass one of the session ids {}", ids.join(", ")))
@@ -378,6 +465,7 @@ impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::Invalid(problems) => ApiError::invalid(problems),
+            SubmitError::Forbidden(forbidden) => forbidden.into(),
             SubmitError::KeyTaken(job) => ApiError::KeyTaken {
                 detail: format!(
                     "job {job} has this unique_key and is not finished: wait for that one, cancel it, or use \
@@ -386,6 +474,7 @@ impl From<SubmitError> for ApiError {
                 job,
             },
             SubmitError::QueueFull { queue, full } => ApiError::QueueFull { queue, full },
+            SubmitError::QuotaReached { owner, retry_after } => ApiError::QuotaReached { owner, retry_after },
             SubmitError::Unreadable(_) => ApiError::Conflict(error.to_string()),
             SubmitError::Unavailable(reason) => ApiError::Unavailable(reason),
         }

@@ -31,7 +31,8 @@ const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-match, last-event-id";
 const PREFLIGHT_AGE_SECS: &str = "600";
 /// Response headers that scripts of other origins may read.
-const RESPONSE_HEADERS: &str = "etag, location, retry-after, idempotent-replayed";
+const RESPONSE_HEADERS: &str =
+    "etag, location, retry-after, idempotent-replayed, ratelimit-limit, ratelimit-remaining, ratelimit-reset";
 
 /// The security headers for one request.
 pub struct Security {

@@ -26,6 +26,8 @@ pub struct WebPolicy {
     pub allowed_hosts: Vec<String>,
     /// Origins, as browsers send them, whose scripts may read responses.
     pub cors_origins: Vec<String>,
+    /// The origin under which browsers know this server, where it does not follow from their requests.
+    pub public_origin: Option<String>,
 }
 
 /// Lets a request through if it names a host that this server answers to.
@@ -84,6 +86,13 @@ fn invalid(detail: &str) -> ApiError {
 fn is_address(host: &str) -> bool {
     let v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     v6.unwrap_or(host).parse::<IpAddr>().is_ok()
+}
+
+/// Whether the host is this machine, so that nothing crosses a network.
+pub fn is_this_machine(host: &str) -> bool {
+    let v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let address = v6.unwrap_or(host).parse::<IpAddr>();
+    host == LOCALHOST || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// Whether a name, or a pattern such as `*.example.org`, covers a host.

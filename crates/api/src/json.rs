@@ -50,6 +50,12 @@ pub enum Shape {
     DeadLetters,
     /// The settings of a queue.
     Queue,
+    Token,
+    User,
+    /// The fields of a user to change.
+    UserPatch,
+    /// A user with a patch applied: the client did not send this text.
+    PatchedUser,
     /// A request of the worker protocol.
     Worker,
     /// The optional arguments of a verb.
@@ -135,6 +141,18 @@ fn wrong_shape(shape: Shape) -> ApiError {
             title: "the body is not the settings of a queue",
             detail: "send them as a JSON object, such as {\"max_depth\": 10000}",
         },
+        Shape::Token => ApiError::WrongShape {
+            title: "the body is not a token",
+            detail: "send a JSON object, such as {\"name\": \"deploy\", \"role\": \"submitter\"}",
+        },
+        Shape::User | Shape::PatchedUser => ApiError::WrongShape {
+            title: "the body is not a user",
+            detail: "send a JSON object, such as {\"email\": \"ann@example.org\", \"role\": \"operator\"}",
+        },
+        Shape::UserPatch => ApiError::WrongShape {
+            title: "the body is not a change of a user",
+            detail: "send the fields to change as a JSON object, such as {\"role\": \"viewer\"}",
+        },
         Shape::Worker => ApiError::WrongShape {
             title: "the body is not an object",
             detail: "send a JSON object as docs/worker-protocol.md says",
@@ -159,7 +177,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, sha
         Err(traced) => traced.path().to_string(),
     };
     let position = match shape {
-        Shape::JobOfBatch | Shape::PatchedJob => String::new(),
+        Shape::JobOfBatch | Shape::PatchedJob | Shape::PatchedUser => String::new(),
         _ => format!(" (line {} column {})", error.line(), error.column()),
     };
     let message = error.to_string();
@@ -244,7 +262,7 @@ fn wanted(field: &str) -> Option<String> {
         "timeout_growth" => "a number from 1.0 to 10.0".to_owned(),
         "depends_on" if field.ends_with(']') => "the id of a job".to_owned(),
         "timeout_secs" | "lease_secs" | "wait_secs" => "a number of seconds, such as 30".to_owned(),
-        "by" | "settle" | "delay" | "interval" | "max_delay" | "steps" | "expires_after"
+        "by" | "settle" | "delay" | "interval" | "max_delay" | "steps" | "expires_after" | "overlap"
             if field != "retry.steps" =>
         {
             "a duration such as \"30s\", \"5m\" or \"PT3H\"".to_owned()

@@ -7,6 +7,7 @@
 
 mod auth;
 mod body_check;
+mod browser;
 mod conditional;
 mod connections;
 mod error;
@@ -17,33 +18,43 @@ mod hosts;
 mod idempotency;
 mod json;
 mod metrics;
+mod oidc;
 mod openapi;
 mod patch;
 mod query;
+mod rate_limit;
 mod reasons;
 mod requests;
 mod routes;
+mod secrets;
 mod server;
 mod stream;
 mod submission;
 mod suggest;
 mod tls;
+mod token_uses;
 mod views;
 
 pub use hosts::WebPolicy;
 pub use metrics::Traffic;
+pub use oidc::{OidcClient, OidcConfig, RoleRules};
+pub use rate_limit::RateLimits;
+pub use secrets::{new_id, new_secret, secret_sha256};
 pub use server::{Server, ServerLimits};
 pub use tls::ServerTls;
 
-use auth::TokenCache;
+use auth::Verified;
 use axum::Router;
 use extract::BodyShares;
 use metrics::KnownLanes;
+use oidc::Oidc;
 use punctual_core::ports::{Clock, DrivenClock};
 use punctual_core::time::Timestamp;
 use punctual_engine::{Access, Engine};
+use rate_limit::RateLimiter;
 use std::sync::Arc;
 use stream::StreamPlaces;
+use token_uses::TokenUses;
 use tokio::sync::watch;
 
 /// The description of a node.
@@ -72,10 +83,14 @@ pub struct NodeInfo {
 pub struct Api {
     access: Access,
     clock: Arc<dyn Clock>,
-    tokens: Arc<TokenCache>,
+    verified: Arc<Verified>,
+    uses: Arc<TokenUses>,
+    /// The identity provider that it trusts, if any.
+    oidc: Option<Arc<Oidc>>,
     bodies: Arc<BodyShares>,
     streams: StreamPlaces,
     traffic: Arc<Traffic>,
+    limiter: Arc<RateLimiter>,
     lanes: Arc<KnownLanes>,
     started_at: Timestamp,
     /// Which hosts requests may name, and which web pages may use the API.
@@ -94,13 +109,17 @@ pub struct Api {
 
 impl Api {
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
+        let traffic = Arc::<Traffic>::default();
         Api {
             access: Access::new(engine),
-            traffic: Arc::default(),
+            limiter: RateLimiter::new(RateLimits::default(), clock.clone(), traffic.clone()),
+            traffic,
             lanes: Arc::default(),
             started_at: clock.wall(),
             clock,
-            tokens: Arc::default(),
+            verified: Arc::default(),
+            uses: Arc::default(),
+            oidc: None,
             bodies: Arc::default(),
             streams: StreamPlaces::default(),
             web: Arc::default(),
@@ -121,6 +140,18 @@ impl Api {
     /// name `localhost` and IP addresses, and no page of another origin may use it.
     pub fn open_to(self, web: WebPolicy) -> Self {
         Api { web: Arc::new(web), ..self }
+    }
+
+    /// Sets the limits on the pace of requests.
+    pub fn limited_to(self, limits: RateLimits) -> Self {
+        let limiter = RateLimiter::new(limits, self.clock.clone(), self.traffic.clone());
+        Api { limiter, ..self }
+    }
+
+    /// Accepts the users of an identity provider.
+    pub fn trusting(self, provider: OidcConfig) -> Result<Self, String> {
+        let oidc = Oidc::new(provider, self.clock.clone())?;
+        Ok(Api { oidc: Some(Arc::new(oidc)), ..self })
     }
 
     /// Sets the source of warnings about processes on the same store that use another coordination backend.
@@ -179,10 +210,4 @@ async fn turned_true(signal: Option<watch::Receiver<bool>>) {
         // The sender is gone, so the signal can never come.
         std::future::pending().await
     }
-}
-
-/// The SHA-256 of a token's secret, the only form in which a store may keep it.
-pub fn secret_sha256(secret: &str) -> [u8; 32] {
-    use sha2::{Digest, Sha256};
-    Sha256::digest(secret.as_bytes()).into()
 }

@@ -35,7 +35,7 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
     }
     let text = serde_json::to_vec(&job).map_err(internal)?;
     let job = json::parse_job(&text, Shape::PatchedJob)?;
-    let basis = Basis { now, stored: Some(&stored.settings.schedule) };
+    let basis = Basis { now, owner: &stored.owner, stored: Some(&stored.settings.schedule) };
     let mut spec = job_spec(job, basis).map_err(ApiError::invalid)?;
     if !names_schedule {
         spec.settings.schedule = stored.settings.schedule.clone();
@@ -253,7 +253,7 @@ impl<'de> Deserialize<'de> for Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::job::Expiry;
+    use punctual_core::job::{DEFAULT_OWNER, Expiry};
     use punctual_core::recurrence::Rule;
     use punctual_core::retry::RetryPolicy;
     use punctual_core::schedule::OverlapPolicy;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn stored(json: &str) -> JobSpec {
-        job_spec(serde_json::from_str(json).unwrap(), Basis::new(submitted())).unwrap()
+        job_spec(serde_json::from_str(json).unwrap(), Basis::new(submitted(), DEFAULT_OWNER)).unwrap()
     }
 
     fn changed(job: &str, patch: &str) -> JobSpec {

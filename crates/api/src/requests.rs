@@ -2,6 +2,7 @@
 //!
 //! An HTTP/1 connection has one request at a time, an HTTP/2 connection has many.
 
+use crate::auth::Peer;
 use crate::connections::{ConnectionState, Phase};
 use crate::error::ApiError;
 use crate::extract::{BodyTimeout, discard};
@@ -149,6 +150,7 @@ impl Drop for OpenRequest {
 #[derive(Clone)]
 pub struct Admission {
     pub requests: Arc<OpenRequests>,
+    pub peer: Peer,
     pub router: Router,
     pub uri_bytes_max: usize,
     pub body_timeout: BodyTimeout,
@@ -177,6 +179,7 @@ impl Admission {
         let rest = unneeded.clone();
         let mut request = request.map(|body| Body::new(Received { body: Some(body), open: received, rest }));
         request.extensions_mut().insert(self.body_timeout);
+        request.extensions_mut().insert(self.peer);
         if let Some(secured) = self.secured {
             request.extensions_mut().insert(secured);
         }

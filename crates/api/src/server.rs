@@ -1,5 +1,6 @@
 //! The HTTP server: its connections, their limits and timeouts, and shutdown.
 
+use crate::auth::Peer;
 use crate::connections::{ConnectionSlot, ConnectionState, Connections};
 use crate::extract::BodyTimeout;
 use crate::metrics::Traffic;
@@ -106,7 +107,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, from)) => match connections.enter(from.ip()) {
-                    Some(slot) => self.serve(stream, slot, router.clone(), stop.clone()),
+                    Some(slot) => self.serve(stream, Peer(from), slot, router.clone(), stop.clone()),
                     None => self.refuse(stream, from, &refusals),
                 },
                 Err(error) => {
@@ -121,13 +122,21 @@ impl Server {
         }
     }
 
-    fn serve(&self, stream: TcpStream, slot: ConnectionSlot, router: Router, stop: watch::Receiver<bool>) {
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+        slot: ConnectionSlot,
+        router: Router,
+        stop: watch::Receiver<bool>,
+    ) {
         let open = self.traffic.accepted();
         // Responses are small and written in one piece: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let place = slot.place.clone();
         let connection = Connection {
             place: place.clone(),
+            peer,
             router,
             limits: self.limits.clone(),
             spawn: self.spawn.clone(),
@@ -194,6 +203,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 /// One connection, from its first byte to its end.
 struct Connection {
     place: Arc<ConnectionState>,
+    peer: Peer,
     router: Router,
     limits: ServerLimits,
     spawn: Arc<dyn Spawn>,
@@ -271,6 +281,7 @@ impl Connection {
     fn admission(&self, requests: &Arc<OpenRequests>, secured: Option<Secured>) -> Admission {
         Admission {
             requests: requests.clone(),
+            peer: self.peer,
             router: self.router.clone(),
             uri_bytes_max: self.limits.uri_bytes_max,
             body_timeout: BodyTimeout(self.limits.body_timeout),

@@ -4,6 +4,7 @@
 //! connection is cut when the client reads nothing for the server's write timeout.
 
 use crate::Api;
+use crate::auth::{Call, Credential};
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
@@ -12,6 +13,7 @@ use axum::response::Response;
 use futures_util::stream::unfold;
 use punctual_core::limits;
 use punctual_core::time::Monotonic;
+use punctual_engine::Caller;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -21,6 +23,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// How often an idle stream sends a heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+/// How often a stream verifies that its caller still exists and may do the same as before. A revoked token
+/// must have no stream after 15 seconds.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Events that wait for a client to read them; beyond that the writer waits.
 const EVENTS_WAITING_MAX: usize = 16;
 
@@ -61,20 +66,28 @@ const LAST_EVENT_ID: &str = "Last-Event-ID";
 pub struct Answer;
 
 impl Answer {
-    /// A response that `write` produces until it ends, the client disconnects, or the server stops.
-    pub fn open<F>(api: &Api, write: impl FnOnce(Stream) -> F) -> Result<Response, ApiError>
+    /// A response that `write` produces until it ends, the client disconnects, the server stops, or the caller
+    /// may no longer see it.
+    pub fn open<F>(call: &Call, write: impl FnOnce(Stream) -> F) -> Result<Response, ApiError>
     where
         F: Future<Output = Option<()>> + Send + 'static,
     {
+        let api = &call.api;
         let place = api.streams.0.clone().try_acquire_owned().map_err(|_| ApiError::TooManyStreams)?;
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING_MAX);
         let goodbye = sender.clone();
         let ending = api.clone();
         let said_at = api.clock.monotonic();
+        let (caller, credential) = (call.cases.caller().clone(), call.credential.clone());
         let writing = write(Stream { api: api.clone(), sender, said_at, place });
         tokio::spawn(async move {
             tokio::select! {
                 biased;
+                () = no_longer_allowed(&ending, &caller, &credential) => {
+                    let end = event("stop", None, r#"{"detail":"the token is no longer valid, or may do something else now"}"#);
+                    // A client that does not read gets none.
+                    let _ = goodbye.try_send(end);
+                }
                 _ = writing => {}
                 () = goodbye.closed() => {}
                 () = ending.ending() => {
@@ -94,6 +107,19 @@ impl Answer {
         // nginx would otherwise buffer events before it passes them on.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         Ok(response)
+    }
+}
+
+/// Waits until a caller is gone, or may do something else than before. While the store does not answer,
+/// nothing can be said about it, and the stream has nothing to send either.
+async fn no_longer_allowed(api: &Api, caller: &Caller, credential: &Credential) {
+    loop {
+        api.clock.sleep(RECHECK_INTERVAL).await;
+        match credential.fresh(api).await {
+            Ok(Some(now)) if now.grant == caller.grant => {}
+            Ok(_) => return,
+            Err(error) => tracing::debug!(%error, "cannot verify the caller of a stream"),
+        }
     }
 }
 

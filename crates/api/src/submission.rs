@@ -4,7 +4,7 @@
 use punctual_client::{
     Growth, PriorityBody, ReplayRate, RetryBody, RetryStrategy, ScheduleType, Seconds, Span, SubmitJob,
 };
-use punctual_core::job::{DEFAULT_OWNER, DEFAULT_QUEUE, Expiry, InvalidField, JobSpec, Priority, Settings};
+use punctual_core::job::{DEFAULT_QUEUE, Expiry, InvalidField, JobSpec, Priority, Settings};
 use punctual_core::recurrence::{IntervalError, RecurrenceError, RecurrenceSpec, Rule, seed};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
@@ -15,14 +15,16 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub struct Basis<'a> {
     pub now: Timestamp,
+    /// The owner of a job that names none.
+    pub owner: &'a str,
     /// The job's current schedule, if it exists: an unchanged rule keeps its rhythm.
     pub stored: Option<&'a Schedule>,
 }
 
-impl Basis<'_> {
+impl<'a> Basis<'a> {
     /// For a new job.
-    pub const fn new(now: Timestamp) -> Self {
-        Basis { now, stored: None }
+    pub const fn new(now: Timestamp, owner: &'a str) -> Self {
+        Basis { now, owner, stored: None }
     }
 
     fn recurrence(&self) -> Option<&RecurrenceSpec> {
@@ -53,7 +55,7 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
         job_type: job.job_type.unwrap_or_else(|| job.name.clone()),
         name: job.name,
         queue: job.queue.unwrap_or_else(|| DEFAULT_QUEUE.to_owned()),
-        owner: job.owner_id.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
+        owner: job.owner_id.unwrap_or_else(|| basis.owner.to_owned()),
         priority: job.priority.map_or(Priority::DEFAULT, |priority| priority.0),
         payload: job.payload.map_or_else(|| "null".to_owned(), |payload| Box::<str>::from(payload).into()),
         settings: Settings {
@@ -124,7 +126,7 @@ fn rule(job: &SubmitJob, basis: Basis<'_>) -> Option<Rule> {
         (Some(pattern), _) => match stored.map(|spec| &spec.rule) {
             Some(kept @ Rule::Cron { pattern: same, .. }) if same == pattern => Some(kept.clone()),
             _ => {
-                let seed = seed(job.owner_id.as_deref().unwrap_or(DEFAULT_OWNER), &job.name);
+                let seed = seed(job.owner_id.as_deref().unwrap_or(basis.owner), &job.name);
                 Some(Rule::Cron { pattern: pattern.clone(), seed })
             }
         },
@@ -451,6 +453,7 @@ fn span(ms: u64) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::job::DEFAULT_OWNER;
     use punctual_core::schedule::Overlap;
 
     fn now() -> Timestamp {
@@ -458,7 +461,7 @@ mod tests {
     }
 
     fn spec(json: &str) -> Result<JobSpec, Vec<InvalidField>> {
-        job_spec(serde_json::from_str(json).unwrap(), Basis::new(now()))
+        job_spec(serde_json::from_str(json).unwrap(), Basis::new(now(), DEFAULT_OWNER))
     }
 
     fn schedule_of(json: &str) -> Schedule {
@@ -620,7 +623,7 @@ mod tests {
         let hour = r#"{"name":"x","interval":"1h"}"#;
         let stored = schedule_of(hour);
         let later = now().plus(std::time::Duration::from_secs(600));
-        let basis = Basis { now: later, stored: Some(&stored) };
+        let basis = Basis { now: later, owner: DEFAULT_OWNER, stored: Some(&stored) };
         let again = |json: &str| {
             let job: SubmitJob = serde_json::from_str(json).unwrap();
             schedule(&job, basis).unwrap()
@@ -639,8 +642,9 @@ mod tests {
         let hashed = r#"{"name":"x","cron_expression":"H H * * *"}"#;
         let stored = schedule_of(hashed);
         let renamed: SubmitJob = serde_json::from_str(&hashed.replace("\"x\"", "\"y\"")).unwrap();
-        assert_eq!(schedule(&renamed, Basis { now: later, stored: Some(&stored) }), Ok(stored.clone()));
-        assert_ne!(schedule(&renamed, Basis::new(later)), Ok(stored));
+        let basis = Basis { stored: Some(&stored), ..basis };
+        assert_eq!(schedule(&renamed, basis), Ok(stored.clone()));
+        assert_ne!(schedule(&renamed, Basis::new(later, DEFAULT_OWNER)), Ok(stored));
     }
 
     #[test]

@@ -63,7 +63,12 @@ pub fn job(view: JobView) -> JobBody {
         updated_at: job.updated_at,
     };
     let described = submission::as_submitted(&job.spec);
-    JobBody::new(job.id, SubmitJob { payload: raw_json(job.spec.payload), ..described }, state)
+    JobBody::new(job.id, SubmitJob { payload: payload(job.spec.payload), ..described }, state)
+}
+
+/// The payload of a job; none if the caller may not read it.
+fn payload(text: String) -> Option<Box<RawValue>> {
+    if text.is_empty() { None } else { raw_json(text) }
 }
 
 pub fn claimed_at(live: &Live) -> Option<Timestamp> {

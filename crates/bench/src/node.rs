@@ -5,14 +5,15 @@
 use crate::pipe::{Ask, Counts, Door, Moment, Tell, TransactionTimes};
 use crate::recorder::StartRecorder;
 use anyhow::Context;
-use punctual_api::{Api, Server, ServerLimits, secret_sha256};
+use punctual_api::{Api, RateLimits, Server, ServerLimits, secret_sha256};
 use punctual_client::{Span, host};
 use punctual_config::args;
 use punctual_config::exit::Exit;
 use punctual_config::{Flags, SizeMax, Surroundings};
+use punctual_core::access::Role;
 use punctual_core::histogram::HistogramSnapshot;
-use punctual_core::ports::{Executor, Host, Role, Token};
-use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig};
+use punctual_core::ports::{Executor, Host, Token};
+use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig, Quota};
 use punctual_node::store::{self, OpenStore, StoreArgs};
 use punctual_node::{coordination, serve};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
@@ -165,12 +166,7 @@ async fn make_token(engine: &Engine) -> anyhow::Result<String> {
     for byte in random {
         let _ = write!(secret, "{byte:02x}");
     }
-    let token = Token {
-        id: TOKEN_ID.to_owned(),
-        secret_sha256: secret_sha256(&secret),
-        role: Role::Admin,
-        created_at: engine.now(),
-    };
+    let token = Token::new(TOKEN_ID, secret_sha256(&secret), Role::Admin, engine.now());
     engine.store().put_token(token).await?;
     Ok(format!("pt_{TOKEN_ID}_{secret}"))
 }
@@ -178,7 +174,7 @@ async fn make_token(engine: &Engine) -> anyhow::Result<String> {
 async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String, watch::Sender<bool>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
     let address = listener.local_addr()?.to_string();
-    let api = Api::new(engine.clone(), host.clock.clone());
+    let api = Api::new(engine.clone(), host.clock.clone()).limited_to(unreachable_limits());
     let server = Server {
         listener,
         tls: None,
@@ -190,6 +186,11 @@ async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String,
     let (stop, stopping) = watch::channel(false);
     tokio::spawn(server.run(api.router(), stopping));
     Ok((address, stop))
+}
+
+/// The server counts requests as usual, but no machine is fast enough to reach the limit.
+fn unreachable_limits() -> RateLimits {
+    RateLimits { requests: Some(Quota::per_second(u32::MAX, u32::MAX)), ..RateLimits::default() }
 }
 
 /// Writes each message until the reader closes.

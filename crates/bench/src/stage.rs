@@ -137,7 +137,7 @@ impl Stage {
     pub async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
         let Launched { process, starts, door } = ground.launch(options, None).await?;
         let door = door.context("the measured server accepts no requests")?;
-        let client = Client::new(&door.address, door.token)?;
+        let client = Client::new(&door.address, door.token)?.without_retries();
         Ok(Stage { client, starts, server: process, ground })
     }
 

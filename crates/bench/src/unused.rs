@@ -171,6 +171,7 @@ async fn use_sessions(stage: &Stage, names: u64, bar: &ProgressBar) -> anyhow::R
                 job_types: vec![format!("type-{number}")],
                 slots: 1,
                 about: WorkerAbout::default(),
+                token: None,
             };
             let grant = port.open_session(opening).await?;
             port.close_session(grant.session).await

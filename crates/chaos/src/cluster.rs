@@ -104,7 +104,7 @@ impl Cluster {
     /// A client of each API node, through its fault proxy.
     pub fn clients(&self) -> Result<Vec<Client>> {
         let fronts = self.of(Role::Api).filter_map(|member| member.front.as_ref());
-        fronts.map(|front| Ok(Client::new(&front.address, self.token.clone())?)).collect()
+        fronts.map(|front| Ok(Client::new(&front.address, self.token.clone())?.without_retries())).collect()
     }
 
     /// Ends of processes without an order.

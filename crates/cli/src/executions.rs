@@ -26,6 +26,9 @@ pub struct ListArgs {
     /// Only executions of jobs that this handler runs
     #[arg(long = "type", value_name = "JOB_TYPE")]
     job_type: Option<String>,
+    /// Only executions of jobs of this owner
+    #[arg(long)]
+    owner: Option<String>,
     /// Only executions that run or ran on the worker of this name
     #[arg(long)]
     worker: Option<String>,
@@ -54,6 +57,7 @@ pub async fn run(command: ExecutionsCommand) -> anyhow::Result<Exit> {
         status: Some(args.status),
         queue: args.queue,
         job_type: args.job_type,
+        owner: args.owner,
         worker: args.worker,
         limit: None,
         cursor: args.cursor,

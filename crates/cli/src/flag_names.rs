@@ -12,6 +12,18 @@ const VALUE_CHARS_MAX: usize = 60;
 const WORDS: [&str; 2] = ["delay", "interval"];
 const LEADS: [&str; 3] = ["give", "or", "with"];
 
+/// Fields of tokens and users, with the flags of their commands.
+const OF_ACCESS: [(&str, &str); 8] = [
+    ("queues", "queue"),
+    ("job_types", "job-type"),
+    ("permissions", "permission"),
+    ("expires_at", "expires"),
+    ("expires_after", "expires"),
+    ("user_id", "user"),
+    ("display_name", "name"),
+    ("notification_channel", "channel"),
+];
+
 /// The flags of a command.
 #[derive(Default)]
 pub struct CommandFlags(Vec<Flag>);
@@ -68,7 +80,10 @@ impl CommandFlags {
     /// The flag of a field, or of the field that it is a part of.
     fn flag_of(&self, field: &str) -> Option<&Flag> {
         let outer = field.split('.').next().unwrap_or(field);
-        self.find(&flag_name(field)).or_else(|| self.find(&flag_name(outer)))
+        let of_access = || OF_ACCESS.iter().find(|(known, _)| *known == field).map(|(_, flag)| *flag);
+        self.find(&flag_name(field))
+            .or_else(|| self.find(&flag_name(outer)))
+            .or_else(|| of_access().and_then(|flag| self.find(flag)))
     }
 
     /// The flag of a field such as `tags[1]`, with its value unless the detail begins with it.

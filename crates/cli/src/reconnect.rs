@@ -22,6 +22,8 @@ pub struct Reconnect<'a> {
 impl<'a> Reconnect<'a> {
     /// For a server that has just answered: a server that never answered is not waited for.
     pub fn with(connect: &'a ConnectArgs, client: Client) -> Self {
+        // It repeats requests itself, at whatever address.
+        let client = client.without_retries();
         Reconnect { connect, client, away_max: RECONNECT_TIME_MAX, heard_at: Instant::now(), is_told: false }
     }
 
@@ -42,20 +44,21 @@ impl<'a> Reconnect<'a> {
         question: impl AsyncFn(&Client) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         loop {
-            match question(&self.client).await {
+            let pause = match question(&self.client).await {
                 Err(gone) if gone.is_retryable() && self.heard_at.elapsed() < self.away_max => {
                     self.tell(live, &gone);
+                    gone.retry_after().unwrap_or_default().clamp(RECONNECT_PAUSE, RECONNECT_TIME_MAX)
                 }
                 answer => {
                     self.heard_at = Instant::now();
                     self.is_told = false;
                     return answer;
                 }
-            }
-            tokio::time::sleep(RECONNECT_PAUSE).await;
+            };
+            tokio::time::sleep(pause).await;
             // A restarted server may listen on another address.
             if let Ok(client) = self.connect.client() {
-                self.client = client;
+                self.client = client.without_retries();
             }
         }
     }

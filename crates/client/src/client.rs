@@ -10,6 +10,7 @@ use crate::job::{BatchAnswer, JobBody, ScheduleType, SubmitJob, SubmittedBody};
 use crate::page::{ExecutionsPage, Page};
 use crate::problem::Problem;
 use crate::queue::{QueueBody, SetQueue};
+use crate::retries::Retries;
 use crate::schedule::{PreviewBody, PreviewRequest};
 use crate::stats::StatsBody;
 use crate::tls::{ClientTls, Distrust};
@@ -17,12 +18,13 @@ use crate::{API_PREFIX, IDEMPOTENCY_KEY, PriorityBody};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use reqwest::header::{HeaderMap, IF_MATCH, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Method, Request, RequestBuilder, StatusCode};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt::Write;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How long one request may take, from connecting to the last byte of the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,8 +43,11 @@ pub struct Client {
     token: String,
     /// Where the token came from, for the error when it is rejected.
     token_origin: Option<String>,
+    /// Where the address of the server came from, for the error when it cannot be reached.
+    server_origin: Option<String>,
     /// The `Idempotency-Key`, if any.
     request_key: Option<String>,
+    retries: Retries,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +96,13 @@ impl ClientError {
 
     pub fn is_not_found(&self) -> bool {
         matches!(self, ClientError::Refused(problem) if problem.status == 404)
+    }
+
+    fn refusal(&self) -> Option<&Problem> {
+        match self {
+            ClientError::Refused(problem) => Some(problem),
+            _ => None,
+        }
     }
 
     /// The problem that the server reported.
@@ -173,12 +185,25 @@ impl Client {
             .user_agent(concat!("punctual/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| bad(error.to_string()))?;
-        Ok(Client { http, server: address, token: token.into(), token_origin: None, request_key: None })
+        Ok(Client {
+            http,
+            server: address,
+            token: token.into(),
+            token_origin: None,
+            server_origin: None,
+            request_key: None,
+            retries: Retries::default(),
+        })
     }
 
     /// The same client, with the origin of its token for the error when the server rejects it.
     pub fn with_token_origin(&self, origin: impl Into<String>) -> Client {
         Client { token_origin: Some(origin.into()), ..self.clone() }
+    }
+
+    /// The same for the address of the server.
+    pub fn with_server_origin(&self, origin: impl Into<String>) -> Client {
+        Client { server_origin: Some(origin.into()), ..self.clone() }
     }
 
     pub fn server(&self) -> &str {
@@ -189,6 +214,25 @@ impl Client {
     /// one changes nothing and returns the same response. Use a new key for every new operation.
     pub fn with_request_key(&self, key: impl Into<String>) -> Client {
         Client { request_key: Some(key.into()), ..self.clone() }
+    }
+
+    /// The same client, but it repeats a request for this long when the server asks for it. By default it does
+    /// so for 30 seconds: after 429, because nothing was done, and after 503, if a repeat changes nothing
+    /// (`GET`, `PUT` and `DELETE` without an expected version, and requests with a key). It waits for as long as
+    /// the server asks, and at least for a growing pause.
+    pub fn with_retry_time(&self, time_max: Duration) -> Client {
+        Client { retries: Retries { time_max, ..self.retries.clone() }, ..self.clone() }
+    }
+
+    /// The same client, but it passes on every answer.
+    pub fn without_retries(&self) -> Client {
+        self.with_retry_time(Duration::ZERO)
+    }
+
+    /// The same client, but it calls `notice` before each pause with the server's answer and the pause.
+    pub fn when_waiting(&self, notice: impl Fn(&Problem, Duration) + Send + Sync + 'static) -> Client {
+        let retries = Retries { notice: Some(Arc::new(notice)), ..self.retries.clone() };
+        Client { retries, ..self.clone() }
     }
 
     /// Submits a job. If one with its `idempotency_key` exists, the response describes that one and says so.
@@ -463,7 +507,27 @@ impl Client {
 
     /// A successful response whose body is still to be read.
     pub(crate) async fn answered(&self, request: RequestBuilder) -> Result<reqwest::Response, ClientError> {
-        let response = request.send().await.map_err(|source| self.unreachable(source))?;
+        let mut request = request.build().map_err(|source| self.unreachable(source))?;
+        let (began, mut sent) = (Instant::now(), 0);
+        loop {
+            let copy = self.retries.copy(&request);
+            let refused = match self.answered_once(request).await {
+                Ok(response) => return Ok(response),
+                Err(refused) => refused,
+            };
+            sent += 1;
+            let (Some(again), Some(problem)) = (copy, refused.refusal()) else { return Err(refused) };
+            let Some(pause) = self.retries.pause(&again, problem, sent, began.elapsed()) else {
+                return Err(refused);
+            };
+            self.retries.tell(problem, pause);
+            tokio::time::sleep(pause).await;
+            request = again;
+        }
+    }
+
+    async fn answered_once(&self, request: Request) -> Result<reqwest::Response, ClientError> {
+        let response = self.http.execute(request).await.map_err(|source| self.unreachable(source))?;
         let (status, retry_after) = (response.status(), retry_after(response.headers()));
         if status.is_success() {
             return Ok(response);
@@ -488,11 +552,19 @@ impl Client {
     }
 
     fn not_punctual(&self, status: StatusCode) -> ClientError {
-        ClientError::NotPunctual { server: self.server.clone(), problem: Box::new(made_from(status)) }
+        ClientError::NotPunctual { server: self.told_server(), problem: Box::new(made_from(status)) }
+    }
+
+    /// The address of the server and where it came from.
+    fn told_server(&self) -> String {
+        match &self.server_origin {
+            Some(origin) => format!("{} (from {origin})", self.server),
+            None => self.server.clone(),
+        }
     }
 
     fn unreachable(&self, source: reqwest::Error) -> ClientError {
-        ClientError::Unreachable { server: self.server.clone(), source }
+        ClientError::Unreachable { server: self.told_server(), source }
     }
 }
 

@@ -48,6 +48,9 @@ wire! {
         /// Dead letters of jobs of this queue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub queue: Option<String>,
+        /// Dead letters of jobs of this owner.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub owner: Option<String>,
         /// Dead letters created at or after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub died_from: Option<Timestamp>,
@@ -70,7 +73,7 @@ wire! {
         pub ids: Option<Vec<OccurrenceId>> =
             up_to(limits::STORE_BATCH_MAX, list(the("OccurrenceId")).with("minItems", 1)
                 .example(json!([OCCURRENCE_EXAMPLE]))),
-        /// All that match; an empty filter means all. Needs the role operator.
+        /// All that match and that the caller may change; an empty filter means all.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
         pub filter: Option<DeadLetterFilter>,
         /// How many matches to act on in this request.

@@ -92,6 +92,8 @@ pub struct ExecutionFilter {
     pub queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The name of the worker that runs or ran them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

@@ -9,7 +9,9 @@
 //! With the feature `worker` it also provides workers with handlers in Rust (`worker`), which run on the same
 //! code as the server's own worker (decision 0008).
 
+mod access;
 mod advice;
+mod audit;
 mod client;
 mod clock;
 mod dead_letter;
@@ -29,6 +31,7 @@ mod problem;
 pub mod protocol;
 mod queue;
 mod remote;
+mod retries;
 mod retry;
 mod scaling;
 mod schedule;
@@ -42,7 +45,9 @@ mod wire;
 pub mod worker;
 mod workers;
 
+pub use access::{CreateToken, CreateUser, MeBody, RotateToken, TokenBody, UserBody};
 pub use advice::{Advice, AdvisedAction};
+pub use audit::{AuditCheckBody, AuditEntryBody, AuditFilter, BrokenEntryBody};
 pub use client::{Client, ClientError, JobFilter};
 pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
 pub use dead_letter::{
@@ -70,7 +75,7 @@ pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, StatsBody, WorkerBody};
 pub use tls::{ClientTls, ClientTlsError, Distrust, Identity};
-pub use workers::{ConditionBody, MeBody, NodeBody, WorkerSessionBody, WorkerState};
+pub use workers::{ConditionBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// The path prefix of the API.
 pub const API_PREFIX: &str = "/api/v1";

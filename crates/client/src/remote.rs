@@ -55,7 +55,7 @@ pub struct RemotePort {
 impl RemotePort {
     pub fn new(client: Client) -> Self {
         RemotePort {
-            client,
+            client: client.without_retries(),
             opened: Box::new(|| {}),
             refused: Box::new(|_| {}),
             hears_conditions: AtomicBool::new(true),

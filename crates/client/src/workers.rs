@@ -215,17 +215,6 @@ wire! {
     }
 }
 
-wire! {
-    /// The caller's token.
-    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    pub struct MeBody as "Me" {
-        /// The public part of the token.
-        pub token_id: String,
-        /// What it may do.
-        pub role: String = one_of(&["viewer", "submitter", "operator", "admin"]),
-    }
-}
-
 impl Client {
     /// All sessions of workers that are neither lost nor closed.
     pub async fn workers(&self) -> Result<Page<WorkerSessionBody>, ClientError> {
@@ -257,10 +246,5 @@ impl Client {
 
     pub async fn nodes(&self) -> Result<Page<NodeBody>, ClientError> {
         self.send(self.request(Method::GET, "/nodes")).await
-    }
-
-    /// The identity of this client on the server.
-    pub async fn me(&self) -> Result<MeBody, ClientError> {
-        self.send(self.request(Method::GET, "/me")).await
     }
 }

@@ -1,11 +1,16 @@
-//! How commands find the server: by their arguments, else by the data directory, else by the default.
+//! How commands find the server: by their arguments, else by a context, else by the data directory, else by the
+//! default.
 
+use crate::contexts::{Context, Contexts};
 use crate::data_dir::{DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
+use crate::layers::Source;
 use crate::output::tell;
 use crate::{ClientSettings, Flags, Surroundings, exposure};
-use punctual_client::{Client, ClientTls, ClientTlsError, Identity};
+use punctual_client::{Client, ClientTls, ClientTlsError, Identity, Problem, Span};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
 
 /// The server's default address.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
@@ -14,6 +19,9 @@ pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 pub struct ConnectArgs {
     #[command(flatten)]
     client: Flags<ClientSettings>,
+    /// Use the server and the token of this context; by default the current one, see `punctual context`
+    #[arg(long, env = "PUNCTUAL_CONTEXT", value_name = "NAME")]
+    context: Option<String>,
     /// The API token; use a file or the variable instead, because other users of the machine can see command-line flags
     #[arg(long, env = "PUNCTUAL_TOKEN", hide_env_values = true, hide = true)]
     token: Option<String>,
@@ -24,14 +32,27 @@ pub struct ConnectArgs {
 /// What a command needs to connect to a server.
 pub struct Connection {
     pub server: String,
+    /// The variable, file or context that names the server; `None` if a flag or the data directory does.
+    pub server_origin: Option<String>,
     /// The server was given explicitly; otherwise it is the one of the data directory.
     pub is_named: bool,
+    /// The context that names the server.
+    pub context: Option<String>,
     /// `None` if no token was found.
     pub token: Option<String>,
     /// Where the token was found or searched.
     pub token_origin: String,
     pub data_dir: DataDir,
     pub tls: ClientTls,
+    /// How long to repeat requests that the server asks to repeat later.
+    pub retry_time: Duration,
+}
+
+/// A context in use.
+struct InUse {
+    name: String,
+    context: Context,
+    file: PathBuf,
 }
 
 impl ConnectArgs {
@@ -40,17 +61,7 @@ impl ConnectArgs {
     }
 
     pub fn client_within(&self, around: &Surroundings) -> anyhow::Result<Client> {
-        let Connection { server, token, token_origin, data_dir, tls, .. } = self.connection_within(around)?;
-        let Some(token) = token else {
-            return Err(CliError::not_found(format!(
-                "no token: {} does not exist; start `punctual serve` here, or pass a token with --token-file, \
-                 PUNCTUAL_TOKEN or --data-dir; on a shared database the first server created it: copy its admin.token \
-                 here, or pass a copy with --token-file or PUNCTUAL_TOKEN_FILE",
-                data_dir.token_file().display()
-            ))
-            .into());
-        };
-        Ok(Client::with_tls(&server, token, &tls)?.with_token_origin(token_origin))
+        self.connection_within(around)?.client()
     }
 
     pub fn surroundings(&self) -> Result<Surroundings, CliError> {
@@ -68,61 +79,201 @@ impl ConnectArgs {
 
     pub fn connection_within(&self, around: &Surroundings) -> anyhow::Result<Connection> {
         let data_dir = self.data_dir.within(around)?;
-        let settings = around.read(&self.client)?;
-        let is_named = settings.server.is_some();
-        let tls = self.tls(&settings, around)?;
-        let server = match &settings.server {
-            // Certificates say that the connection is to be encrypted.
-            Some(server) if settings.names_certificates() && !server.0.contains("://") => {
-                format!("https://{}", server.0)
-            }
-            Some(server) => server.0.clone(),
+        let mut settings = around.read(&self.client)?;
+        let in_use = self.context_within(around)?;
+        if let Some(InUse { context, .. }) = &in_use {
+            // The rest of the configuration file is about the server that it names.
+            let or = |key: &str, given: Option<PathBuf>, stored: &Option<PathBuf>| match self
+                .is_given(around, key)
+            {
+                true => given,
+                false => stored.clone(),
+            };
+            settings.tls_ca = or("client.tls_ca", settings.tls_ca, &context.tls_ca);
+            settings.tls_client_cert =
+                or("client.tls_client_cert", settings.tls_client_cert, &context.tls_client_cert);
+            settings.tls_client_key =
+                or("client.tls_client_key", settings.tls_client_key, &context.tls_client_key);
+            settings.token_file = or("client.token_file", settings.token_file, &context.token_file);
+        }
+        let tls = tls(&settings, |key| match &in_use {
+            Some(in_use) if !self.is_given(around, key) => in_use.origin(),
+            _ => around.origin(&self.client, key),
+        })?;
+        let named = match &in_use {
+            Some(in_use) => Some(in_use.context.server.clone()),
+            None => settings.server.as_ref().map(|server| server.0.clone()),
+        };
+        let server_origin = match (&in_use, self.source(around, "client.server")) {
+            (Some(in_use), _) => Some(in_use.origin()),
+            (None, source @ (Source::Variable { .. } | Source::File { .. })) => Some(source.to_string()),
+            (None, _) => None,
+        };
+        let is_named = named.is_some();
+        let server = match named {
+            Some(server) => with_scheme(server, &settings),
             None => data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
         };
         // A file or a variable often ends with a newline, which is invalid in a header.
         let given = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
-        let (token, token_origin) = match (given, &settings.token_file) {
-            (Some(token), _) => (Some(token.to_owned()), "PUNCTUAL_TOKEN or --token".to_owned()),
-            (None, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
-            (None, None) => (data_dir.token()?, data_dir.token_file().display().to_string()),
+        let (token, token_origin) = match (given, &in_use, &settings.token_file) {
+            (Some(token), ..) => (Some(token.to_owned()), "PUNCTUAL_TOKEN or --token".to_owned()),
+            (None, Some(in_use), None) => (in_use.context.token.clone(), in_use.origin()),
+            (None, _, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
+            (None, None, None) => (data_dir.token()?, data_dir.token_file().display().to_string()),
         };
-        Ok(Connection { server, is_named, token, token_origin, data_dir, tls })
+        Ok(Connection {
+            server,
+            server_origin,
+            is_named,
+            context: in_use.map(|in_use| in_use.name),
+            token,
+            token_origin,
+            data_dir,
+            tls,
+            retry_time: settings.retry_time.get(),
+        })
     }
 
-    fn tls(&self, settings: &ClientSettings, around: &Surroundings) -> Result<ClientTls, CliError> {
-        let origin = |key: &str| around.origin(&self.client, key);
-        let read = |key: &str, path: &Option<PathBuf>| -> Result<Option<Vec<u8>>, CliError> {
-            let Some(path) = path else { return Ok(None) };
-            let unreadable = |error| wrong(&format!("{} {}", origin(key), path.display()), &error);
-            std::fs::read(path).map(Some).map_err(unreadable)
-        };
-        let ca = read("client.tls_ca", &settings.tls_ca)?;
-        let certificate = read("client.tls_client_cert", &settings.tls_client_cert)?;
-        let key = read("client.tls_client_key", &settings.tls_client_key)?;
-        let identity = match (&certificate, &key) {
-            (Some(certificate_pem), Some(key_pem)) => Some(Identity { certificate_pem, key_pem }),
-            (None, None) => None,
-            (Some(_), None) => {
-                let key = "client.tls_client_cert";
-                return Err(wrong(&origin(key), &"needs client.tls_client_key as well"));
+    /// The context to use. A server in a flag or a variable counts before any context; a server in the
+    /// configuration file and a data directory that is named anywhere count before the current one.
+    fn context_within(&self, around: &Surroundings) -> Result<Option<InUse>, CliError> {
+        let named = self.context.as_deref().filter(|name| !name.is_empty());
+        let source = self.source(around, "client.server");
+        if let Source::Flag { .. } | Source::Variable { .. } = source {
+            if let Some(name) = named {
+                tell(&format!("note: {source} names the server, so the context {name} is not used"));
             }
-            (None, Some(_)) => {
-                let key = "client.tls_client_key";
-                return Err(wrong(&origin(key), &"needs client.tls_client_cert as well"));
-            }
-        };
-        if let Some(Ok(Some(exposed))) = settings.tls_client_key.as_deref().map(exposure) {
-            tell(&format!("warning: {exposed}"));
+            return Ok(None);
         }
-        ClientTls::new(ca.as_deref(), identity).map_err(|error| {
-            let (key, path) = match error {
-                ClientTlsError::Authority(_) => ("client.tls_ca", &settings.tls_ca),
-                ClientTlsError::Certificate(_) => ("client.tls_client_cert", &settings.tls_client_cert),
-                ClientTlsError::Key(_) => ("client.tls_client_key", &settings.tls_client_key),
+        let is_elsewhere = source != Source::Default || self.data_dir.is_named(around);
+        if named.is_none() && is_elsewhere {
+            return Ok(None);
+        }
+        let contexts = Contexts::read()?;
+        let Some(name) = named.or(contexts.current()) else { return Ok(None) };
+        let context = contexts.get(name)?.clone();
+        Ok(Some(InUse { name: name.to_owned(), context, file: contexts.path().to_owned() }))
+    }
+
+    fn source(&self, around: &Surroundings, key: &str) -> Source {
+        let sources = around.sources(&self.client);
+        let found = sources.into_iter().find(|(setting, ..)| setting.key == key);
+        found.map_or(Source::Default, |(.., source)| source)
+    }
+
+    /// Whether a flag or a variable sets it.
+    fn is_given(&self, around: &Surroundings, key: &str) -> bool {
+        matches!(self.source(around, key), Source::Flag { .. } | Source::Variable { .. })
+    }
+}
+
+impl InUse {
+    fn origin(&self) -> String {
+        format!("the context {} in {}", self.name, self.file.display())
+    }
+}
+
+impl Connection {
+    pub fn client(self) -> anyhow::Result<Client> {
+        let Connection {
+            server, server_origin, context, token, token_origin, data_dir, tls, retry_time, ..
+        } = self;
+        let Some(token) = token else {
+            let message = match context {
+                Some(name) => {
+                    format!("no token: {token_origin} has none; `punctual login --context {name}` adds one")
+                }
+                None => format!(
+                    "no token: {} does not exist; start `punctual serve` here, or pass a token with --token-file, \
+                     PUNCTUAL_TOKEN or --data-dir; on a shared database the first server created it: copy its admin.token \
+                     here, or pass a copy with --token-file or PUNCTUAL_TOKEN_FILE",
+                    data_dir.token_file().display()
+                ),
             };
-            let path = path.as_deref().unwrap_or(Path::new(""));
-            wrong(&format!("{} {}", origin(key), path.display()), &error)
+            return Err(CliError::not_found(message).into());
+        };
+        let client = Client::with_tls(&server, token, &tls)?
+            .with_token_origin(token_origin)
+            .with_retry_time(retry_time)
+            .when_waiting(say_once(retry_time));
+        Ok(match server_origin {
+            Some(origin) => client.with_server_origin(origin),
+            None => client,
         })
+    }
+}
+
+/// A client for a context that is about to be stored, with this token.
+pub fn client_of(context: &Context, token: &str) -> anyhow::Result<Client> {
+    let defaults = Surroundings { variables: Default::default(), file: None };
+    let settings = ClientSettings {
+        tls_ca: context.tls_ca.clone(),
+        tls_client_cert: context.tls_client_cert.clone(),
+        tls_client_key: context.tls_client_key.clone(),
+        ..defaults.read(&Flags::default())?
+    };
+    let tls = tls(&settings, |key| format!("--{}", key.trim_start_matches("client.").replace('_', "-")))?;
+    let server = with_scheme(context.server.clone(), &settings);
+    Ok(Client::with_tls(&server, token, &tls)?)
+}
+
+/// Certificates say that the connection is to be encrypted.
+fn with_scheme(server: String, settings: &ClientSettings) -> String {
+    if settings.names_certificates() && !server.contains("://") {
+        format!("https://{server}")
+    } else {
+        server
+    }
+}
+
+fn tls(settings: &ClientSettings, origin: impl Fn(&str) -> String) -> Result<ClientTls, CliError> {
+    let read = |key: &str, path: &Option<PathBuf>| -> Result<Option<Vec<u8>>, CliError> {
+        let Some(path) = path else { return Ok(None) };
+        let unreadable = |error| wrong(&format!("{} {}", origin(key), path.display()), &error);
+        std::fs::read(path).map(Some).map_err(unreadable)
+    };
+    let ca = read("client.tls_ca", &settings.tls_ca)?;
+    let certificate = read("client.tls_client_cert", &settings.tls_client_cert)?;
+    let key = read("client.tls_client_key", &settings.tls_client_key)?;
+    let identity = match (&certificate, &key) {
+        (Some(certificate_pem), Some(key_pem)) => Some(Identity { certificate_pem, key_pem }),
+        (None, None) => None,
+        (Some(_), None) => {
+            let key = "client.tls_client_cert";
+            return Err(wrong(&origin(key), &"needs client.tls_client_key as well"));
+        }
+        (None, Some(_)) => {
+            let key = "client.tls_client_key";
+            return Err(wrong(&origin(key), &"needs client.tls_client_cert as well"));
+        }
+    };
+    if let Some(Ok(Some(exposed))) = settings.tls_client_key.as_deref().map(exposure) {
+        tell(&format!("warning: {exposed}"));
+    }
+    ClientTls::new(ca.as_deref(), identity).map_err(|error| {
+        let (key, path) = match error {
+            ClientTlsError::Authority(_) => ("client.tls_ca", &settings.tls_ca),
+            ClientTlsError::Certificate(_) => ("client.tls_client_cert", &settings.tls_client_cert),
+            ClientTlsError::Key(_) => ("client.tls_client_key", &settings.tls_client_key),
+        };
+        let path = path.as_deref().unwrap_or(Path::new(""));
+        wrong(&format!("{} {}", origin(key), path.display()), &error)
+    })
+}
+
+/// Says at the first wait why the command waits, and for how long at most.
+fn say_once(retry_time: Duration) -> impl Fn(&Problem, Duration) + Send + Sync {
+    let once = Once::new();
+    move |problem, pause| {
+        once.call_once(|| {
+            let wait = Duration::from_secs(problem.retry_after_secs.unwrap_or(pause.as_secs()).max(1));
+            let [wait, limit] = [wait, retry_time].map(Span::from);
+            tell(&format!(
+                "note: {}; the server asks to wait {wait}, retrying for up to {limit}",
+                problem.title
+            ));
+        });
     }
 }
 
@@ -130,7 +281,8 @@ fn wrong(place: &str, problem: &dyn std::fmt::Display) -> CliError {
     CliError { exit: Exit::Misunderstood, message: format!("{place}: {problem}") }
 }
 
-fn read_token(file: &Path) -> Result<String, CliError> {
+/// The token in a file: one line.
+pub fn read_token(file: &Path) -> Result<String, CliError> {
     let shown = file.display();
     let text = std::fs::read_to_string(file)
         .map_err(|error| CliError::not_found(format!("cannot read the token file {shown}: {error}")))?;

@@ -1,6 +1,7 @@
 //! The files of the data directory besides the database: how the command line finds the server and its token.
 
 use crate::exit::CliError;
+use crate::layers::Source;
 use crate::output::quoted;
 use crate::{ConfigFlag, Flags, Place, Surroundings};
 use anyhow::Context;
@@ -25,6 +26,11 @@ pub struct DataDirArgs {
 impl DataDirArgs {
     pub fn surroundings(&self) -> Result<Surroundings, CliError> {
         Surroundings::find(&self.config)
+    }
+
+    /// Whether a flag, a variable or the file names it.
+    pub fn is_named(&self, around: &Surroundings) -> bool {
+        around.sources(&self.place).iter().any(|(.., source)| *source != Source::Default)
     }
 
     /// The data directory, according to flags, variables and the file.
@@ -211,12 +217,12 @@ fn read_line(path: &Path) -> anyhow::Result<Option<String>> {
 }
 
 /// Atomically writes a small file that only its owner can read.
-fn write_private(path: &Path, line: &str) -> anyhow::Result<()> {
+pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
     let write = || -> io::Result<()> {
         let _ = fs::remove_file(&draft);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        writeln!(file, "{line}")?;
+        writeln!(file, "{}", text.trim_end())?;
         file.sync_all()?;
         fs::rename(&draft, path)
     };

@@ -93,7 +93,9 @@ fn report_client_error(error: &ClientError) -> Exit {
         ClientError::Refused(problem) => {
             tell(&format!("error: {problem}{}", hints::lines(&problem.advice)));
             if problem.status == 401 {
-                eprintln!("  pass the token with --token-file, PUNCTUAL_TOKEN or --data-dir");
+                eprintln!(
+                    "  pass the token with --token-file, PUNCTUAL_TOKEN or --data-dir, or store one with `punctual login`"
+                );
             }
             of_problem(problem)
         }
@@ -117,7 +119,9 @@ fn report_client_error(error: &ClientError) -> Exit {
 /// What to do about a server that was not reached.
 pub const fn reach_it(distrust: Option<Distrust>) -> &'static str {
     match distrust {
-        None => "start one with `punctual serve`, or choose a running one with --server or --data-dir",
+        None => {
+            "start one with `punctual serve`, or choose a running one with --server, --context or --data-dir"
+        }
         Some(Distrust::NoTls) => {
             "the server uses plain HTTP: use an address that begins with http://, and no --tls-ca"
         }

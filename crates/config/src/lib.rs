@@ -7,6 +7,7 @@ mod allowed;
 pub mod args;
 mod choices;
 pub mod connect;
+pub mod contexts;
 mod coordination_url;
 pub mod data_dir;
 pub mod exit;
@@ -14,8 +15,10 @@ mod file;
 pub mod hints;
 mod layers;
 mod log_level;
+mod oidc;
 pub mod output;
 mod page;
+mod rates;
 mod secret_file;
 mod settings;
 pub mod store_url;
@@ -30,11 +33,13 @@ pub use coordination_url::{COORDINATION_BY_STORE, CoordinationUrl};
 pub use file::{ConfigFile, USUAL_FILE};
 pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
 pub use log_level::Level;
+pub use oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
+pub use rates::{PerSecond, PerTime};
 pub use secret_file::{exposure, foreign_hand, seen_password};
 pub use settings::{
     ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, ListenerSettings,
-    LogSettings, Place, RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings,
-    WorkerRoleSettings, WorkerSettings,
+    LogSettings, OidcSettings, Place, RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings,
+    StoreSettings, WorkerRoleSettings, WorkerSettings,
 };
 pub use value::SizeMax;
 pub use variables::unknown_variables;

@@ -7,6 +7,8 @@ use crate::choices::{ClientAuth, ClockKind, LogFormat};
 use crate::coordination_url::CoordinationUrl;
 use crate::layers::Layers;
 use crate::log_level::Level;
+use crate::oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
+use crate::rates::{PerSecond, PerTime};
 use crate::store_url::StoreUrl;
 use crate::value::{
     self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
@@ -170,7 +172,9 @@ const MEMBER_TTL_MIN: u64 = millis(limits::MEMBER_TTL_MIN);
 const MEMBER_TTL_MAX: u64 = millis(limits::MEMBER_TTL_MAX);
 const CLOCK_OFFSET_LEAST: u64 = millis(limits::CLOCK_OFFSET_MAX_LEAST);
 const CLOCK_OFFSET_MOST: u64 = millis(limits::CLOCK_OFFSET_MAX_MOST);
+const CLOCK_SKEW_MAX: u64 = 300 * SECOND;
 const DRAIN_GRACE_MAX: u64 = millis(limits::TIMEOUT_MAX);
+const RATE_LIMIT_MAX: u64 = limits::RATE_LIMIT_MAX as u64;
 
 const fn millis(duration: Duration) -> u64 {
     duration.as_secs() * 1_000 + duration.subsec_millis() as u64
@@ -194,6 +198,9 @@ settings! {
         /// A file with the API token; by default the admin token in the data directory
         token_file: Option<PathBuf> = "client.token_file", unset("/etc/punctual/token"),
             "Only its owner should be able to read it; commands print a warning otherwise.";
+        /// How long to repeat requests that the server asks to repeat later (429 and 503); 0s never repeats
+        retry_time: Length<0, HOUR> = "client.retry_time", is("30s"),
+            "The command says once that it waits. It ends with the last answer if the server asks for a longer wait than what is left of the time.";
         /// A file with CA certificates (PEM) to trust for an https server instead of the well-known ones
         tls_ca: Option<PathBuf> = "client.tls_ca", unset("/etc/punctual/ca.pem"),
             "With it, or with a client certificate, a server address without a scheme means https.";
@@ -267,6 +274,63 @@ settings! {
         /// Maximum size of a request's path and query in bytes
         uri_bytes_max: Count<256, 65_536> = "uri_bytes_max", is("8192"),
             "A longer one is answered with 414.";
+        /// Maximum number of requests per second of one user or token, on average; none for no limit
+        rate_limit: PerSecond = "rate_limit", is("50000"),
+            "Further requests are answered with 429 and Retry-After. The worker protocol, /livez, /readyz and /metrics are not limited. Each process counts separately.";
+        /// Number of requests that one user or token may send at once before rate_limit applies
+        rate_burst: Count<1, RATE_LIMIT_MAX> = "rate_burst", is("100000"),
+            "Further requests are answered with 429 and Retry-After.";
+        /// Maximum number of requests per second without a valid token from one address, on average; none for no limit
+        auth_failure_limit: PerSecond = "auth_failure_limit", is("100"),
+            "Further requests from that address are answered with 429 and Retry-After without a check of their token, unless the same token was valid before. IPv6 addresses count by network (/64). Behind a proxy, all clients have the address of the proxy.";
+        /// Number of requests without a valid token that one address may send at once before auth_failure_limit applies
+        auth_failure_burst: Count<1, RATE_LIMIT_MAX> = "auth_failure_burst", is("10000"),
+            "Further requests are answered with 429 and Retry-After.";
+        /// Maximum number of jobs that one owner may submit in a span of time; none for no limit
+        submit_quota: PerTime = "submit_quota", is("none"),
+            "All of them may come at once; then the quota refills evenly over the span. Further jobs are answered with 429 and Retry-After, in a batch each on its own. Each process counts separately.";
+    }
+}
+
+settings! {
+    /// The identity provider whose users may use the API.
+    pub struct OidcSettings {
+        /// The address of this server for browsers, such as https://jobs.example.org
+        public_url: Option<PublicUrl> = "public_url", unset("https://jobs.example.org"),
+            "Needed for logins behind a proxy; otherwise it follows from the requests. Logins with an identity provider return to this address and /login/callback.";
+        /// The issuer of an OpenID Connect provider: its users may use the API
+        issuer: Option<IssuerUrl> = "oidc.issuer", unset("https://id.example.org"),
+            "Exactly as in its JWTs. It must begin with https://. Its keys are read from there when they are needed, and again every 5 minutes.";
+        /// The audience that JWTs in requests must have
+        audience: Option<Text> = "oidc.audience", unset("punctual"),
+            "Without it, JWTs are not accepted in the header Authorization.";
+        /// The id of this server at the provider: browsers can log in with it
+        client_id: Option<Text> = "oidc.client_id", unset("punctual"),
+            "Register the address of this server and /login/callback as the redirect URI.";
+        /// A file with the secret of oidc.client_id; without it, the client is public and uses only PKCE
+        client_secret_file: Option<PathBuf> = "oidc.client_secret_file", unset("/etc/punctual/oidc.secret"),
+            "Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+        /// The scopes that a login asks for
+        scopes: Vec<Text> = "oidc.scopes", is("openid,email,profile"),
+            "Some providers send roles only with another scope, such as groups.";
+        /// The claim with the roles of a user at the provider; dots lead into nested claims
+        role_claim: Text = "oidc.role_claim", is("roles"),
+            "Such as groups, or realm_access.roles for Keycloak.";
+        /// Which values of oidc.role_claim give which role here, such as jobs-admins=admin
+        roles: Vec<RoleMapping> = "oidc.roles", is(""),
+            "The first entry that matches decides. A user of this server with the same verified email address has its own role instead. Others are refused.";
+        /// The claim with the owner of the jobs that a user submits
+        owner_claim: Option<Text> = "oidc.owner_claim", unset("team"),
+            "By default, submitters are owners by their verified email address, or else by their subject.";
+        /// How far the clocks of the provider and this server may be apart
+        clock_skew: Length<0, CLOCK_SKEW_MAX> = "oidc.clock_skew", is("60s"),
+            "A JWT is accepted for this long after it has expired.";
+        /// A file with CA certificates (PEM) to trust for the provider instead of the well-known ones
+        ca_file: Option<PathBuf> = "oidc.ca_file", unset("/etc/punctual/ca.pem"),
+            "Read at startup.";
+        /// Allow a provider without TLS on this machine, for tests
+        allow_http: Switch = "oidc.allow_http", is("false"),
+            "Only for an issuer such as http://127.0.0.1:3000.";
     }
 }
 
@@ -324,6 +388,9 @@ settings! {
         /// How long to keep the history and logs of executions
         keep_history: Kept = "keep_history", is("30d"),
             "Older entries are deleted in small batches, once a minute. The space is reused; the file does not shrink.";
+        /// How long to keep entries of the audit log
+        keep_audit: Kept = "keep_audit", is("365d"),
+            "The chain of the entries that are left stays verifiable.";
         /// Maximum difference between this machine's clock and the store's
         clock_offset_max: Length<CLOCK_OFFSET_LEAST, CLOCK_OFFSET_MOST> = "scheduler.clock_offset_max", is("30s"),
             "A scheduler beyond this limit reports it in /readyz and fires nothing; other schedulers take over its segments.";
@@ -430,6 +497,7 @@ tables! {
     /// The settings of `punctual serve`.
     pub struct ServeSettings {
         api: ApiSettings,
+        oidc: OidcSettings,
         listener: ListenerSettings,
         worker: WorkerSettings,
         scheduler: SchedulerSettings,
@@ -445,6 +513,7 @@ tables! {
     /// The settings of `punctual api`.
     pub struct ApiRoleSettings {
         api: ApiSettings,
+        oidc: OidcSettings,
         listener: ListenerSettings,
         log: LogSettings,
         store: StoreSettings,

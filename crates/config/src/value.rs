@@ -40,7 +40,7 @@ impl Raw {
         }
     }
 
-    fn number(&self) -> Option<u64> {
+    pub fn number(&self) -> Option<u64> {
         match self {
             Raw::Words(words) => words.last()?.parse().ok(),
             Raw::Number(number) => number.parse().ok(),

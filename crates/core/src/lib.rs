@@ -5,6 +5,7 @@
 //! database, protocol, clock or source of randomness. Those are port traits in [`ports`], and `now` is always
 //! a parameter.
 
+pub mod access;
 pub mod causes;
 pub mod cluster;
 pub mod control;

@@ -447,3 +447,58 @@ pub const CHECK_TRIGGER_INTERVAL: Duration = Duration::from_secs(1);
 pub const CHECK_ROWS: usize = 64;
 /// Problems that are listed for one damaged file. The check stops there.
 pub const DAMAGE_LISTED_MAX: usize = 20;
+
+/// Patterns for queues, and for job types, that the scope of a token or user may have.
+pub const SCOPE_PATTERNS_MAX: usize = 100;
+/// Tokens that a store may hold, without the sessions of browsers.
+pub const TOKENS_MAX: usize = 10_000;
+/// Users that a store may hold.
+pub const USERS_MAX: usize = 10_000;
+/// How long the old secret of a rotated token works by default.
+pub const TOKEN_OVERLAP_DEFAULT: Duration = Duration::from_secs(3_600);
+/// The longest time for which the old secret of a rotated token may work.
+pub const TOKEN_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// Principals, owners or addresses whose use of a quota is counted one by one. While all of them are in use,
+/// the remaining ones are counted together.
+pub const QUOTA_NAMES_MAX: usize = 20_000;
+/// How often at most names that are no longer in use are searched to make room for others.
+pub const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Requests per second of one user or token by default, and how many may come at once. Further ones are
+/// answered 429. About twice what one server with two cores answers.
+pub const RATE_LIMIT_DEFAULT: u32 = 50_000;
+pub const RATE_BURST_DEFAULT: u32 = 100_000;
+/// Requests per second without a valid token from one address by default, and how many may come at once.
+/// Further ones are answered 429, whatever their token.
+pub const AUTH_FAILURE_LIMIT_DEFAULT: u32 = 100;
+pub const AUTH_FAILURE_BURST_DEFAULT: u32 = 10_000;
+/// The highest value of these limits that can be configured.
+pub const RATE_LIMIT_MAX: u32 = 1_000_000_000;
+/// Credentials that the server remembers as valid, so that it still accepts them from an address with too many
+/// failures. When there are more, it forgets all of them.
+pub const PROVEN_CREDENTIALS_MAX: usize = 10_000;
+
+/// Bytes of a text in an entry of the audit log, such as the name of its object. The rest is cut off.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 300;
+/// Bytes of the details of an entry of the audit log. Larger ones are omitted, with their size.
+pub const AUDIT_DETAILS_BYTES_MAX: usize = 4 * 1024;
+/// Ids that the details of one entry of the audit log name; the entry has the number of all.
+pub const AUDIT_IDS_MAX: usize = 20;
+/// Entries of the audit log that one page of a filtered list reads. A page that finds fewer than it may hold
+/// returns where to continue.
+pub const AUDIT_SCANNED_MAX: usize = 2_000;
+/// Entries of the audit log that one call verifies; it returns where to continue.
+pub const AUDIT_VERIFIED_MAX: usize = 2_000;
+/// How long entries of the audit log are kept if nothing is set.
+pub const AUDIT_KEPT_DEFAULT: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// How often the leader seals new entries of the audit log, and refusals are written to it.
+pub const AUDIT_SEAL_INTERVAL: Duration = Duration::from_secs(1);
+/// Entries of the audit log that one transaction seals; the rest follow in the next ones.
+pub const AUDIT_SEALED_MAX: usize = 1_000;
+/// Refused requests of one token that are written to the audit log in each period. The others are counted in one
+/// more entry.
+pub const AUDIT_REFUSALS_PER_TOKEN_MAX: usize = 10;
+pub const AUDIT_REFUSALS_PERIOD: Duration = Duration::from_secs(60);
+/// Refused requests that wait to be written to the audit log, and tokens whose refused requests are counted.
+/// Further ones are only logged.
+pub const AUDIT_REFUSALS_WAITING_MAX: usize = 1_000;

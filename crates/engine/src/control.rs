@@ -2,16 +2,19 @@
 //! commit.
 
 use crate::Engine;
+use crate::audit::audited;
 use crate::poll_registry::ReservedSlots;
 use crate::submit::{expired, never_runs};
 use crate::use_cases::UseCaseError;
 use punctual_core::control::{Refusal, Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{InvalidField, Job, JobSpec};
-use punctual_core::ports::{CancelOutcome, Control, ControlOutcome, Controlled, Pausing, StoreError};
+use punctual_core::ports::{
+    AuditEntry, CancelOutcome, Control, ControlOutcome, Controlled, Pausing, StoreError, Write, WriteReply,
+};
 use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::first_run;
-use punctual_core::session::{SessionDraining, SessionMode, SessionOrder};
+use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ControlError {
@@ -30,7 +33,12 @@ impl Engine {
     /// Replaces the description of a job that was read. The new one is validated as for a submit, with two
     /// exceptions: an unchanged schedule or expiry may have ended, and an unchanged name may be one that
     /// today's rules reject.
-    pub async fn update(&self, read: &Job, spec: JobSpec) -> Result<Controlled, ControlError> {
+    pub async fn update(
+        &self,
+        read: &Job,
+        spec: JobSpec,
+        audit: Option<AuditEntry>,
+    ) -> Result<Controlled, ControlError> {
         let now = self.now();
         spec.check_update(&read.spec).map_err(ControlError::Invalid)?;
         let invalid = |problem| Err(ControlError::Invalid(vec![problem]));
@@ -47,11 +55,18 @@ impl Engine {
             }
         }
         let update = Update { spec, expected_version: Some(read.version) };
-        self.control(read.id, Verb::Update(Box::new(update))).await
+        self.control(read.id, Verb::Update(Box::new(update)), audit).await
     }
 
-    pub async fn control(&self, job: JobId, verb: Verb) -> Result<Controlled, ControlError> {
-        let outcomes = self.context.store.control(self.now(), vec![Control { job, verb }]).await?;
+    pub async fn control(
+        &self,
+        job: JobId,
+        verb: Verb,
+        audit: Option<AuditEntry>,
+    ) -> Result<Controlled, ControlError> {
+        let write = Write::Control { now: self.now(), controls: vec![Control { job, verb }] };
+        let outcomes =
+            audited!(self.context.store, write, audit, WriteReply::Controlled(outcomes) => outcomes);
         self.controlled(outcomes).pop().unwrap_or(Err(ControlError::NotThere))
     }
 
@@ -59,18 +74,31 @@ impl Engine {
     pub async fn redrive(
         &self,
         dead: Vec<OccurrenceId>,
+        audit: Option<AuditEntry>,
     ) -> Result<Vec<Result<Controlled, ControlError>>, StoreError> {
-        let outcomes = self.context.store.redrive(self.now(), dead).await?;
+        let write = Write::Redrive { now: self.now(), dead };
+        let outcomes = audited!(self.context.store, write, audit, WriteReply::Redriven(outcomes) => outcomes);
         Ok(self.controlled(outcomes))
     }
 
     /// Deletes dead letters; per item whether it existed.
-    pub async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
-        self.context.store.discard(dead).await
+    pub async fn discard(
+        &self,
+        dead: Vec<OccurrenceId>,
+        audit: Option<AuditEntry>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let write = Write::Discard { dead };
+        Ok(audited!(self.context.store, write, audit, WriteReply::Discarded(existed) => existed))
     }
 
-    pub async fn cancel_execution(&self, execution: ExecutionId) -> Result<CancelOutcome, StoreError> {
-        let mut outcomes = self.context.store.cancel(self.now(), vec![execution]).await?;
+    pub async fn cancel_execution(
+        &self,
+        execution: ExecutionId,
+        audit: Option<AuditEntry>,
+    ) -> Result<CancelOutcome, StoreError> {
+        let write = Write::Cancel { now: self.now(), executions: vec![execution] };
+        let mut outcomes =
+            audited!(self.context.store, write, audit, WriteReply::Cancelled(outcomes) => outcomes);
         let outcome = outcomes.pop().unwrap_or(CancelOutcome::NotThere);
         self.context.events.touched([execution.occurrence]);
         if let CancelOutcome::Cancelled(effects) = &outcome {
@@ -79,8 +107,14 @@ impl Engine {
         Ok(outcome)
     }
 
-    pub async fn pause_queue(&self, queue: String, pausing: Pausing) -> Result<(), StoreError> {
-        let effects = self.context.store.pause_queue(self.now(), queue, pausing).await?;
+    pub async fn pause_queue(
+        &self,
+        queue: String,
+        pausing: Pausing,
+        audit: Option<AuditEntry>,
+    ) -> Result<(), StoreError> {
+        let write = Write::PauseQueue { now: self.now(), queue, pausing };
+        let effects = audited!(self.context.store, write, audit, WriteReply::QueuePaused(effects) => effects);
         self.context.follow_up([effects], ReservedSlots::default());
         if pausing == Pausing::Resume {
             // Executions on its wait lists may proceed.
@@ -89,13 +123,22 @@ impl Engine {
         Ok(())
     }
 
+    /// Declares sessions lost that have not sent a heartbeat since they were read.
+    pub async fn lose_sessions(&self, sessions: Vec<Pulse>) -> Result<(), StoreError> {
+        let lost = self.context.store.lose_sessions(self.now(), sessions).await?;
+        self.context.counters.sessions_lost.add(lost.into_iter().filter(|lost| *lost).count() as u64);
+        Ok(())
+    }
+
     /// Pauses, resumes or drains a worker's session. `None` if it does not exist.
     pub async fn order_session(
         &self,
         session: SessionId,
         order: SessionOrder,
+        audit: Option<AuditEntry>,
     ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
-        let mode = self.context.store.order_session(session, order).await?;
+        let write = Write::OrderSession { session, order };
+        let mode = audited!(self.context.store, write, audit, WriteReply::SessionOrdered(mode) => mode);
         if order == SessionOrder::Resume {
             // Its poll may be waiting, and there may be work.
             self.context.poll_registry.wake_all();
@@ -105,11 +148,17 @@ impl Engine {
 
     /// Stores the settings of a queue. They apply to submits from now on, and executions that wait for a
     /// limit that was removed or raised proceed.
-    pub async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), UseCaseError> {
+    pub async fn set_queue(
+        &self,
+        queue: String,
+        settings: QueueSettings,
+        audit: Option<AuditEntry>,
+    ) -> Result<(), UseCaseError> {
         if let Some(problem) = settings.problem() {
             return Err(UseCaseError::Invalid(vec![problem]));
         }
-        self.context.store.set_queue(queue, settings).await?;
+        let write = Write::SetQueue { queue, settings };
+        audited!(self.context.store, write, audit, WriteReply::QueueSet => ());
         self.context.lines.look();
         Ok(())
     }

@@ -10,6 +10,7 @@
 //! amount of work, and is woken by a signal or a timer.
 
 mod agenda;
+mod audit;
 mod batcher;
 mod cluster;
 mod control;
@@ -26,6 +27,7 @@ mod measures;
 mod pause;
 mod peers;
 mod poll_registry;
+mod quota;
 mod retention;
 mod submit;
 mod timekeeper;
@@ -40,10 +42,12 @@ pub use counters::CounterSnapshot;
 pub use drive::{Drive, Driven};
 pub use events::{Listener, LogFollower, Touched};
 pub use measures::MeasureSnapshot;
+pub use quota::{Quota, QuotaLeft, RetryAfter, SubmitQuota, TokenBuckets};
 pub use submit::{IdSource, SubmitError, Submitted};
 pub use use_cases::*;
 
 use agenda::Agenda;
+use audit::{Item, Refusals};
 use batcher::Batcher;
 use cluster::Cluster;
 use counters::Counters;
@@ -56,6 +60,7 @@ use poll_registry::PollRegistry;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Status;
+use punctual_core::limiter::Rate;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
@@ -105,6 +110,11 @@ pub struct EngineConfig {
     pub history_kept: Duration,
     /// How long jobs are kept after they have finished; `None` for ever. Jobs with dead letters are kept.
     pub jobs_kept: Option<Duration>,
+    /// How long entries of the audit log are kept; `None` for ever.
+    pub audit_kept: Option<Duration>,
+    /// How often entries of the audit log are sealed, and refused requests written to it; `None` if nothing
+    /// writes entries.
+    pub audit_interval: Option<Duration>,
     /// How long the store's clock must run evenly after a jump before anything is deleted by age.
     pub retention_hold: Duration,
     /// How often dependents are scanned that the end of a job has not reached.
@@ -118,6 +128,8 @@ pub struct EngineConfig {
     /// How far this machine's wall clock may be off the store's time. A node that is further off fires
     /// nothing.
     pub clock_offset_max: Duration,
+    /// How many jobs each owner may submit to this node; `None` for no limit.
+    pub submit_quota: Option<Rate>,
 }
 
 impl EngineConfig {
@@ -151,12 +163,15 @@ impl Default for EngineConfig {
             retain_interval: Duration::from_secs(60),
             history_kept: Duration::from_secs(30 * 24 * 3_600),
             jobs_kept: None,
+            audit_kept: Some(limits::AUDIT_KEPT_DEFAULT),
+            audit_interval: Some(limits::AUDIT_SEAL_INTERVAL),
             retention_hold: limits::RETENTION_HOLD,
             resolve_interval: Duration::from_secs(1),
             clock_interval: Duration::from_secs(1),
             watch_interval: Duration::from_secs(1),
             member_ttl: limits::MEMBER_TTL,
             clock_offset_max: limits::CLOCK_OFFSET_MAX,
+            submit_quota: None,
         }
     }
 }
@@ -164,7 +179,7 @@ impl Default for EngineConfig {
 /// One node's engine.
 pub struct Engine {
     context: Arc<Context>,
-    submits: Batcher<Job, submit::SubmitResult>,
+    submits: Batcher<Item<Job>, submit::SubmitResult>,
     reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
     notes: Batcher<Note, NoteAnswer>,
@@ -191,7 +206,9 @@ struct Context {
     lateness: Lateness,
     demands: demand::Demands,
     retention: Retention,
+    refusals: Refusals,
     overview: LastOverview,
+    submit_quota: SubmitQuota,
 }
 
 impl Engine {
@@ -232,7 +249,9 @@ impl Engine {
             lateness: Lateness::default(),
             demands: demand::Demands::default(),
             retention: Retention::new(config.retention_hold),
+            refusals: Refusals::default(),
             overview: LastOverview::default(),
+            submit_quota: SubmitQuota::new(config.submit_quota),
             config,
             host,
             store,
@@ -266,7 +285,12 @@ impl Engine {
             loops::resolve(context),
         );
         let peers = join3(loops::hear(context), loops::tell(context), loops::watch(context));
-        let cluster = join3(loops::cluster(context), loops::retain(context), loops::alert(context));
+        let cluster = join4(
+            loops::cluster(context),
+            loops::retain(context),
+            loops::alert(context),
+            loops::audit(context),
+        );
         join4(punctual, cluster, peers, loops::admit(context)).await;
     }
 

@@ -1,21 +1,25 @@
 //! Submitting jobs.
 
+use crate::audit::Item;
 use crate::batcher::Batcher;
 use crate::poll_registry::ReservedSlots;
-use crate::{Context, Engine};
+use crate::{Context, Engine, Forbidden};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{Expiry, InvalidField, Job, JobSpec, JobStatus, Settings, StoredStatus};
 use punctual_core::limits;
 use punctual_core::mix::mix;
 use punctual_core::ports::{
-    CommitEffects, NewJob, ParentProblem, SlotReservation, StoreError, SubmitOutcome,
+    AuditEntry, CommitEffects, NewJob, ParentProblem, SlotReservation, StoreError, SubmitOutcome, Write,
+    WriteReply,
 };
 use punctual_core::queue::QueueFull;
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
+use serde_json::json;
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A stored job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +36,18 @@ pub struct Submitted {
 pub enum SubmitError {
     #[error("the job is not valid")]
     Invalid(Vec<InvalidField>),
+    /// The caller may not store such a job.
+    #[error(transparent)]
+    Forbidden(Forbidden),
     /// Another unfinished job of the owner has the `unique_key`.
     #[error("job {0} has this unique_key and is not finished")]
     KeyTaken(JobId),
     /// The queue of the job is at its maximum depth.
     #[error("the queue {queue} has depth {} (executions that have not started) and max_depth {}", full.depth, full.max_depth)]
     QueueFull { queue: String, full: QueueFull },
+    /// The owner has submitted as many jobs as it may. The job was not stored.
+    #[error("the submit quota of the owner {owner} is used up")]
+    QuotaReached { owner: String, retry_after: Duration },
     /// A row that the job needs cannot be read. The job was not stored.
     #[error("the job cannot be stored: {0}; `punctual check` names every row that cannot be read")]
     Unreadable(String),
@@ -75,14 +85,16 @@ impl Engine {
     /// Stores these jobs independently: an invalid one does not affect the others. Returns when they are
     /// durable.
     pub async fn submit(&self, specs: Vec<JobSpec>) -> Vec<Result<Submitted, SubmitError>> {
-        self.submit_from(specs, None).await
+        self.submit_from(specs.into_iter().map(Ok).collect(), None, None).await
     }
 
-    /// Like [`Engine::submit`], with ids from this source.
+    /// Like [`Engine::submit`], with ids from this source. Jobs that were refused already keep their place,
+    /// because the ids follow from it.
     pub async fn submit_from(
         &self,
-        specs: Vec<JobSpec>,
+        specs: Vec<Result<JobSpec, SubmitError>>,
         ids: Option<IdSource>,
+        audit: Option<AuditEntry>,
     ) -> Vec<Result<Submitted, SubmitError>> {
         let now = self.now();
         let mut answers: Vec<Result<Submitted, SubmitError>> = Vec::with_capacity(specs.len());
@@ -92,14 +104,17 @@ impl Engine {
                 Some(source) => source.id(place),
                 None => JobId::new(now, self.context.host.random.next_u64()),
             };
-            answers.push(admit(id, spec, now).map(|job| {
+            let admitted = spec.and_then(|spec| admit(id, spec, now)).and_then(|job| self.within_quota(job));
+            answers.push(admitted.map(|job| {
                 let submitted = submitted(&job);
                 jobs.push(job);
                 submitted
             }));
         }
         let asked_at = self.context.host.clock.monotonic();
-        let kept = self.submits.call(jobs).await;
+        let audit = audit.map(|entry| about_jobs(entry, &jobs));
+        let left_out = answers.len() - jobs.len();
+        let kept = self.submits.call(Item::of_request(jobs, audit, left_out)).await;
         self.context.measures.submit.observe_duration(self.context.host.clock.monotonic().since(asked_at));
         let mut kept = match kept {
             Ok(kept) => Ok(kept.into_iter()),
@@ -131,6 +146,16 @@ impl Engine {
         }
         answers
     }
+}
+
+/// Names the jobs in the entry of their submit.
+fn about_jobs(entry: AuditEntry, jobs: &[Job]) -> AuditEntry {
+    if let [job] = jobs {
+        return AuditEntry { object: format!("job {}", job.id), ..entry };
+    }
+    let ids: Vec<String> = jobs.iter().take(limits::AUDIT_IDS_MAX).map(|job| job.id.to_string()).collect();
+    let details = json!({ "jobs": jobs.len(), "first": ids }).to_string();
+    AuditEntry { object: format!("{} jobs", jobs.len()), details: Some(details), ..entry }
 }
 
 fn admit(id: JobId, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
@@ -173,6 +198,11 @@ pub(crate) fn never_runs(job: &Job) -> InvalidField {
     }
 }
 
+/// The error about a job in `depends_on` that does not exist, or that the caller may not see.
+pub(crate) fn unknown_parent(parent: JobId) -> InvalidField {
+    bad_parent(parent, ParentProblem::NotThere)
+}
+
 fn bad_parent(parent: JobId, problem: ParentProblem) -> InvalidField {
     let fix = match problem {
         ParentProblem::NotThere => format!("names job {parent}, which does not exist"),
@@ -184,12 +214,13 @@ fn bad_parent(parent: JobId, problem: ParentProblem) -> InvalidField {
 }
 
 impl Context {
-    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, SubmitResult> {
+    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Item<Job>, SubmitResult> {
         let spawn = self.host.spawn.clone();
         Batcher::new(spawn, limits::STORE_BATCH_MAX, move |jobs| Box::pin(self.clone().submit_batch(jobs)))
     }
 
-    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<SubmitResult>, StoreError> {
+    async fn submit_batch(self: Arc<Self>, batch: Vec<Item<Job>>) -> Result<Vec<SubmitResult>, StoreError> {
+        let (jobs, entries) = Item::of_batch(batch);
         let now = self.time.now();
         let mut reservation = ReservedSlots::default();
         let reservations = self.reservations(&mut reservation, &jobs, now);
@@ -205,8 +236,8 @@ impl Context {
             vec![]
         };
         self.measures.batches.submit.observe(jobs.len() as u64);
-        match self.store.submit(now, jobs).await {
-            Ok(outcomes) => {
+        match self.store.write(Write::Submit { now, jobs }.audited_in_parts(entries)).await {
+            Ok(WriteReply::Submitted(outcomes)) => {
                 self.events.touched(begins);
                 let (kept, effects): (Vec<SubmitResult>, Vec<CommitEffects>) =
                     outcomes.into_iter().map(kept).unzip();
@@ -215,7 +246,9 @@ impl Context {
                 self.follow_up(effects, reservation);
                 Ok(kept)
             }
-            Err(error) => {
+            reply => {
+                let unexpected = |reply| StoreError::Broken(format!("a write was answered with {reply:?}"));
+                let error = reply.map_or_else(|error| error, unexpected);
                 self.counters.store_errors.add(1);
                 self.poll_registry.settle_failed(reservation, &error.to_string());
                 Err(error)

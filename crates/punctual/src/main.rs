@@ -13,7 +13,10 @@ mod reference;
 use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use punctual_bench::{self as bench, BenchCommand};
 use punctual_cli::flag_names::CommandFlags;
-use punctual_cli::{clock, demo, dlq, executions, job, nodes, queue, schedule, stats, top, workers};
+use punctual_cli::{
+    audit, clock, context, demo, dlq, executions, job, login, nodes, queue, schedule, stats, token, top,
+    user, workers,
+};
 use punctual_config::exit::{self, Exit};
 use punctual_config::{ConfigCommand, output};
 use punctual_node::serve;
@@ -68,6 +71,23 @@ enum Command {
     /// Show the server's clock, and advance it if it is manual
     #[command(subcommand)]
     Clock(clock::ClockCommand),
+    /// Create, show, rotate and revoke tokens
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Add, show, change and remove users
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Store a token for a server, so that commands use both
+    Login(login::LoginArgs),
+    /// Remove the stored token of a server
+    Logout(login::LogoutArgs),
+    /// Show the server, and what the token may do there
+    Whoami(login::WhoamiArgs),
+    /// Work with several servers: name them, and choose one
+    #[command(subcommand)]
+    Context(context::ContextCommand),
+    /// Show who has changed what, or verify that the record is unchanged
+    Audit(audit::AuditArgs),
     /// Back up the embedded database, even while its server runs
     Backup(backup::BackupArgs),
     /// Verify the database: an embedded one while its server is stopped, or a shared one at any time
@@ -204,6 +224,13 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Top(args) => top::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Clock(command) => clock::run(command).await,
+        Command::Token(command) => token::run(command).await,
+        Command::User(command) => user::run(command).await,
+        Command::Login(args) => login::login(args).await,
+        Command::Logout(args) => login::logout(args),
+        Command::Whoami(args) => login::whoami(args).await,
+        Command::Context(command) => context::run(command),
+        Command::Audit(args) => audit::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Migrate(command) => migrate::run(command).await,

@@ -177,41 +177,41 @@ impl Clients {
             Action::Control(job, verb) => self.control(job, *verb).await,
             Action::CancelExecution(execution) => {
                 let answer = self.ask(WAIT, move |engine| {
-                    Box::pin(async move { engine.cancel_execution(execution).await.is_ok() })
+                    Box::pin(async move { engine.cancel_execution(execution, None).await.is_ok() })
                 });
                 known(answer.await)
             }
             Action::Redrive(dead) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let dead = dead.clone();
-                    Box::pin(async move { engine.redrive(dead).await.is_ok() })
+                    Box::pin(async move { engine.redrive(dead, None).await.is_ok() })
                 });
                 known(answer.await)
             }
             Action::Discard(dead) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let dead = dead.clone();
-                    Box::pin(async move { engine.discard(dead).await.is_ok() })
+                    Box::pin(async move { engine.discard(dead, None).await.is_ok() })
                 });
                 known(answer.await)
             }
             Action::SetQueue(queue, settings) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let (queue, settings) = (queue.clone(), settings.clone());
-                    Box::pin(async move { engine.set_queue(queue, settings).await.is_ok() })
+                    Box::pin(async move { engine.set_queue(queue, settings, None).await.is_ok() })
                 });
                 known(answer.await)
             }
             Action::OrderSession(session, order) => {
                 let answer = self.ask(WAIT, move |engine| {
-                    Box::pin(async move { engine.order_session(session, order).await.is_ok() })
+                    Box::pin(async move { engine.order_session(session, order, None).await.is_ok() })
                 });
                 known(answer.await)
             }
             Action::PauseQueue(queue, pausing) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let queue = queue.clone();
-                    Box::pin(async move { engine.pause_queue(queue, pausing).await.is_ok() })
+                    Box::pin(async move { engine.pause_queue(queue, pausing, None).await.is_ok() })
                 });
                 known(answer.await)
             }
@@ -226,7 +226,7 @@ impl Clients {
             Box::pin(async move {
                 match verb {
                     Verb::Update(update) => self::update(&engine, job, *update).await,
-                    verb => engine.control(job, verb).await,
+                    verb => engine.control(job, verb, None).await,
                 }
             })
         });
@@ -258,11 +258,11 @@ impl Clients {
 async fn update(engine: &Engine, job: JobId, update: Update) -> Result<Controlled, ControlError> {
     update.spec.check().map_err(ControlError::Invalid)?;
     let Some(version) = update.expected_version else {
-        return engine.control(job, Verb::Update(Box::new(update))).await;
+        return engine.control(job, Verb::Update(Box::new(update)), None).await;
     };
     match engine.store().job(job).await? {
         // From the version that the client knows, not from the current one.
-        Some(view) => engine.update(&Job { version, ..view.job }, update.spec).await,
+        Some(view) => engine.update(&Job { version, ..view.job }, update.spec, None).await,
         None => Err(ControlError::NotThere),
     }
 }

@@ -245,6 +245,11 @@ impl Clients {
                 world.object(Violation { rule: "a valid job is accepted", detail });
                 false
             }
+            Err(error @ (SubmitError::Forbidden(_) | SubmitError::QuotaReached { .. })) => {
+                let detail = format!("{job:?} was refused: {error}");
+                world.object(Violation { rule: "a valid job is accepted", detail });
+                false
+            }
             Err(SubmitError::KeyTaken(_)) => false,
             Err(SubmitError::QueueFull { queue, full }) => {
                 world.audit(|auditor| auditor.told_full(&queue, full));
@@ -270,7 +275,8 @@ async fn submit_once(
     else {
         return None;
     };
-    let answers = engine.submit_from(jobs, Some(IdSource { at, seed })).await;
+    let answers =
+        engine.submit_from(jobs.into_iter().map(Ok).collect(), Some(IdSource { at, seed }), None).await;
     if answers.iter().all(|answer| !matches!(answer, Err(SubmitError::Unavailable(_)))) {
         let answer = StoredAnswer { status: 201, location: None, body: format!("{}", answers.len()) };
         engine.store().answer_request(request, answer).await.ok()?;

@@ -5,8 +5,8 @@ use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    DeadLetter, DeadLetterQuery, Depth, Due, ExecutionView, FinishedPage, HistorySpan, JobCounts, JobQuery,
-    JobView, OpenExecution, Page, PausedQueue, QueueRow, SessionRow, StoreError,
+    DeadLetter, DeadLetterQuery, Depth, Due, ExecutionView, FinishedPage, HistorySpan, JobCounts, JobOwner,
+    JobQuery, JobView, OpenExecution, Page, PausedQueue, QueueRow, SessionRow, StoreError,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -34,9 +34,11 @@ macro_rules! reads {
 reads! {
     due(segments: SegmentSet, until: Timestamp, limit: usize) -> Vec<Due>;
     sessions() -> Vec<SessionRow>;
+    token_of_session(session: SessionId) -> Option<String>;
     holdings() -> Vec<(SessionId, u64)>;
     job(id: JobId) -> Option<JobView>;
     jobs(query: &JobQuery) -> Page<JobView, JobId>;
+    job_owners(jobs: &[JobId]) -> Vec<JobOwner>;
     history(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<Finished, ExecutionId>;
     execution(id: ExecutionId) -> Option<ExecutionView>;
     notes(job: JobId, up_to: u32, limit: usize) -> Vec<Noted>;

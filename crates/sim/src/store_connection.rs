@@ -81,6 +81,10 @@ impl Store for NodeStore {
             .await
     }
 
+    async fn token_of_session(&self, session: SessionId) -> Result<Option<String>, StoreError> {
+        self.database.read(move |_, reads| reads.token_of_session(session)).await
+    }
+
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.database.read(|_, reads| reads.holdings()).await
     }
@@ -91,6 +95,10 @@ impl Store for NodeStore {
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
         self.database.read(move |_, reads| reads.jobs(&query)).await
+    }
+
+    async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError> {
+        self.database.read(move |_, reads| reads.job_owners(&jobs)).await
     }
 
     async fn history(
@@ -262,18 +270,65 @@ impl Store for NodeStore {
         // Only people read it, and the simulation has none.
         Ok(())
     }
+}
 
+#[async_trait]
+impl Directory for NodeStore {
     async fn put_token(&self, _token: Token) -> Result<(), StoreError> {
-        Err(StoreError::Broken("the simulated world has no tokens".to_owned()))
+        Err(no_directory())
     }
 
     async fn add_token(&self, _token: Token) -> Result<Token, StoreError> {
-        Err(StoreError::Broken("the simulated world has no tokens".to_owned()))
+        Err(no_directory())
+    }
+
+    async fn replace_token(&self, _token: Token, _expected_secret: [u8; 32]) -> Result<bool, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn remove_token(&self, _id: &str) -> Result<bool, StoreError> {
+        Err(no_directory())
     }
 
     async fn token(&self, _id: &str) -> Result<Option<Token>, StoreError> {
         Ok(None)
     }
+
+    async fn tokens(&self, _after: Option<&str>, _limit: usize) -> Result<Page<Token, String>, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn touch_tokens(&self, _used: Vec<(String, Timestamp)>) -> Result<(), StoreError> {
+        Err(no_directory())
+    }
+
+    async fn add_user(&self, _user: User) -> Result<UserOutcome, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn replace_user(&self, _user: User) -> Result<UserOutcome, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn remove_user(&self, _id: &str) -> Result<bool, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn user(&self, _id: &str) -> Result<Option<User>, StoreError> {
+        Ok(None)
+    }
+
+    async fn user_by_email(&self, _email: &str) -> Result<Option<User>, StoreError> {
+        Ok(None)
+    }
+
+    async fn users(&self, _after: Option<&str>, _limit: usize) -> Result<Page<User, String>, StoreError> {
+        Err(no_directory())
+    }
+}
+
+fn no_directory() -> StoreError {
+    StoreError::Broken("the simulated world has no tokens and no users".to_owned())
 }
 
 fn no_lists() -> StoreError {
@@ -282,4 +337,32 @@ fn no_lists() -> StoreError {
 
 fn no_logs() -> StoreError {
     StoreError::Broken("the simulated handlers write no logs".to_owned())
+}
+
+/// The simulated clients are not audited.
+#[async_trait]
+impl AuditLog for NodeStore {
+    async fn audit(&self, _query: AuditQuery) -> Result<Page<AuditRow, AuditId>, StoreError> {
+        Err(no_lists())
+    }
+
+    async fn audit_ends(&self) -> Result<ChainEnds, StoreError> {
+        Ok(ChainEnds::EMPTY)
+    }
+
+    async fn audit_chain(&self, _after: u64, _limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn seal_audit(&self, _limit: usize) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    async fn record_audit(&self, _entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn retain_audit(&self, _before: Timestamp, _limit: usize) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 }

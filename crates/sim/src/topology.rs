@@ -95,6 +95,8 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         } else {
             EngineConfig::default().history_kept
         },
+        // The simulated clients are not audited.
+        audit_interval: None,
         retention_hold: RETENTION_HOLD,
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),

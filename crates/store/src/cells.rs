@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use punctual_core::ids::{Epoch, JobId, SessionId};
 use punctual_core::job::Priority;
 use punctual_core::notes::Percent;
+use punctual_core::ports::AuditId;
 use punctual_core::time::Timestamp;
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -98,6 +99,7 @@ stored_as! {
     bool as i64: |number, _what| number != 0, |flag| i64::from(flag);
     Timestamp as i64: |micros, what| Timestamp::stored(micros).ok_or_else(|| Fault::damaged(what, micros))?,
         |time| time.to_stored();
+    AuditId as JobId: |id, _what| AuditId::from_bytes(*id.as_bytes()), |id| JobId::from_bytes(*id.as_bytes());
     SessionId as i64: |number, _what| SessionId(number), |session| session.0;
     Epoch as u32: |number, _what| Epoch(number), |epoch| epoch.0;
     Percent as u16: |number, what| Percent::from_hundredths(number).ok_or_else(|| Fault::damaged(what, number))?,
@@ -207,7 +209,7 @@ pub(crate) trait ColumnType {
 /// How databases store a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
-    /// The 16 bytes of a job's id.
+    /// The 16 bytes of the id of a job or an audit entry.
     Id,
     Bytes,
     /// A name or another short text.
@@ -234,6 +236,7 @@ macro_rules! column_types {
 }
 column_types! {
     Id: Id of JobId;
+    AuditKey: Id of AuditId;
     /// A SHA-256.
     Digest: Bytes of [u8; 32];
     Big: Big of i64;

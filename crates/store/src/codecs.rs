@@ -317,7 +317,8 @@ impl<'a> HistoryColumns<'a> {
     }
 }
 
-/// Reads the columns of `dead_letters`, and the name and the lane's number of its job, which follow them.
+/// Reads the columns of `dead_letters`, and the name of its job. The owner and the lane's number of the job
+/// follow them.
 pub(crate) fn read_dead_letter(
     row: &(impl RowCells + ?Sized),
     first: usize,
@@ -341,5 +342,10 @@ pub(crate) fn read_dead_letter(
     })
 }
 
-/// The number of columns that [`read_dead_letter`] expects; the last is the number of the job's lane.
-pub(crate) const LETTER_COLUMNS: usize = DeadLetterColumns::COUNT + 2;
+/// The number of columns before and including the number of the job's lane.
+pub(crate) const LETTER_COLUMNS: usize = DeadLetterColumns::COUNT + 3;
+
+/// The owner of a dead letter's job, as its column has it.
+pub(crate) fn owner_of_letter(row: &(impl RowCells + ?Sized)) -> Result<Option<&str>, Fault> {
+    get(row, LETTER_COLUMNS - 2)
+}

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::layout::ScheduleColumns;
 use crate::malformed::note;
 use crate::rows::{KeyKind, LiveRow};
+use punctual_core::access::Role;
 use punctual_core::gates::Gates;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
@@ -13,7 +14,7 @@ use punctual_core::job::{DEFAULT_OWNER, Expiry, Settings, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, QueueLimits, WaitList};
 use punctual_core::occurrence::{Lease, LiveState, OccurrenceFlags, Origin};
-use punctual_core::ports::{Lane, LogStream, Page, PausedQueue, QueueRow, Role};
+use punctual_core::ports::{Lane, LogStream, Page, PausedQueue, QueueRow};
 use punctual_core::queue::QueueSettings;
 use punctual_core::readmission::Readmission;
 use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
@@ -54,7 +55,7 @@ codes! {
     SkipReason { Overlap = 0, Misfire = 1, Paused = 2, Calendar = 3, Dependency = 4, Backlog = 5 }
     LogStream { Stdout = 0, Stderr = 1, Log = 2 }
     SessionMode { Open = 0, Paused = 1, Draining = 2 }
-    Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3 }
+    Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3, Worker = 4 }
     KeyKind { Idempotency = 0, Unique = 1 }
 }
 
@@ -128,7 +129,10 @@ impl StateColumns {
 pub(crate) const SOLE: u8 = 128;
 
 /// Returns the parsed document, or a fault that names the column.
-pub(crate) fn document<T>(parsed: Result<T, serde_json::Error>, what: &'static str) -> Result<T, Fault> {
+pub(crate) fn document<T>(
+    parsed: Result<T, serde_json::Error>,
+    what: impl Into<Cow<'static, str>>,
+) -> Result<T, Fault> {
     parsed.map_err(|error| Fault::damaged(what, format!("a document ({error})")))
 }
 

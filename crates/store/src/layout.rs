@@ -3,15 +3,16 @@
 //! malformed rows follow from this description. Each adapter knows the names that differ in its schema.
 
 use crate::cells::{
-    Big, Bits, Cell, CellValue, Coded, ColumnKind, ColumnType, Count, Digest, Document, Flag, HttpStatus,
-    Hundredths, Id, Int, Lease, Number, Rank, RowCells, Session, Shard, Text, Time,
+    AuditKey, Big, Bits, Cell, CellValue, Coded, ColumnKind, ColumnType, Count, Digest, Document, Flag,
+    HttpStatus, Hundredths, Id, Int, Lease, Number, Rank, RowCells, Session, Shard, Text, Time,
 };
 use crate::fault::Fault;
 use crate::rows::KeyKind;
+use punctual_core::access::Role;
 use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
-use punctual_core::ports::{LogStream, Role};
+use punctual_core::ports::LogStream;
 use punctual_core::schedule::{OverlapPolicy, SkipReason};
 use punctual_core::session::SessionMode;
 
@@ -186,6 +187,7 @@ pub(crate) static TABLES: &[Layout] = &[
     WORKERS,
     QUEUES,
     TOKENS,
+    USERS,
     JOBS,
     JOB_TAGS,
     JOB_KEYS,
@@ -206,6 +208,8 @@ pub(crate) static TABLES: &[Layout] = &[
     LIMITER_PACES,
     JOB_TALLY,
     NUMBERS,
+    AUDIT,
+    AUDIT_CHAIN,
 ];
 
 table! { LANES = lanes[1] { id Big, queue Text, job_type Text } }
@@ -214,7 +218,15 @@ table! { QUEUES = queues[1] {
     queue Text, paused_at Option<Time>, max_depth Option<Count>, limits Option<Document>,
     unplaced Option<Document>,
 } }
-table! { TOKENS = tokens[1] { id Text, secret_sha256 Digest, role Coded<Role>, created_at Time } }
+table! { TOKENS = tokens[1] as TokenColumns, token_columns, mysql_token_columns,
+    sqlite_token_columns {
+    id Text, secret_sha256 Digest, role Coded<Role>, created_at Time, expires_at Option<Time>,
+    last_used_at Option<Time>, about Option<Document>,
+} }
+table! { USERS = users[1] as UserColumns, user_columns, mysql_user_columns,
+    sqlite_user_columns {
+    id Text, email Text, role Coded<Role>, created_at Time, about Option<Document>,
+} }
 table! { JOBS = jobs[1] as JobColumns, job_columns, mysql_job_columns,
     sqlite_job_columns {
     id Id, lane Big, created_at Time, version Int, mark Coded<StoredStatus>, priority Rank, schedule_type Bits,
@@ -252,7 +264,7 @@ table! { DEAD_LETTERS = dead_letters[1] as DeadLetterColumns, dead_letter_column
 table! { SESSIONS = sessions[1] {
     id Session, worker Big, lease_us Count, beat Count, turn Count, opened_at Time, beaten_at Time, slots Number,
     mode Coded<SessionMode>, embedded Flag, attention Flag, lost Flag, job_types Document,
-    queues Option<Document>, version Option<Text>, host Option<Text>,
+    queues Option<Document>, version Option<Text>, host Option<Text>, token Option<Text>,
 } }
 table! { SKIPPED = skipped[1] {
     number Big, job Id, first Time, last Time, count Count, reason Coded<SkipReason>,
@@ -273,6 +285,13 @@ table! { LINES = lines[4] {
     job Id, occurrence Number, attempt Int, number Count, timestamp Time, stream Coded<LogStream>,
     message Document,
 } }
+// In the order of their ids. The numbers and hashes are kept, so that the chain stays verifiable.
+table! { AUDIT = audit[1] as AuditColumns, audit_columns, mysql_audit_columns,
+    sqlite_audit_columns {
+    id AuditKey, at Time, token Text, name Text, user_id Option<Text>, source Option<Text>, action Text,
+    object Text, outcome Text, details Option<Document>, number Option<Count>, hash Option<Digest>,
+} }
+table! { AUDIT_CHAIN = audit_chain[1] { name Text, number Count, hash Digest } }
 // Counters, summed over all writers.
 table! { LANE_TALLIES = lane_tallies[1] { lane Big, waiting Big, queued Big, running Big } }
 table! { LIMITER_TALLIES = limiter_tallies[1] { limiter Big, waiting Big, in_use Big } }
@@ -309,5 +328,5 @@ impl DeadLetterColumns<'_> {
 
 /// Tables that have rows even if nothing was ever stored.
 pub(crate) fn is_never_empty(table: &Layout) -> bool {
-    matches!(table.name, "job_tally" | "numbers")
+    matches!(table.name, "job_tally" | "numbers" | "audit_chain")
 }

@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, expect(clippy::duplicate_mod, reason = "the tests of server stores run for each dialect"))]
 
+mod audit;
 pub mod baseline;
 mod cells;
 mod codecs;
@@ -14,6 +15,7 @@ pub mod conformance;
 pub mod counter_mismatch;
 mod counters;
 pub mod data_migration;
+mod directory;
 mod execution_log_quota;
 mod failures;
 mod fault;

@@ -230,26 +230,29 @@ fn code_of(schedule: ScheduleKind) -> u8 {
 
 /// How many executions one page of this query reads.
 pub(crate) fn executions_looked_at(query: &ExecutionQuery) -> usize {
-    let ExecutionQuery { walk, limit, queue, job_type, worker } = query;
+    let ExecutionQuery { walk, limit, queue, job_type, owner, worker } = query;
     // Only running executions have their own index.
     let is_all_of_walk = matches!(walk, ExecutionWalk::Running { .. });
-    let is_filtered = !is_all_of_walk || queue.is_some() || job_type.is_some() || worker.is_some();
+    let filters = [queue, job_type, owner, worker];
+    let is_filtered = !is_all_of_walk || filters.into_iter().any(Option::is_some);
     // One more than the page holds shows whether there is a next page.
     if is_filtered { LOOKED_AT_MAX } else { limit.clamp(&1, &limits::PAGE_ITEMS_MAX) + 1 }
 }
 
-/// Whether an execution of this lane and worker matches.
+/// Whether an execution of this lane and worker matches, as far as its job's owner does.
 pub(crate) fn is_execution_meant(query: &ExecutionQuery, lane: &Lane, worker: Option<&str>) -> bool {
     query.queue.as_deref().is_none_or(|queue| queue == lane.queue())
         && query.job_type.as_deref().is_none_or(|job_type| job_type == lane.job_type())
         && query.worker.as_deref().is_none_or(|wanted| worker == Some(wanted))
 }
 
-pub(crate) fn is_letter_meant(query: &DeadLetterQuery, letter: &DeadLetter) -> bool {
+/// `owner` is the column of its job.
+pub(crate) fn is_letter_meant(query: &DeadLetterQuery, letter: &DeadLetter, owner: Option<&str>) -> bool {
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
     is(&query.name, &letter.job_name)
         && is(&query.job_type, &letter.job_type)
         && is(&query.queue, &letter.queue)
+        && is(&query.owner, owner.unwrap_or(DEFAULT_OWNER))
         && query.died_from.is_none_or(|from| letter.died_at >= from)
         && query.died_until.is_none_or(|until| letter.died_at < until)
         && query

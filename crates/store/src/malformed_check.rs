@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use crate::layout::{Column, JobColumns, Layout, LiveColumns, ScheduleColumns, hex};
 use punctual_core::ids::JobId;
 use punctual_core::notes::Checkpoint;
+use punctual_core::ports::{TokenAbout, UserAbout};
 
 /// Rows that are reported by name; a table in which every row is malformed would fill the screen.
 pub(crate) const NAMED_MAX: usize = 100;
@@ -116,6 +117,8 @@ fn read_text(table: &str, column: &str, text: &str) -> Result<(), Fault> {
     match (table, column) {
         ("queues", "limits") => read_limits(Some(text)).map(drop),
         ("queues", "unplaced") => read_readmission(Some(text)).map(drop),
+        ("tokens", "about") => document(serde_json::from_str::<TokenAbout>(text), "tokens.about").map(drop),
+        ("users", "about") => document(serde_json::from_str::<UserAbout>(text), "users.about").map(drop),
         ("sessions", "job_types") => names(text, "sessions.job_types"),
         ("sessions", "queues") => names(text, "sessions.queues"),
         ("checkpoints", "document") => {
@@ -179,11 +182,17 @@ mod tests {
         let told = of("queues", queue("{garbage"));
         let begins = "malformed row in queues, key \"mail\", column limits: queues.limits holds a document";
         assert!(told.len() == 1 && told[0].starts_with(begins), "{told:?}");
-        let token =
-            vec![Cell::Text("t".into()), Cell::Bytes(vec![0; 32].into()), Cell::Number(77), Cell::Number(0)];
+        let token = |role, about: &str| {
+            let (id, secret) = (Cell::Text("t".into()), Cell::Bytes(vec![0; 32].into()));
+            let about = Cell::Text(about.to_owned().into());
+            vec![id, secret, Cell::Number(role), Cell::Number(0), Cell::Null, Cell::Null, about]
+        };
         assert_eq!(
-            of("tokens", token),
+            of("tokens", token(77, "{}")),
             ["malformed row in tokens, key \"t\", column role: tokens.role holds 77, which is not valid"]
         );
+        let told = of("tokens", token(4, "[7]"));
+        let begins = "malformed row in tokens, key \"t\", column about: tokens.about holds a document";
+        assert!(told.len() == 1 && told[0].starts_with(begins), "{told:?}");
     }
 }

@@ -18,7 +18,7 @@ use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, OccurrenceFlags, Terms};
 use punctual_core::ports::{
-    DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
+    AuditEntry, DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
 use punctual_core::readmission::QueuePosition;
@@ -220,6 +220,9 @@ pub(crate) trait Rows {
     fn insert_request(&mut self, request: &NewRequest, now: Timestamp) -> Result<(), Fault>;
     /// Does nothing if the request does not exist.
     fn answer_request(&mut self, key: &RequestKey, answer: &StoredAnswer) -> Result<(), Fault>;
+
+    /// Does nothing if there is an entry with this id.
+    fn put_audit(&mut self, entry: &AuditEntry) -> Result<(), Fault>;
 }
 
 /// An open occurrence with the number of its lane.

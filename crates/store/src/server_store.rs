@@ -33,10 +33,12 @@ macro_rules! serve_store {
             }
         }
 
+        crate::server::directory::serve_directory! { $store }
         crate::server_store::serve_reads! { $store:
             read clock() -> Timestamp;
             read due(segments: SegmentSet, until: Timestamp, limit: usize) -> Vec<Due>;
             read sessions() -> Vec<SessionRow>;
+            read token_of_session(session: SessionId) -> Option<String>;
             read holdings() -> Vec<(SessionId, u64)>;
             read_at_once job(id: JobId) -> Option<JobView>;
             list history(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<Finished, ExecutionId>;
@@ -75,9 +77,9 @@ macro_rules! serve_reads {
             use punctual_core::occurrence::Finished;
             use punctual_core::ports::{
                 DeadLetter, DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
-                FinishedPage, HistorySpan, Horizon, JobCounts, JobQuery, JobView, ListedExecution, LogLine,
+                FinishedPage, HistorySpan, Horizon, JobCounts, JobOwner, JobQuery, JobView, ListedExecution, LogLine,
                 NotedClock, OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement,
-                RunningPlace, SessionRow, Store, StoreError, StoreFigures, StoreHealth, Token, Write,
+                RunningPlace, SessionRow, Store, StoreError, StoreFigures, StoreHealth, Write,
                 WriteReply,
             };
             use punctual_core::schedule::SkipRange;
@@ -95,6 +97,10 @@ macro_rules! serve_reads {
 
                 async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
                     list!(self.readers, reads => reads.jobs(&query))
+                }
+
+                async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError> {
+                    read!(self.readers, reads => reads.job_owners(&jobs))
                 }
 
                 async fn open_executions(
@@ -177,18 +183,6 @@ macro_rules! serve_reads {
                     condition: WorkerCondition,
                 ) -> Result<(), StoreError> {
                     Ok(self.maintenance.keep_condition(session, &condition).await?)
-                }
-
-                async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-                    Ok(self.maintenance.put_token(&token).await?)
-                }
-
-                async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
-                    Ok(self.maintenance.add_token(&token).await?)
-                }
-
-                async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
-                    read!(self.readers, reads => reads.token(id))
                 }
             }
         };

@@ -156,6 +156,7 @@ impl Worker {
                     version: self.config.version.clone(),
                     host: self.config.host.clone(),
                 },
+                token: None,
             };
             match self.port.open_session(opening).await {
                 Ok(grant) => {

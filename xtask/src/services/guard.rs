@@ -5,7 +5,7 @@
 use super::children::{Children, kill_all_in};
 use super::server::{Event, Node, Plan, Started, ask, begin, start_again};
 use super::site::Site;
-use super::{Ready, ReadyServer, Service, coordination, galera, mysql, postgres, programs};
+use super::{Ready, ReadyServer, Service, coordination, galera, mysql, oidc, postgres, programs};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
 use serde::Serialize;
@@ -51,7 +51,7 @@ fn say(word: &impl Serialize) -> Result<()> {
 fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
     // A test that starts its own servers may be the first one to need these programs.
     let programs = programs::find_or_unpack(root, service)?;
-    let scratch = scratch.to_owned();
+    let (root, scratch) = (root.to_owned(), scratch.to_owned());
     let nodes = move |tried| {
         let name = if tried == 0 { service.word().to_owned() } else { format!("{}-{tried}", service.word()) };
         let site = Site::new(service, &scratch, &name)?;
@@ -69,6 +69,7 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
             Service::ZooKeeperCluster => coordination::zookeeper_cluster(&programs, &site),
             Service::RedisSecured => coordination::redis_secured(&programs, &site),
             Service::EtcdSecured => coordination::etcd_secured(&programs, &site),
+            Service::Oidc => oidc::provider(&root, &programs, &site),
         }
     };
     Ok(Plan { service, nodes: Box::new(nodes) })

@@ -12,6 +12,7 @@ mod galera;
 mod guard;
 mod interrupts;
 mod mysql;
+mod oidc;
 mod packages;
 mod postgres;
 mod programs;
@@ -37,6 +38,7 @@ cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with its own servers; PUNCTUAL_TEST_POSTGRES and similar variables hold their addresses;
                             a SERVICE is postgres, mariadb, mysql, redis, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
+                            oidc is a provider of OpenID Connect;
                             mariadb-secured, redis-secured and etcd-secured speak TLS, with the certificates in
                             PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
@@ -62,10 +64,12 @@ pub enum Service {
     RedisSecured,
     /// etcd over TLS: one server that accepts all clients, and one that requires client certificates.
     EtcdSecured,
+    /// An identity provider.
+    Oidc,
 }
 
 impl Service {
-    const ALL: [Service; 13] = [
+    const ALL: [Service; 14] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -79,6 +83,7 @@ impl Service {
         Service::MariaDbSecured,
         Service::RedisSecured,
         Service::EtcdSecured,
+        Service::Oidc,
     ];
 
     /// Its name on the command line, and of its folder.
@@ -97,6 +102,7 @@ impl Service {
             Service::MariaDbSecured => "mariadb-secured",
             Service::RedisSecured => "redis-secured",
             Service::EtcdSecured => "etcd-secured",
+            Service::Oidc => "oidc",
         }
     }
 

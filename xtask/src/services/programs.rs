@@ -3,6 +3,7 @@
 use super::Service;
 use super::coordination;
 use super::galera;
+use super::oidc;
 use super::packages::{self, Packages, Suite};
 use crate::tools;
 use anyhow::{Context, Result};
@@ -33,6 +34,12 @@ enum Launch {
 }
 
 impl Programs {
+    /// Programs that need nothing else, with libraries that the machine may lack.
+    pub fn alone(folder: PathBuf, libraries: Option<OsString>) -> Self {
+        let launch = libraries.map_or(Launch::Installed, Launch::WithLibraries);
+        Programs { folder, usr: vec![], launch }
+    }
+
     /// A file with this path below `usr`.
     pub fn file(&self, below_usr: &str) -> Option<PathBuf> {
         self.usr.iter().map(|usr| usr.join(below_usr)).find(|file| file.exists())
@@ -68,8 +75,10 @@ struct Wanted {
     advice: &'static str,
 }
 
-fn wanted(service: Service) -> Wanted {
-    match service {
+/// `None` for a service whose programs do not come from Debian.
+fn wanted(service: Service) -> Option<Wanted> {
+    let wanted = match service {
+        Service::Oidc => return None,
         Service::Postgres | Service::Replica => Wanted {
             name: "PostgreSQL",
             program: "postgres",
@@ -138,15 +147,16 @@ fn wanted(service: Service) -> Wanted {
             advice: "install Java and ZooKeeper 3.8 as Debian does, so that `java` and /usr/share/java/zookeeper.jar are \
                      found",
         },
-    }
+    };
+    Some(wanted)
 }
 
 /// Finds a service, or unpacks it. A missing service is always an error.
 pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
+    let Some(Wanted { name, packages, advice, .. }) = wanted(service) else { return oidc::install(root) };
     if let Some(programs) = find(root, service) {
         return Ok(programs);
     }
-    let Wanted { name, packages, advice, .. } = wanted(service);
     // The guard's standard output is for answers.
     eprintln!("{name} is not installed; downloading it once into the build directory");
     packages::unpack(&packages, &unpacked_folder(root, service)?)
@@ -157,7 +167,7 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
 }
 
 fn find(root: &Path, service: Service) -> Option<Programs> {
-    let wanted = wanted(service);
+    let wanted = wanted(service)?;
     let installed = installed_folders().into_iter().find_map(|folder| {
         let programs = Programs { folder, usr: vec![usr()], launch: Launch::Installed };
         resolved(programs, &wanted)
@@ -299,7 +309,7 @@ mod tests {
             std::fs::set_permissions(&program, mode).unwrap();
             let programs =
                 Programs { folder: folder.path().to_owned(), usr: vec![], launch: Launch::Installed };
-            resolved(programs, &wanted(Service::MySql)).is_some()
+            resolved(programs, &wanted(Service::MySql).unwrap()).is_some()
         };
         assert!(says("9.7.4-2 for Linux on x86_64"));
         assert!(!says("10.11.19-MariaDB for debian-linux-gnu on x86_64"));
@@ -316,7 +326,7 @@ mod tests {
         let found = |folder: &Path| {
             std::os::unix::fs::symlink(&program, folder.join("redis-server")).unwrap();
             let programs = Programs { folder: folder.to_owned(), usr: vec![], launch: Launch::Installed };
-            resolved(programs, &wanted(Service::Redis)).map(|programs| programs.folder)
+            resolved(programs, &wanted(Service::Redis).unwrap()).map(|programs| programs.folder)
         };
         assert_eq!(found(here.path()), Some(here.path().to_owned()));
         assert_eq!(found(there.path()), None, "it may be something else there");

@@ -29,7 +29,9 @@ struct User {
 impl Site {
     /// Creates a folder inside the one that all services share.
     pub fn new(service: Service, shared: &Path, name: &str) -> Result<Self> {
-        let owner = if rustix::process::geteuid().is_root() { Some(unprivileged(service)?) } else { None };
+        // The identity provider may run as root, and its programs are where only root may be able to go.
+        let is_changed = rustix::process::geteuid().is_root() && service != Service::Oidc;
+        let owner = if is_changed { Some(unprivileged(service)?) } else { None };
         if owner.is_some() {
             // The user must be able to reach its folder, and owns none of those above.
             std::fs::set_permissions(shared, Permissions::from_mode(0o755))?;
@@ -83,6 +85,7 @@ fn unprivileged(service: Service) -> Result<User> {
         Service::Redis | Service::RedisSecured => "redis",
         Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => "etcd",
         Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",
+        Service::Oidc => "nobody",
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));

@@ -122,21 +122,31 @@ pub struct PythonTools {
 impl PythonTools {
     /// Installs what is missing.
     pub fn ready(root: &Path) -> Result<Self> {
+        PythonTools::with(root, "python", &PACKAGES)
+    }
+
+    /// Installs packages into a folder of their own, unless they are there.
+    pub fn with(root: &Path, folder: &str, packages: &[&str]) -> Result<Self> {
         let tools =
-            PythonTools { python: Python::find_or_unpack(root)?, folder: tools_folder(root).join("python") };
+            PythonTools { python: Python::find_or_unpack(root)?, folder: tools_folder(root).join(folder) };
         let mark = tools.folder.join("installed.txt");
-        let wanted = PACKAGES.join("\n");
+        let wanted = packages.join("\n");
         if std::fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
             return Ok(tools);
         }
         std::fs::create_dir_all(&tools.folder)?;
-        tools.python.install_into(&tools.folder, &PACKAGES)?;
+        tools.python.install_into(&tools.folder, packages)?;
         std::fs::write(&mark, wanted)?;
         Ok(tools)
     }
 
     pub fn command(&self, program: &str) -> Command {
         self.python.with_libraries(Command::new(self.folder.join("bin").join(program)))
+    }
+
+    /// Libraries that the machine may lack.
+    pub fn libraries(&self) -> Option<OsString> {
+        self.python.libraries.clone()
     }
 }
 

@@ -95,6 +95,7 @@ fn worker(session: SessionId, name: &str, job_types: &[&str]) -> SessionRow {
     SessionRow {
         pulse: Pulse { session, beat: 1, lease: Duration::from_secs(6) },
         about: Default::default(),
+        token: None,
         mode: Default::default(),
         worker: name.to_owned(),
         embedded: false,

@@ -295,6 +295,16 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     )
     .by(&["method", "route"]),
+    counter(
+        "punctual_http_requests_limited_total",
+        "Requests that were answered 429 because of a rate limit, by the setting of the limit.",
+        |now, out| {
+            for (kind, count) in now.traffic.limited {
+                out.value(&[kind.word()], count);
+            }
+        },
+    )
+    .by(&["limit"]),
     gauge("punctual_http_connections", "Open connections.", |now, out| {
         out.value(&[], now.traffic.open);
     }),

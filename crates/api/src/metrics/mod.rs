@@ -10,7 +10,7 @@ mod lanes;
 mod traffic;
 
 pub use lanes::KnownLanes;
-pub use traffic::{Traffic, count as count_traffic};
+pub use traffic::{LimitKind, Traffic, count as count_traffic};
 
 use crate::Api;
 use crate::auth::Call;

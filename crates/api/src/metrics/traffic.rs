@@ -16,6 +16,27 @@ const UNMATCHED: &str = "(none)";
 /// The classes of status codes, starting with 1xx.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
+/// A rate limit that refuses requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitKind {
+    /// Of one user or token.
+    Requests,
+    /// Of requests without a valid token from one address.
+    AuthFailures,
+}
+
+impl LimitKind {
+    const ALL: [LimitKind; 2] = [LimitKind::Requests, LimitKind::AuthFailures];
+
+    /// Its label: the setting of the limit.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            LimitKind::Requests => "rate_limit",
+            LimitKind::AuthFailures => "auth_failure_limit",
+        }
+    }
+}
+
 /// The traffic of a server and its API since they started.
 #[derive(Debug, Default)]
 pub struct Traffic {
@@ -24,6 +45,7 @@ pub struct Traffic {
     failed: AtomicU64,
     handshakes_failed: AtomicU64,
     reloads_failed: AtomicU64,
+    limited: [AtomicU64; LimitKind::ALL.len()],
     routes: RwLock<BTreeMap<&'static str, BTreeMap<String, Arc<Answers>>>>,
 }
 
@@ -40,6 +62,8 @@ pub(super) struct TrafficSnapshot {
     pub failed: u64,
     pub handshakes_failed: u64,
     pub reloads_failed: u64,
+    /// Requests that a rate limit has refused.
+    pub limited: [(LimitKind, u64); LimitKind::ALL.len()],
     pub routes: Vec<RouteSnapshot>,
 }
 
@@ -80,6 +104,15 @@ impl Traffic {
         self.reloads_failed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a request that a rate limit has refused.
+    pub(crate) fn limited(&self, kind: LimitKind) {
+        self.limited[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn limited_so_far(&self, kind: LimitKind) -> u64 {
+        self.limited[kind as usize].load(Ordering::Relaxed)
+    }
+
     fn answers(&self, method: &'static str, path: &str) -> Arc<Answers> {
         let known = self.routes.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(answers) = known.get(method).and_then(|paths| paths.get(path)) {
@@ -107,6 +140,7 @@ impl Traffic {
             failed: self.failed.load(Ordering::Relaxed),
             handshakes_failed: self.handshakes_failed.load(Ordering::Relaxed),
             reloads_failed: self.reloads_failed.load(Ordering::Relaxed),
+            limited: LimitKind::ALL.map(|kind| (kind, self.limited_so_far(kind))),
             routes: routes.collect(),
         }
     }

@@ -5,6 +5,8 @@
 
 mod operation;
 mod paths;
+#[cfg(test)]
+mod permissions;
 mod schemas;
 mod types;
 
@@ -57,13 +59,15 @@ pub async fn page() -> impl IntoResponse {
 const ABOUT: &str = "Jobs on time, run once, never lost.
 
 Times are RFC 3339 and returned in UTC; durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT3H`. Every \
-request except those for health and documentation needs `Authorization: Bearer <token>`; the admin token is in `<data \
-dir>/admin.token`. Errors are problem details (RFC 9457). Unknown fields and parameters in requests are errors; clients \
+request except those for health and documentation needs `Authorization: Bearer <token>`. The admin token is in `<data \
+dir>/admin.token`; with it, create a token with the right role for each service and worker. `x-permission` names the permission that a \
+request needs. Errors are problem details (RFC 9457). Unknown fields and parameters in requests are errors; clients \
 must ignore unknown fields in responses.
 
 Besides the listed responses, any request may return 400 if it names no host or several, 404 for an unknown path, 405 (with `Allow`) if the method is not \
 allowed, 414 if path and query are too long, 421 if the server does not answer to the host that it names, 431 (without a body) if the headers are too long or too many, 500 if the \
-server failed, and 503 (without a body) if no connection is free. A request whose head takes too long to arrive is not \
+server failed, and 503 (without a body) if no connection is free. Responses to a user or token with a rate limit have the \
+headers `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`; 429 always means that nothing was done. A request whose head takes too long to arrive is not \
 answered: its connection is closed.";
 
 pub fn document() -> Value {
@@ -91,7 +95,7 @@ pub fn document() -> Value {
             "headers": operation::shared_headers(),
             "securitySchemes": {"token": {
                 "type": "http", "scheme": "bearer", "bearerFormat": "pt_<id>_<secret>",
-                "description": "A token of this server. Its role decides what it may do.",
+                "description": "A token of this server, or a JWT of the identity provider that it trusts. Its role, permissions and scope decide what it may do.",
             }},
         },
     })

@@ -2,6 +2,7 @@
 
 use axum::http::Method;
 use punctual_client::schema::Schema;
+use punctual_engine::UseCase;
 use serde_json::{Map, Value, json};
 
 /// The responses that any operation may have, by status: the name of the shared description.
@@ -17,9 +18,14 @@ const SHARED: [(u16, &str); 9] = [
     (503, "ServiceUnavailable"),
 ];
 
+/// The headers that responses to a user or token with a rate limit have.
+pub const RATE_HEADERS: [&str; 3] = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
+
 pub struct Operation {
     pub path: String,
     pub method: Method,
+    /// What it does, which decides about the permission that it needs.
+    pub case: Option<UseCase>,
     said: Map<String, Value>,
     parameters: Vec<Value>,
     answers: Map<String, Value>,
@@ -35,11 +41,25 @@ pub struct Title {
 impl Operation {
     /// An operation that needs a token.
     pub fn new(method: Method, path: impl Into<String>, title: Title) -> Self {
-        let is_reading = method == Method::GET;
-        let operation = Operation::public(method, path, title)
+        Operation::public(method, path, title)
             .said("security", json!([{"token": []}]))
-            .shares(&[401, 503]);
-        if is_reading { operation } else { operation.shares(&[403]) }
+            .shares(&[401, 429, 503])
+    }
+
+    /// Names what it does. The engine checks the permission for it.
+    pub fn needs(self, case: UseCase) -> Self {
+        Operation { case: Some(case), ..self.said("x-permission", case.permission().word()).shares(&[403]) }
+    }
+
+    /// The name of the operation, as in [`Title`].
+    #[cfg(test)]
+    pub fn id(&self) -> &str {
+        self.said["operationId"].as_str().unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub fn is_public(&self) -> bool {
+        self.said["security"] == json!([])
     }
 
     /// An operation that needs no token.
@@ -47,6 +67,7 @@ impl Operation {
         let operation = Operation {
             path: path.into(),
             method,
+            case: None,
             said: Map::new(),
             parameters: vec![],
             answers: Map::new(),
@@ -151,6 +172,11 @@ impl Operation {
         self
     }
 
+    /// Adds the headers of rate limits to a response that was described before.
+    pub fn with_rate_headers(self, status: u16) -> Self {
+        RATE_HEADERS.into_iter().fold(self, |operation, name| operation.with_header(status, name))
+    }
+
     /// Adds an error response specific to this operation.
     pub fn fails(self, status: u16, about: &str) -> Self {
         let schema = json!({"$ref": "#/components/schemas/Problem"});
@@ -167,6 +193,10 @@ impl Operation {
 
     pub fn value(self) -> Value {
         let mut said = self.said;
+        if let (Some(case), Some(Value::String(about))) = (self.case, said.get_mut("description")) {
+            *about += &format!(" Needs the permission `{}`", case.permission());
+            *about += if case.is_server_wide() { " for the whole server." } else { "." };
+        }
         if !self.parameters.is_empty() {
             said.insert("parameters".to_owned(), self.parameters.into());
         }
@@ -178,19 +208,26 @@ impl Operation {
 /// The shared response descriptions, by name.
 pub fn shared_answers() -> Value {
     let retry_after = json!({"Retry-After": {"$ref": "#/components/headers/Retry-After"}});
+    let mut limited = retry_after.clone();
+    for name in RATE_HEADERS {
+        limited[name] = json!({"$ref": format!("#/components/headers/{name}")});
+    }
     let challenge = json!({"WWW-Authenticate": {"$ref": "#/components/headers/WWW-Authenticate"}});
     let about = |status: u16| match status {
         400 => {
             "The request cannot be read: a body that is not JSON, not UTF-8 or nested too deeply, a parameter that \
                 is unknown or out of bounds, or a malformed header."
         }
-        401 => "The token is missing or unknown.",
-        403 => "The token's role does not allow this.",
+        401 => "The token is missing, unknown or expired.",
+        403 => "The token lacks the permission for this, or its scope does not allow it.",
         408 => "The body came too slowly. The connection is closed.",
         413 => "The body is too large.",
         415 => "The body is not `application/json`.",
         422 => "The body is JSON, but not what this route expects: `errors` names the fields.",
-        429 => "The server is overloaded: the request was not processed.",
+        429 => {
+            "The user or token has reached its rate limit, too many requests without a valid token came from its address, \
+             or the server is overloaded: the request was not processed."
+        }
         _ => "The store cannot be reached, or the server is stopping.",
     };
     let answers: Map<String, Value> = SHARED
@@ -202,7 +239,8 @@ pub fn shared_answers() -> Value {
             });
             match status {
                 401 => answer["headers"] = challenge.clone(),
-                429 | 503 => answer["headers"] = retry_after.clone(),
+                429 => answer["headers"] = limited.clone(),
+                503 => answer["headers"] = retry_after.clone(),
                 _ => {}
             }
             ((*name).to_owned(), answer)
@@ -220,6 +258,12 @@ pub fn shared_headers() -> Value {
             "schema": {"type": "string", "pattern": "^\"[0-9]+\"$"}, "example": "\"3\""},
         "Location": {"description": "The URL of the resource.", "required": true,
             "schema": {"type": "string", "format": "uri-reference"}},
+        "RateLimit-Limit": {"description": "How many requests the user or token may send at once. Absent if there is no limit.",
+            "schema": {"type": "integer", "minimum": 1}, "example": 100_000},
+        "RateLimit-Remaining": {"description": "How many of them it may send now.",
+            "schema": {"type": "integer", "minimum": 0}, "example": 99_999},
+        "RateLimit-Reset": {"description": "Seconds until it may send all of them again.",
+            "schema": {"type": "integer", "minimum": 0}, "example": 1},
         "Retry-After": {"description": "Seconds after which to retry.", "required": true,
             "schema": {"type": "integer", "minimum": 0}, "example": 1},
         "Idempotent-Replayed": {"description": "This response was already given to the same request with the same \

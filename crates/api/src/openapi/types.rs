@@ -12,13 +12,14 @@ use punctual_client::schema::{
     list, object, one_of, text, the, up_to, whole, words,
 };
 use punctual_client::{
-    Advice, BatchAnswer, BatchRequest, ClockBody, ClockMoved, ConditionBody, CountersBody, DeadLetterBody,
-    DeadLetterFilter, DeadLetterSelection, DiscardAnswer, ExecutionBody, ExecutionExplained, ExecutionStatus,
-    ExecutionsPage, ExplainBody, FieldError, JobBody, JobsBody, LaneBody, LastExecution, LiveBody,
-    LogLineBody, LogStreamBody, LogsPage, MeBody, MoveClock, NodeBody, OccurrencePreview, PreviewBody,
-    PreviewRequest, Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer, RefusedLetter,
-    RetryBody, ScalingBody, ScalingPage, ScheduleType, SetQueue, SkipRangeBody, StatsBody, SubmitJob,
-    SubmittedBody, TriggerRequest, WorkerBody, WorkerSessionBody,
+    Advice, AuditCheckBody, AuditEntryBody, BatchAnswer, BatchRequest, BrokenEntryBody, ClockBody,
+    ClockMoved, ConditionBody, CountersBody, CreateToken, CreateUser, DeadLetterBody, DeadLetterFilter,
+    DeadLetterSelection, DiscardAnswer, ExecutionBody, ExecutionExplained, ExecutionStatus, ExecutionsPage,
+    ExplainBody, FieldError, JobBody, JobsBody, LaneBody, LastExecution, LiveBody, LogLineBody,
+    LogStreamBody, LogsPage, MeBody, MoveClock, NodeBody, OccurrencePreview, PreviewBody, PreviewRequest,
+    Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer, RefusedLetter, RetryBody, RotateToken,
+    ScalingBody, ScalingPage, ScheduleType, SetQueue, SkipRangeBody, StatsBody, SubmitJob, SubmittedBody,
+    TokenBody, TriggerRequest, UserBody, WorkerBody, WorkerSessionBody,
 };
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -30,6 +31,7 @@ pub fn all() -> Schemas {
     let mut schemas = Schemas::default();
     wire_types(&mut schemas);
     jobs(&mut schemas);
+    users(&mut schemas);
     values(&mut schemas);
     enums(&mut schemas);
     pages(&mut schemas);
@@ -44,12 +46,17 @@ fn wire_types(schemas: &mut Schemas) {
     all![
         Advice,
         AssignmentBody,
+        AuditCheckBody,
+        AuditEntryBody,
         BatchAnswer,
         BatchRequest,
+        BrokenEntryBody,
         ClockBody,
         ClockMoved,
         ConditionBody,
         CountersBody,
+        CreateToken,
+        CreateUser,
         DeadLetterBody,
         DeadLetterFilter,
         DeadLetterSelection,
@@ -97,6 +104,7 @@ fn wire_types(schemas: &mut Schemas) {
         ReportsAnswer,
         ResyncRequest,
         RetryBody,
+        RotateToken,
         ScalingBody,
         ScalingPage,
         SessionBody,
@@ -105,7 +113,9 @@ fn wire_types(schemas: &mut Schemas) {
         StatsBody,
         SubmitJob,
         SubmittedBody,
+        TokenBody,
         TriggerRequest,
+        UserBody,
         WorkerBody,
         WorkerSessionBody,
     ];
@@ -137,6 +147,17 @@ fn jobs(schemas: &mut Schemas) {
         .about("A job that was stored, or why it was not.")
         .with("anyOf", json!([{"$ref": "#/components/schemas/Submitted"}, refused]));
     schemas.add("BatchItem", item);
+}
+
+fn users(schemas: &mut Schemas) {
+    let disabled = UserBody::fields().into_iter().filter(|field| field.name == "disabled");
+    let patch = CreateUser::fields()
+        .into_iter()
+        .chain(disabled)
+        .map(|field| Field { schema: field.schema.sometimes().or_null(), ..field });
+    let about = "The fields of a user to change (JSON merge patch, RFC 7396): null resets a field to its default, \
+                 fields that are not named stay unchanged.";
+    schemas.add("PatchUser", object(about, Direction::Request, patch.collect()));
 }
 
 /// The UUID part of an id, without the parts that follow in longer ids.
@@ -240,6 +261,9 @@ fn pages(schemas: &mut Schemas) {
         ("DeadLetterPage", "DeadLetter", "One page of dead letters, newest first."),
         ("QueuePage", "Queue", "All queues that have live executions, are paused or have settings."),
         ("WorkerPage", "WorkerSession", "All sessions that are neither lost nor closed."),
+        ("TokenPage", "Token", "One page of tokens."),
+        ("AuditEntryPage", "AuditEntry", "One page of entries of the audit log, latest first."),
+        ("UserPage", "User", "One page of users."),
         ("NodePage", "Node", "All processes of the cluster that are alive."),
     ] {
         let items = up_to(limits::PAGE_ITEMS_MAX, list(the(item)))

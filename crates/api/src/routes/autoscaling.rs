@@ -30,7 +30,7 @@ pub async fn show(
     query: QueryParams,
 ) -> Result<Json<ScalingBody>, ApiError> {
     let wanted = AutoscalingParams::read(query)?;
-    Ok(Json(body(&call.cases.capacity().await?, Some(&queue), wanted)))
+    Ok(Json(body(&call.cases.capacity_of(&queue).await?, Some(&queue), wanted)))
 }
 
 /// The parameters of the request.

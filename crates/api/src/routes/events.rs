@@ -37,7 +37,7 @@ pub async fn events(call: Call, headers: HeaderMap, mut query: QueryParams) -> R
     query.finish()?;
     let start = resumed(&headers)?.or(asked);
     let reader = call.cases.events(start, wanted.job).await?;
-    Answer::open(&call.api, move |stream| follow(stream, reader, wanted))
+    Answer::open(&call, move |stream| follow(stream, reader, wanted))
 }
 
 /// The last position that a reconnecting client saw.

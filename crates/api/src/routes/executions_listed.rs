@@ -26,6 +26,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<Execut
         limit: query.limit(),
         queue: query.text("queue"),
         job_type: query.text("job_type"),
+        owner: query.text("owner"),
         worker: query.text("worker"),
     };
     query.finish()?;

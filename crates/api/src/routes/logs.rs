@@ -118,7 +118,7 @@ async fn answer(
     if asked.is_followed {
         // Subscribe before reading anything, so that every later line is signalled.
         let log = Log { follower: reader.follow(), reader, source };
-        return Answer::open(&call.api, move |stream| follow(stream, log, place, asked));
+        return Answer::open(&call, move |stream| follow(stream, log, place, asked));
     }
     let lines = match asked.tail.filter(|_| place.is_none()) {
         Some(tail) => reader.last(tail).await?,

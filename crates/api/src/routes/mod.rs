@@ -1,5 +1,6 @@
 //! The routing table.
 
+mod audit;
 mod autoscaling;
 mod clock;
 mod control;
@@ -11,13 +12,16 @@ mod explain;
 mod health;
 mod jobs;
 mod listed;
+mod login;
 mod logs;
 mod nodes;
 mod queues;
 mod schedules;
 mod stats;
 mod submit;
+mod tokens;
 mod update;
+mod users;
 mod worker;
 mod workers;
 
@@ -26,7 +30,7 @@ use crate::auth;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use crate::metrics::count_traffic;
-use crate::{headers, hosts, openapi};
+use crate::{headers, hosts, openapi, rate_limit};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
@@ -39,7 +43,7 @@ use listed::Listed;
 use punctual_client::API_PREFIX;
 
 pub fn router(api: Api) -> Router {
-    guarded(all().into_router().fallback(not_found), api)
+    guarded(all().into_router().merge(login::router()).fallback(not_found), api)
 }
 
 /// The routes of a process that serves no requests about jobs.
@@ -51,7 +55,9 @@ fn guarded(routes: Router<Api>, api: Api) -> Router {
     routes
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(api.limiter.clone(), rate_limit::limit))
         .layer(from_fn_with_state(api.clone(), auth::guard))
+        .layer(from_fn_with_state(api.limiter.clone(), rate_limit::limit_failures))
         .layer(from_fn_with_state(api.clone(), headers::cors))
         .layer(from_fn_with_state(api.clone(), hosts::check))
         .layer(from_fn_with_state(api.clone(), count_traffic))
@@ -102,6 +108,13 @@ fn all() -> Listed {
         .route("/autoscaling/{queue}", get(autoscaling::show))
         .route("/nodes", get(nodes::list))
         .route("/me", get(nodes::me))
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{token_id}", get(tokens::show).delete(tokens::revoke))
+        .route("/tokens/{token_id}/rotate", post(tokens::rotate))
+        .route("/users", get(users::list).post(users::add))
+        .route("/users/{user_id}", get(users::show).patch(users::patch).delete(users::remove))
+        .route("/audit", get(audit::list))
+        .route("/audit/verify", get(audit::verify))
         .route("/events", get(events::events))
         .route("/stats", get(stats::stats))
         .route("/clock", get(clock::show))

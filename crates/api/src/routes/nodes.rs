@@ -3,11 +3,12 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::query::QueryParams;
+use crate::routes::tokens::texts;
 use crate::{Api, NodeInfo};
 use axum::Json;
 use punctual_client::{MeBody, NodeBody, Page};
+use punctual_core::access::Grant;
 use punctual_core::cluster::Card;
-use punctual_core::ports::Role;
 use punctual_core::recurrence::tzdb_version;
 use punctual_engine::{NodeSeen, NodeState};
 use std::collections::BTreeSet;
@@ -146,13 +147,18 @@ fn warn_of_time_zones(nodes: &mut [NodeBody]) {
 pub async fn me(call: Call, query: QueryParams) -> Result<Json<MeBody>, ApiError> {
     query.finish()?;
     let caller = call.cases.caller();
-    let role = match caller.role {
-        Role::Viewer => "viewer",
-        Role::Submitter => "submitter",
-        Role::Operator => "operator",
-        Role::Admin => "admin",
-    };
-    Ok(Json(MeBody { token_id: caller.token_id.clone(), role: role.to_owned() }))
+    let Grant { role, permissions, owner, scope } = &caller.grant;
+    Ok(Json(MeBody {
+        token_id: caller.token_id.clone(),
+        name: caller.name.clone(),
+        role: role.word().to_owned(),
+        user_id: caller.user.clone(),
+        owner_id: owner.clone(),
+        all_owners: scope.owner.is_none(),
+        queues: texts(&scope.queues),
+        job_types: texts(&scope.job_types),
+        permissions: permissions.iter().map(|permission| permission.word().to_owned()).collect(),
+    }))
 }
 
 #[cfg(test)]

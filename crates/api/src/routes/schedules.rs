@@ -17,11 +17,14 @@ const COUNT_DEFAULT: usize = 10;
 
 pub async fn preview(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<PreviewBody>, ApiError> {
     let request: PreviewRequest = json::parse(&body.bytes, Shape::Schedule)?;
+    call.cases.check_preview()?;
     let (now, count) = (call.cases.now(), request.count.unwrap_or(COUNT_DEFAULT));
     check_count(count)?;
     let after = request.after.unwrap_or(now);
     let job = request.into_job();
-    match submission::schedule(&job, Basis::new(now)).map_err(ApiError::invalid)? {
+    match submission::schedule(&job, Basis::new(now, &call.cases.caller().grant.owner))
+        .map_err(ApiError::invalid)?
+    {
         Schedule::Recurring(recurring) => Ok(Json(views::preview(&recurring.recurrence, after, count))),
         Schedule::Immediate | Schedule::OneTime { .. } => {
             Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()))

@@ -33,7 +33,7 @@ pub async fn submit(
 /// 201 for a new job; 200 with the whole job if one with its `idempotency_key` exists.
 async fn submit_one(call: &Call, body: &[u8], attempt: RequestTry) -> Result<Response, ApiError> {
     let job = json::parse_job(body, Shape::Job)?;
-    let spec = spec_of(job, attempt.began_at(call.cases.now()))?;
+    let spec = spec_of(job, Basis::new(attempt.began_at(call.cases.now()), owner_of(call)))?;
     let answer = keep(call, vec![spec], attempt).await?.pop();
     let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
     let location = [(LOCATION, location_of(submitted.job_id))];
@@ -58,7 +58,8 @@ pub async fn submit_batch(
 }
 
 async fn submit_many(call: &Call, body: &Bytes, attempt: RequestTry) -> Result<Response, ApiError> {
-    let specs = parse_beside(body.clone(), attempt.began_at(call.cases.now())).await?;
+    let owner = owner_of(call).to_owned();
+    let specs = parse_beside(body.clone(), attempt.began_at(call.cases.now()), owner).await?;
     let Batch { items, is_settled } = submit_each(call, specs, attempt).await?;
     let all_taken = items.iter().all(|item| matches!(item, BatchItem::Submitted(_)));
     let status = if all_taken { StatusCode::CREATED } else { StatusCode::OK };
@@ -104,29 +105,38 @@ const PARSE_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
 
 /// Parses a batch; a large one on a blocking thread. The few async threads run everything else that must
 /// happen on time, and parsing megabytes would block one of them.
-async fn parse_beside(body: Bytes, now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
+async fn parse_beside(
+    body: Bytes,
+    now: Timestamp,
+    owner: String,
+) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
     if body.len() <= PARSE_AT_ONCE_BYTES_MAX {
-        return parse_batch(&body, now);
+        return parse_batch(&body, Basis::new(now, &owner));
     }
-    let parsed = tokio::task::spawn_blocking(move || parse_batch(&body, now)).await;
+    let parsed = tokio::task::spawn_blocking(move || parse_batch(&body, Basis::new(now, &owner))).await;
     parsed.unwrap_or_else(|broken| {
         Err(ApiError::Internal(format!("parsing a batch was interrupted: {broken}")))
     })
 }
 
-fn parse_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
+fn parse_batch(body: &[u8], basis: Basis<'_>) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
     if let Ok(batch) = serde_json::from_slice::<BatchRequest>(body) {
         check_batch_size(batch.jobs.len())?;
-        return Ok(batch.jobs.into_iter().map(|job| spec_of(job, now)).collect());
+        return Ok(batch.jobs.into_iter().map(|job| spec_of(job, basis)).collect());
     }
     let batch: LooseBatch = json::parse(body, Shape::Batch)?;
     check_batch_size(batch.jobs.len())?;
     let parsed = batch.jobs.into_iter().map(|text| json::parse_job(text.get().as_bytes(), Shape::JobOfBatch));
-    Ok(parsed.map(|job| spec_of(job?, now)).collect())
+    Ok(parsed.map(|job| spec_of(job?, basis)).collect())
 }
 
-fn spec_of(job: SubmitJob, now: Timestamp) -> Result<JobSpec, ApiError> {
-    job_spec(job, Basis::new(now)).map_err(ApiError::invalid)
+fn spec_of(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, ApiError> {
+    job_spec(job, basis).map_err(ApiError::invalid)
+}
+
+/// The owner of jobs that name none.
+fn owner_of(call: &Call) -> &str {
+    &call.cases.caller().grant.owner
 }
 
 fn check_batch_size(jobs: usize) -> Result<(), ApiError> {
@@ -170,7 +180,7 @@ async fn submit_each(
             Err(error) => {
                 let error = error.within(&format!("jobs[{place}]"));
                 let item = BatchItem::Refused { error: error.problem() };
-                if matches!(error, ApiError::Unavailable(_) | ApiError::QueueFull { .. }) {
+                if error.may_pass() {
                     passing = Some(error);
                 }
                 item

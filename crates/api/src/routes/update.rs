@@ -23,7 +23,7 @@ pub async fn replace(
     let job = json::parse_job(&body.bytes, Shape::Job)?;
     let now = call.cases.now();
     let replaced = |stored: &JobSpec| {
-        let basis = Basis { now, stored: Some(&stored.settings.schedule) };
+        let basis = Basis { now, owner: &stored.owner, stored: Some(&stored.settings.schedule) };
         job_spec(job.clone(), basis).map_err(ApiError::invalid)
     };
     change(&call, id, expected, replaced).await

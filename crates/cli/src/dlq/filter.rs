@@ -20,6 +20,9 @@ pub struct FilterArgs {
     /// Only those of this queue
     #[arg(long)]
     queue: Option<String>,
+    /// Only those of jobs of this owner
+    #[arg(long)]
+    owner: Option<String>,
     /// Only those that died from this time on: 2026-11-15T08:30:00Z, or 2h for the last two hours
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Moment>,
@@ -33,12 +36,12 @@ pub struct FilterArgs {
 
 /// An absolute time, or one relative to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+pub(crate) enum Moment {
     At(Timestamp),
     Ago(Span),
 }
 
-fn moment(text: &str) -> Result<Moment, String> {
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(ago) = text.parse() {
         return Ok(Moment::Ago(ago));
     }
@@ -57,6 +60,7 @@ impl FilterArgs {
             name: self.name,
             job_type: self.job_type,
             queue: self.queue,
+            owner: self.owner,
             died_from: resolved(client, self.since).await?,
             died_until: resolved(client, self.until).await?,
             error: self.error,
@@ -64,7 +68,7 @@ impl FilterArgs {
     }
 }
 
-async fn resolved(client: &Client, moment: Option<Moment>) -> anyhow::Result<Option<Timestamp>> {
+pub(crate) async fn resolved(client: &Client, moment: Option<Moment>) -> anyhow::Result<Option<Timestamp>> {
     Ok(match moment {
         None => None,
         Some(Moment::At(at)) => Some(at),

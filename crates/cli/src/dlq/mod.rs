@@ -1,6 +1,6 @@
 //! `punctual dlq`: runs that failed permanently.
 
-mod filter;
+pub(crate) mod filter;
 mod list;
 mod select;
 

@@ -72,6 +72,8 @@ pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
     let signals = Signals::listen().context("cannot listen for signals")?;
     // Also restores the terminal on a panic.
     let terminal = ratatui::try_init().context("cannot use the terminal")?;
+    // It reads again anyway, and must not write over the view.
+    let client = client.without_retries();
     let shown = show(terminal, model, Sources { client, interval, signals }).await;
     ratatui::restore();
     shown.map(|()| Exit::Done)

@@ -1,8 +1,9 @@
 //! Executions as shown to users and listeners: single ones, lists over all jobs, and history as it grows.
 
-use crate::ids::{ExecutionId, OccurrenceId, SessionId};
+use crate::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use crate::lifecycle::Status;
 use crate::occurrence::{Finished, Live};
+use crate::ports::Lane;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutionView {
@@ -67,6 +68,7 @@ pub struct ExecutionQuery {
     pub limit: usize,
     pub queue: Option<String>,
     pub job_type: Option<String>,
+    pub owner: Option<String>,
     /// The name of the worker that runs or ran them.
     pub worker: Option<String>,
 }
@@ -107,4 +109,12 @@ pub struct ListedExecution {
 pub struct RunningPlace {
     pub session: SessionId,
     pub occurrence: OccurrenceId,
+}
+
+/// To whom a job belongs, and its lane: what decides whether a caller may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobOwner {
+    pub job: JobId,
+    pub owner: String,
+    pub lane: Lane,
 }

@@ -1,8 +1,10 @@
 //! The ports: what the rules need from the outside world. Only the binary and the simulator name concrete
 //! adapters.
 
+mod audit;
 mod coordination;
 mod denial;
+mod directory;
 mod executions;
 mod executor;
 mod figures;
@@ -14,18 +16,24 @@ mod membership_table;
 mod page;
 mod queues;
 mod store;
-mod token;
 mod verbs;
 mod wait_lists;
 mod wakes;
 mod worker;
 mod write;
 
+pub use audit::{
+    AuditEntry, AuditId, AuditLog, AuditQuery, AuditRow, AuditedItems, BrokenChain, ChainCheck, ChainEnds,
+    ChainPart, OUTCOME_OK, OUTCOME_REFUSED, Seal,
+};
 pub use coordination::*;
 pub use denial::Denial;
+pub use directory::{
+    Directory, ParentToken, ReplacedSecret, Token, TokenAbout, User, UserAbout, UserOutcome,
+};
 pub use executions::{
-    ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, ListedExecution,
-    OpenExecution, RunningPlace,
+    ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,
+    ListedExecution, OpenExecution, RunningPlace,
 };
 pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
 pub use figures::{Depth, JobCounts, StoreFigures, StoreHealth};
@@ -40,7 +48,6 @@ pub use membership_table::{
 pub use page::Page;
 pub use queues::{PausedQueue, Pausing, QueueRow};
 pub use store::*;
-pub use token::{Role, Token};
 pub use verbs::*;
 pub use wait_lists::Admitted;
 pub use wakes::{Heard, Wakes};

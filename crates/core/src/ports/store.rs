@@ -17,13 +17,13 @@ use crate::limiter::{LimiterId, LimiterUse, WaitList};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
-    Admitted, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control, ControlOutcome,
-    Denial, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire, FireOutcome,
-    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, Look, LookOutcome, NewJob,
-    NewRequest, NotedClock, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered, Report,
-    ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement,
-    RunningPlace, SessionOpening, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token, WorkerAbout,
-    Write, WriteReply,
+    Admitted, AuditLog, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control,
+    ControlOutcome, Denial, Depth, Directory, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
+    FinishedPage, Fire, FireOutcome, HistorySpan, Horizon, JobCounts, JobOwner, LeaseRef, ListedExecution,
+    LogLine, Look, LookOutcome, NewJob, NewRequest, NotedClock, OpenExecution, Page, PausedQueue, Pausing,
+    QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome,
+    Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, StoreHealth, StoredAnswer,
+    SubmitOutcome, WorkerAbout, Write, WriteReply,
 };
 use crate::queue::QueueSettings;
 use crate::schedule::{ScheduleState, SkipRange};
@@ -42,7 +42,7 @@ macro_rules! written {
 }
 
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: Directory + AuditLog {
     /// The store's clock: the time that all nodes use.
     async fn clock(&self) -> Result<Timestamp, StoreError>;
 
@@ -130,6 +130,9 @@ pub trait Store: Send + Sync {
     ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
         written!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered(mode) => mode)
     }
+    /// The token with which a session was opened, also if it is lost; `None` if it has none, is closed or
+    /// unknown.
+    async fn token_of_session(&self, session: SessionId) -> Result<Option<String>, StoreError>;
     /// How many executions each session holds; sessions without any are left out.
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError>;
     /// Closes a session; executions that it still holds in the store are returned unstarted.
@@ -203,6 +206,8 @@ pub trait Store: Send + Sync {
     // Reads for users.
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError>;
+    /// The owners and lanes of these jobs, in any order, without those that are not stored.
+    async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError>;
     /// The finished executions of a job, latest occurrence and attempt first.
     async fn history(
         &self,
@@ -307,11 +312,6 @@ pub trait Store: Send + Sync {
     async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError>;
     /// Writes a small row durably: the readiness check.
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
-    async fn put_token(&self, token: Token) -> Result<(), StoreError>;
-    /// Stores a token unless one with its id exists, and returns the stored one: concurrent callers all get
-    /// the same.
-    async fn add_token(&self, token: Token) -> Result<Token, StoreError>;
-    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -342,6 +342,8 @@ pub struct SessionRow {
     pub job_types: Vec<String>,
     pub slots: u32,
     pub about: WorkerAbout,
+    /// The token with which it was opened; `None` for a worker that reaches the store itself.
+    pub token: Option<String>,
     /// Its last report; `None` before the first one.
     pub condition: Option<WorkerCondition>,
     pub mode: SessionMode,
@@ -424,6 +426,7 @@ pub struct DeadLetterQuery {
     pub name: Option<String>,
     pub job_type: Option<String>,
     pub queue: Option<String>,
+    pub owner: Option<String>,
     /// Dead-lettered at this time or later.
     pub died_from: Option<Timestamp>,
     /// Dead-lettered before this time.

@@ -64,6 +64,8 @@ pub struct SessionOpening {
     pub job_types: Vec<String>,
     pub slots: u32,
     pub about: WorkerAbout,
+    /// The token that opens it; `None` for a worker that reaches the store itself.
+    pub token: Option<String>,
 }
 
 /// What a worker declares about itself, for users; no rule depends on it.

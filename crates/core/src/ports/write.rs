@@ -4,10 +4,10 @@ use crate::ids::{ExecutionId, OccurrenceId, SessionId};
 use crate::limiter::WaitList;
 use crate::notes::{Note, NoteAnswer};
 use crate::ports::{
-    Admitted, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control, ControlOutcome,
-    Fire, FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report,
-    ReportAnswer, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening,
-    StoredAnswer, SubmitOutcome,
+    Admitted, AuditEntry, AuditedItems, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects,
+    Control, ControlOutcome, Fire, FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing,
+    Recovered, Report, ReportAnswer, ReportOutcome, RequestKey, RequestState, Resolved, Resync,
+    ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
 };
 use crate::queue::QueueSettings;
 use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -16,34 +16,125 @@ use crate::time::Timestamp;
 /// One call of a writing verb of [`crate::ports::Store`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    Submit { now: Timestamp, jobs: Vec<NewJob> },
-    Fire { now: Timestamp, fires: Vec<Fire> },
-    Look { now: Timestamp, looks: Vec<Look> },
-    Claim { now: Timestamp, claims: Vec<Claim> },
-    Report { now: Timestamp, reports: Vec<Report> },
-    Note { now: Timestamp, notes: Vec<Note> },
-    GiveBack { now: Timestamp, session: SessionId, leases: Vec<LeaseRef> },
-    Resync { now: Timestamp, resync: Resync },
-    OpenSession { now: Timestamp, opening: SessionOpening },
-    Beat { now: Timestamp, beats: Vec<Beat> },
-    LoseSessions { now: Timestamp, silent: Vec<Pulse> },
-    LoseEmbeddedSessions { now: Timestamp },
-    Recover { now: Timestamp, limit: usize },
-    CloseSession { now: Timestamp, session: SessionId },
-    OrderSession { session: SessionId, order: SessionOrder },
-    Resolve { now: Timestamp, limit: usize },
-    Control { now: Timestamp, controls: Vec<Control> },
-    Cancel { now: Timestamp, executions: Vec<ExecutionId> },
-    Redrive { now: Timestamp, dead: Vec<OccurrenceId> },
-    Discard { dead: Vec<OccurrenceId> },
-    PauseQueue { now: Timestamp, queue: String, pausing: Pausing },
-    SetQueue { queue: String, settings: QueueSettings },
-    Admit { now: Timestamp, lines: Vec<WaitList>, limit: usize },
-    BeginRequest { now: Timestamp, request: NewRequest },
-    AnswerRequest { request: RequestKey, answer: StoredAnswer },
+    Submit {
+        now: Timestamp,
+        jobs: Vec<NewJob>,
+    },
+    Fire {
+        now: Timestamp,
+        fires: Vec<Fire>,
+    },
+    Look {
+        now: Timestamp,
+        looks: Vec<Look>,
+    },
+    Claim {
+        now: Timestamp,
+        claims: Vec<Claim>,
+    },
+    Report {
+        now: Timestamp,
+        reports: Vec<Report>,
+    },
+    Note {
+        now: Timestamp,
+        notes: Vec<Note>,
+    },
+    GiveBack {
+        now: Timestamp,
+        session: SessionId,
+        leases: Vec<LeaseRef>,
+    },
+    Resync {
+        now: Timestamp,
+        resync: Resync,
+    },
+    OpenSession {
+        now: Timestamp,
+        opening: SessionOpening,
+    },
+    Beat {
+        now: Timestamp,
+        beats: Vec<Beat>,
+    },
+    LoseSessions {
+        now: Timestamp,
+        silent: Vec<Pulse>,
+    },
+    LoseEmbeddedSessions {
+        now: Timestamp,
+    },
+    Recover {
+        now: Timestamp,
+        limit: usize,
+    },
+    CloseSession {
+        now: Timestamp,
+        session: SessionId,
+    },
+    OrderSession {
+        session: SessionId,
+        order: SessionOrder,
+    },
+    Resolve {
+        now: Timestamp,
+        limit: usize,
+    },
+    Control {
+        now: Timestamp,
+        controls: Vec<Control>,
+    },
+    Cancel {
+        now: Timestamp,
+        executions: Vec<ExecutionId>,
+    },
+    Redrive {
+        now: Timestamp,
+        dead: Vec<OccurrenceId>,
+    },
+    Discard {
+        dead: Vec<OccurrenceId>,
+    },
+    PauseQueue {
+        now: Timestamp,
+        queue: String,
+        pausing: Pausing,
+    },
+    SetQueue {
+        queue: String,
+        settings: QueueSettings,
+    },
+    Admit {
+        now: Timestamp,
+        lines: Vec<WaitList>,
+        limit: usize,
+    },
+    BeginRequest {
+        now: Timestamp,
+        request: NewRequest,
+    },
+    AnswerRequest {
+        request: RequestKey,
+        answer: StoredAnswer,
+    },
+    /// Another write, with the entries of the requests that it is made of. The reply is that of the other one.
+    Audited {
+        write: Box<Write>,
+        entries: Vec<AuditedItems>,
+    },
 }
 
 impl Write {
+    /// This write, with an entry for all its items.
+    pub fn audited(self, entry: Option<AuditEntry>) -> Write {
+        let entries = entry.map(|entry| AuditedItems::all_of(entry, &self)).into_iter().collect();
+        self.audited_in_parts(entries)
+    }
+
+    pub fn audited_in_parts(self, entries: Vec<AuditedItems>) -> Write {
+        if entries.is_empty() { self } else { Write::Audited { write: Box::new(self), entries } }
+    }
+
     /// The approximate work in rows, which limits the size of a transaction.
     pub fn weight(&self) -> usize {
         let items = match self {
@@ -72,6 +163,7 @@ impl Write {
             | Write::SetQueue { .. }
             | Write::BeginRequest { .. }
             | Write::AnswerRequest { .. } => 1,
+            Write::Audited { write, entries } => write.weight() + entries.len(),
         };
         items.max(1)
     }
@@ -136,6 +228,12 @@ impl Write {
             Write::Admit { now, lines, limit } => {
                 halved(lines, |lines| Write::Admit { now: *now, lines, limit: *limit })
             }
+            Write::Audited { write, entries } => {
+                let (left, right) = write.halves()?;
+                // Every item of a request of users weighs one.
+                let [before, after] = AuditedItems::split(entries, left.weight());
+                Some((left.audited_in_parts(before), right.audited_in_parts(after)))
+            }
             _ => None,
         }
     }
@@ -168,6 +266,7 @@ impl Write {
             Write::Redrive { .. } => WriteReply::Redriven(vec![ControlOutcome::NotThere]),
             Write::Discard { .. } => WriteReply::Discarded(vec![false]),
             Write::Admit { .. } => WriteReply::Admitted(Admitted::default()),
+            Write::Audited { write, .. } => return write.refused(reason),
             _ => return None,
         })
     }

@@ -3,6 +3,7 @@
 
 mod admit;
 mod alert;
+mod audit;
 mod clock;
 mod cluster;
 mod dispatch;
@@ -14,6 +15,7 @@ mod retain;
 
 pub(crate) use admit::admit;
 pub(crate) use alert::alert;
+pub(crate) use audit::audit;
 pub(crate) use clock::keep_time;
 pub(crate) use cluster::cluster;
 pub(crate) use dispatch::dispatch;

@@ -1,81 +1,99 @@
 //! The caller of a use case, and what it may do.
 
-use punctual_core::ports::{Role, Token};
+use super::table::UseCase;
+use punctual_core::access::{Grant, Permission, Role};
+use punctual_core::ports::{Token, User};
 
 /// An authenticated caller. The authentication layer of a protocol creates it; use cases judge by nothing
 /// else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The public part of the token.
+    /// The public part of its token, or the issuer and subject of its JWT.
     pub token_id: String,
-    pub role: Role,
-    /// Whose jobs it may see and change.
-    pub owners: OwnerScope,
+    /// The name of its token or user.
+    pub name: String,
+    /// Its user, if it is a person.
+    pub user: Option<String>,
+    /// Whether its token is in the store. Other callers have a token of an identity provider.
+    pub is_stored: bool,
+    pub grant: Grant,
+    /// The address that it connects from, if it is known.
+    pub source: Option<String>,
 }
 
-/// The owners whose jobs a caller may see and change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OwnerScope {
-    All,
-}
-
-/// What a use case needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permission {
-    /// See jobs, executions, logs and the state of the server.
-    Read,
-    /// Submit, change and control jobs.
-    Change,
-    /// Act on what belongs to all owners: queues, workers, all dead letters that match a filter.
-    Operate,
-    /// Open sessions and run jobs. A worker reads the payloads of all jobs and reports how they ended.
-    Work,
-}
-
-/// The caller lacks a permission; the text says which role has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// The caller may not do this; the text says why, and what is needed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Forbidden(pub &'static str);
-
-impl From<&Token> for Caller {
-    fn from(token: &Token) -> Self {
-        Caller { token_id: token.id.clone(), role: token.role, owners: OwnerScope::All }
-    }
-}
+pub struct Forbidden(pub String);
 
 impl Caller {
-    pub fn check(&self, permission: Permission) -> Result<(), Forbidden> {
-        let (needed, refusal) = match permission {
-            Permission::Read => (Role::Viewer, "its role does not allow reading"),
-            Permission::Change => (Role::Submitter, "its role only allows reading"),
-            Permission::Operate => {
-                (Role::Operator, "it affects jobs of all owners and needs the role operator")
-            }
-            // Until there is a role for workers.
-            Permission::Work => {
-                (Role::Operator, "a worker handles jobs of all owners and needs the role operator")
-            }
-        };
-        if self.role >= needed { Ok(()) } else { Err(Forbidden(refusal)) }
+    pub fn of_token(token: &Token) -> Self {
+        Caller {
+            token_id: token.id.clone(),
+            name: token.about.name.clone(),
+            user: token.about.user.clone(),
+            is_stored: true,
+            grant: token.grant(),
+            source: None,
+        }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// The caller behind a token of a user, which may do what the user may.
+    pub fn of_user(token: &Token, user: &User) -> Self {
+        Caller { grant: user.grant(), ..Caller::of_token(token) }
+    }
 
-    #[test]
-    fn each_role_may_do_what_the_one_below_it_may() {
-        let roles = [Role::Viewer, Role::Submitter, Role::Operator, Role::Admin];
-        let allowed = |permission| {
-            roles.map(|role| {
-                let caller = Caller { token_id: "t".to_owned(), role, owners: OwnerScope::All };
-                caller.check(permission).is_ok()
-            })
-        };
-        assert_eq!(allowed(Permission::Read), [true; 4]);
-        assert_eq!(allowed(Permission::Change), [false, true, true, true]);
-        assert_eq!(allowed(Permission::Operate), [false, false, true, true]);
-        assert_eq!(allowed(Permission::Work), [false, false, true, true]);
+    pub(super) fn check(&self, case: UseCase) -> Result<(), Forbidden> {
+        self.check_permission(case.permission())?;
+        if case.is_server_wide() {
+            self.check_whole_server()?;
+        }
+        Ok(())
+    }
+
+    pub fn has(&self, permission: Permission) -> bool {
+        self.grant.permissions.has(permission)
+    }
+
+    pub fn check_permission(&self, permission: Permission) -> Result<(), Forbidden> {
+        if self.has(permission) {
+            return Ok(());
+        }
+        let roles: Vec<&str> = Role::with(permission).map(Role::word).collect();
+        Err(Forbidden(format!(
+            "it needs the permission {permission}, which the role {} does not have; roles with it: {}",
+            self.grant.role,
+            roles.join(", ")
+        )))
+    }
+
+    /// Refuses a caller whose scope is limited: what it asks for covers the jobs of all owners, queues and
+    /// types.
+    fn check_whole_server(&self) -> Result<(), Forbidden> {
+        if self.grant.scope.is_everything() {
+            return Ok(());
+        }
+        Err(Forbidden(
+            "it covers all owners, queues and job types, and the token is limited to some".to_owned(),
+        ))
+    }
+
+    /// Refuses a caller that may see only some of the jobs in its queues.
+    pub(super) fn check_all_jobs_of_queues(&self) -> Result<(), Forbidden> {
+        let scope = &self.grant.scope;
+        if scope.owner.is_none() && scope.job_types.is_empty() {
+            return Ok(());
+        }
+        Err(Forbidden(
+            "a queue holds the jobs of all owners and types, and the token is limited to some".to_owned(),
+        ))
+    }
+
+    pub(super) fn check_queue(&self, queue: &str) -> Result<(), Forbidden> {
+        self.check_all_jobs_of_queues()?;
+        if self.grant.scope.has_queue(queue) {
+            return Ok(());
+        }
+        Err(Forbidden(format!("the token is limited to other queues than {queue}")))
     }
 }

@@ -16,6 +16,17 @@ pub enum UseCaseError {
     NoSuchJob(JobId),
     #[error("there is no execution {0}")]
     NoSuchExecution(ExecutionId),
+    #[error("there is no token {0}")]
+    NoSuchToken(String),
+    #[error("there is no user {0}")]
+    NoSuchUser(String),
+    #[error("another user has the email address {0}")]
+    EmailTaken(String),
+    #[error("there are {max} {what} already, which is the limit: remove some that are not needed")]
+    DirectoryFull { what: &'static str, max: usize },
+    /// No other token has the permission to manage tokens.
+    #[error("the token {0} is the last one that can manage tokens and users")]
+    LastManager(String),
     #[error("no worker is connected with the name or session id {0}")]
     NoSuchWorker(String),
     /// Several sessions of workers have this name.
@@ -47,6 +58,10 @@ pub enum UseCaseError {
 }
 
 impl UseCaseError {
+    pub(super) fn invalid(field: &str, fix: impl Into<String>) -> Self {
+        UseCaseError::Invalid(vec![InvalidField::new(field, fix)])
+    }
+
     /// The outcome of a verb on this job.
     pub(super) fn of_control(job: JobId, error: ControlError) -> Self {
         match error {

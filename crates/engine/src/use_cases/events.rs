@@ -4,7 +4,7 @@
 //! position: they are read when they change, and all that run when a reader begins or falls behind. The engine
 //! signals when to read; a reader that reads once a second finds whatever was not signalled.
 
-use super::{Permission, UseCaseError, UseCases};
+use super::{UseCase, UseCaseError, UseCases};
 use crate::{Listener, Touched};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
@@ -52,7 +52,7 @@ pub struct EventReader {
 impl UseCases {
     /// A reader of events, from a position in history on; from now on without one.
     pub async fn events(&self, start: Option<u64>, job: Option<JobId>) -> Result<EventReader, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadEvents)?;
         // Subscribe before reading anything, so that every later commit is signalled.
         let listener = self.engine.listen();
         let span = self.store().history_span().await?;
@@ -83,7 +83,7 @@ impl EventReader {
                 let rest = ids.split_off(ids.len().min(limits::PAGE_ITEMS_MAX));
                 let open = self.cases.store().open_executions(ids).await?;
                 self.unread = Unread::These(rest);
-                Ok(Some(self.open(open)))
+                Ok(Some(self.open(open).await?))
             }
             Unread::Running(after) => {
                 let page = self.cases.store().running(after, limits::PAGE_ITEMS_DEFAULT).await?;
@@ -91,7 +91,7 @@ impl EventReader {
                     Some(next) => Unread::Running(Some(next)),
                     None => Unread::These(vec![]),
                 };
-                Ok(Some(self.open(page.items)))
+                Ok(Some(self.open(page.items).await?))
             }
             Unread::These(_) => {
                 self.unread = Unread::History(Touched::These(BTreeSet::new()));
@@ -103,6 +103,8 @@ impl EventReader {
     async fn read_history(&mut self, touched: Touched) -> Result<EventBatch, UseCaseError> {
         let from = self.place;
         let page = self.cases.store().finished_after(from, limits::PAGE_ITEMS_DEFAULT).await?;
+        let visible =
+            self.cases.in_scope(page.items.iter().map(|event| event.finished.id.occurrence.job)).await?;
         self.place = page.looked_to;
         self.unread = match touched {
             touched if page.more => Unread::History(touched),
@@ -112,13 +114,17 @@ impl EventReader {
                 Unread::These(ids.into_iter().filter(is_meant).collect())
             }
         };
-        let events = page.items.into_iter().map(ExecutionEvent::Finished).collect();
-        Ok(EventBatch { events, from, to: self.place })
+        let events = page.items.into_iter().filter(|event| visible.has(event.finished.id.occurrence.job));
+        let events = events
+            .map(|event| FinishedEvent { finished: self.cases.shown_finished(event.finished), ..event });
+        Ok(EventBatch { events: events.map(ExecutionEvent::Finished).collect(), from, to: self.place })
     }
 
-    fn open(&self, open: Vec<OpenExecution>) -> EventBatch {
-        let events = open.into_iter().map(ExecutionEvent::Open).collect();
-        EventBatch { events, from: self.place, to: self.place }
+    async fn open(&self, open: Vec<OpenExecution>) -> Result<EventBatch, UseCaseError> {
+        let visible = self.cases.in_scope(open.iter().map(|open| open.live.id.job)).await?;
+        let events = open.into_iter().filter(|open| visible.has(open.live.id.job));
+        let events = events.map(ExecutionEvent::Open).collect();
+        Ok(EventBatch { events, from: self.place, to: self.place })
     }
 
     /// Waits until something may have changed. May be dropped at any time.

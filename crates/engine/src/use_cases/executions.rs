@@ -1,6 +1,6 @@
 //! Executions: open, finished and skipped; and cancelling one.
 
-use super::{Permission, UseCaseError, UseCases};
+use super::{UseCase, UseCaseError, UseCases};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Noted};
@@ -30,8 +30,16 @@ pub struct ExecutionsOfJob {
 impl UseCases {
     /// The state of one execution, without its notes.
     pub(super) async fn execution_view(&self, id: ExecutionId) -> Result<ExecutionView, UseCaseError> {
-        self.permit(Permission::Read)?;
-        self.store().execution(id).await?.ok_or(UseCaseError::NoSuchExecution(id))
+        self.permit(UseCase::ReadExecutions)?;
+        Ok(self.shown_execution(self.execution_in_scope(id).await?))
+    }
+
+    /// Both reads happen for every id, so that the time taken does not tell whether an execution exists.
+    async fn execution_in_scope(&self, id: ExecutionId) -> Result<ExecutionView, UseCaseError> {
+        let job = id.occurrence.job;
+        let visible = self.in_scope([job]).await?;
+        let view = self.store().execution(id).await?.filter(|_| visible.has(job));
+        view.ok_or(UseCaseError::NoSuchExecution(id))
     }
 
     pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionDetails, UseCaseError> {
@@ -40,7 +48,9 @@ impl UseCases {
         let notes = self.store().notes(occurrence.job, occurrence.number, 1).await?;
         let noted = notes.into_iter().find(|noted| noted.occurrence == occurrence);
         let checkpoint = match &noted {
-            Some(Noted { checkpoint_bytes: Some(_), .. }) => self.store().checkpoint(occurrence).await?,
+            Some(Noted { checkpoint_bytes: Some(_), .. }) if self.may_read_payloads() => {
+                self.store().checkpoint(occurrence).await?
+            }
             _ => None,
         };
         Ok(ExecutionDetails { view, noted, checkpoint })
@@ -59,7 +69,8 @@ impl UseCases {
             None => self.store().skipped(job, limit.max(limits::PAGE_ITEMS_DEFAULT)).await?,
             Some(_) => vec![],
         };
-        let page = self.store().executions_of_job(job, before, limit).await?;
+        let mut page = self.store().executions_of_job(job, before, limit).await?;
+        page.items = page.items.into_iter().map(|view| self.shown_execution(view)).collect();
         let notes = match page.items.iter().map(|item| item.id().occurrence.number).max() {
             Some(latest) => self.store().notes(job, latest, page.items.len()).await?,
             None => vec![],
@@ -72,10 +83,11 @@ impl UseCases {
         &self,
         query: ExecutionQuery,
     ) -> Result<Page<(ListedExecution, Option<Noted>), ExecutionWalk>, UseCaseError> {
-        self.permit(Permission::Read)?;
-        let page = self.store().executions(query).await?;
+        self.permit(UseCase::ReadExecutions)?;
+        let page = self.read_in_scope(query).await?;
         let mut items = Vec::with_capacity(page.items.len());
-        for listed in page.items {
+        for mut listed in page.items {
+            listed.view = self.shown_execution(listed.view);
             let noted = match &listed.view {
                 ExecutionView::Live { live, .. } if live.flags.noted => {
                     self.store().notes(live.id.job, live.id.number, 1).await?.pop()
@@ -89,10 +101,12 @@ impl UseCases {
 
     /// Ends an execution that has not started; asks a running one to stop.
     pub async fn cancel_execution(&self, id: ExecutionId) -> Result<(), UseCaseError> {
-        self.permit(Permission::Change)?;
-        match self.engine.cancel_execution(id).await? {
+        self.permit(UseCase::CancelExecution)?;
+        self.execution_in_scope(id).await?;
+        let audit = self.audited(UseCase::CancelExecution, format_args!("execution {id}"));
+        match self.engine.cancel_execution(id, audit).await? {
             CancelOutcome::Cancelled(_) | CancelOutcome::Asked => Ok(()),
-            CancelOutcome::Finished => match self.execution_view(id).await? {
+            CancelOutcome::Finished => match self.execution_in_scope(id).await? {
                 ExecutionView::Finished(finished) => Err(UseCaseError::ExecutionEnded(finished.status)),
                 ExecutionView::Live { .. } => Err(UseCaseError::Busy),
             },

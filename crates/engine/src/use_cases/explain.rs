@@ -1,6 +1,6 @@
 //! The facts that explain the state of a job.
 
-use super::{EligibleWorkers, UseCaseError, UseCases};
+use super::{EligibleWorkers, UseCase, UseCaseError, UseCases, lane_of};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
@@ -122,11 +122,19 @@ impl LimitHolder {
 
 impl UseCases {
     pub async fn explain(&self, id: JobId) -> Result<JobFacts, UseCaseError> {
-        let mut view = self.job(id).await?;
+        self.permit(UseCase::ExplainJob)?;
+        let mut view = self.shown(self.job_in_scope(id).await?);
         let store = self.store();
         let more_open = self.choose_open(&mut view).await?;
         let dead = DeadLetterQuery { job: Some(id), limit: 1, ..DeadLetterQuery::default() };
-        let sessions = store.sessions().await?;
+        let scope = &self.caller.grant.scope;
+        let mut sessions = store.sessions().await?;
+        sessions.retain(|row| {
+            scope.queues.is_empty() || row.about.queues.iter().any(|queue| scope.has_queue(queue))
+        });
+        let mut depths = store.depths().await?;
+        let own_lane = lane_of(&view.job.spec);
+        depths.retain(|depth| depth.lane == own_lane || self.sees_lane(&depth.lane));
         let row = store.queues().await?.into_iter().find(|row| row.queue == view.job.spec.queue);
         let (queue_paused_at, queue_unreadable) =
             row.as_ref().map_or((None, None), |row| (row.paused_at, row.unreadable.clone()));
@@ -134,12 +142,12 @@ impl UseCases {
         let lines = self.lines(&view).await?;
         Ok(JobFacts {
             parents: self.unfinished_parents(&view).await?,
-            depths: store.depths().await?,
+            depths,
             queue_paused_at,
             queue_unreadable,
             ahead: self.ahead(&view).await?,
             skipped: store.skipped(id, SKIPPED_MAX).await?,
-            history: store.history(id, None, HISTORY_MAX).await?.items,
+            history: self.past(id).await?,
             dead: store.dead_letters(dead).await?.items.into_iter().next(),
             blamed: self.blamed(&view).await?,
             parents_ended_at: self.parents_ended_at(&view).await?,
@@ -153,6 +161,11 @@ impl UseCases {
             more_open,
             view,
         })
+    }
+
+    async fn past(&self, id: JobId) -> Result<Vec<Finished>, StoreError> {
+        let page = self.store().history(id, None, HISTORY_MAX).await?;
+        Ok(page.items.into_iter().map(|finished| self.shown_finished(finished)).collect())
     }
 
     /// A job may have more open executions than its view contains. Puts the most important ones into the
@@ -184,7 +197,7 @@ impl UseCases {
         let mut parents = Vec::new();
         for id in view.job.spec.settings.depends_on.iter().filter(|_| waits || view.schedule.is_some()) {
             let parent = self.store().job(*id).await?;
-            let known = parent.map(|parent| (parent.job.spec.name.clone(), parent.status()));
+            let known = parent.map(|parent| (self.name_of(&parent), parent.status()));
             let is_over = match &known {
                 Some((_, status)) => *status == JobStatus::Completed,
                 None => self.has_succeeded(*id).await?,
@@ -242,7 +255,7 @@ impl UseCases {
     }
 
     /// The executions that count against these limiters of a queue: queued and running ones; for a key, those
-    /// with that key.
+    /// with that key. Those outside of the caller's scope are left out.
     async fn holders(
         &self,
         lines: Vec<WaitList>,
@@ -252,10 +265,12 @@ impl UseCases {
         let mut started = Vec::new();
         for walk in [ExecutionWalk::Running { after: None }, ExecutionWalk::Queued { before: None }] {
             let limit = HOLDERS_LOOKED_AT;
-            let query =
-                ExecutionQuery { walk, limit, queue: Some(queue.clone()), job_type: None, worker: None };
+            let queue = Some(queue.clone());
+            let query = ExecutionQuery { walk, limit, queue, job_type: None, owner: None, worker: None };
             started.extend(self.store().executions(query).await?.items);
         }
+        let visible = self.in_scope(started.iter().map(|listed| listed.view.id().occurrence.job)).await?;
+        started.retain(|listed| visible.has(listed.view.id().occurrence.job));
         let counts = |line: &WaitList, live: &Live| line.key.is_none() || live.limiter == line.key;
         let holders_of = |line: &WaitList| {
             let holder = |listed: &ListedExecution| match &listed.view {
@@ -320,6 +335,7 @@ mod tests {
             job_types: vec!["queued".to_owned()],
             slots: 4,
             about: WorkerAbout::default(),
+            token: None,
             condition: None,
             mode: SessionMode::Open,
             opened_at: at(0),

@@ -1,6 +1,8 @@
 //! Jobs: submitting, reading, changing and controlling them.
 
-use super::{Permission, RequestTry, UseCaseError, UseCases};
+use super::audit::changed_fields;
+use super::{Forbidden, RequestTry, UseCase, UseCaseError, UseCases};
+use crate::submit::unknown_parent;
 use crate::{ControlError, SubmitError, Submitted};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
@@ -14,6 +16,9 @@ use punctual_core::time::Timestamp;
 
 /// How often a change is recomputed because the job was changed concurrently.
 const UPDATE_TRIES_MAX: usize = 100;
+
+/// What stands for the name of a job outside of the caller's scope.
+const HIDDEN_NAME: &str = "(a job of another owner)";
 
 /// A job with what explains its status.
 #[derive(Debug, Clone)]
@@ -35,11 +40,11 @@ impl UseCases {
         specs: Vec<JobSpec>,
         attempt: RequestTry,
     ) -> Result<Vec<Result<Submitted, SubmitError>>, UseCaseError> {
-        self.permit(Permission::Change)?;
+        self.permit(UseCase::Submit)?;
         // Jobs whose outcome another job or an earlier try may have decided must be read back.
         let undecided: Vec<bool> =
             specs.iter().map(|spec| attempt.is_repeated || !spec.settings.depends_on.is_empty()).collect();
-        let mut answers = self.engine.submit_from(specs, attempt.ids).await;
+        let mut answers = self.submit_in_scope(specs, attempt).await?;
         for (answer, is_undecided) in answers.iter_mut().zip(undecided) {
             if let Ok(submitted) = answer
                 && (is_undecided || submitted.is_existing)
@@ -51,9 +56,28 @@ impl UseCases {
         Ok(answers)
     }
 
+    /// Submits the jobs that the caller may store; the others are refused, each independently.
+    async fn submit_in_scope(
+        &self,
+        specs: Vec<JobSpec>,
+        attempt: RequestTry,
+    ) -> Result<Vec<Result<Submitted, SubmitError>>, UseCaseError> {
+        let parents = specs.iter().flat_map(|spec| spec.settings.depends_on.iter().copied());
+        let parents = self.in_scope(parents).await?;
+        let checked = |spec: JobSpec| {
+            self.check_target(&spec).map_err(SubmitError::Forbidden)?;
+            match spec.settings.depends_on.iter().find(|parent| !parents.has(**parent)) {
+                Some(hidden) => Err(SubmitError::Invalid(vec![unknown_parent(*hidden)])),
+                None => Ok(spec),
+            }
+        };
+        let audit = self.audited(UseCase::Submit, "");
+        Ok(self.engine.submit_from(specs.into_iter().map(checked).collect(), attempt.ids, audit).await)
+    }
+
     pub async fn job(&self, id: JobId) -> Result<JobView, UseCaseError> {
-        self.permit(Permission::Read)?;
-        self.store().job(id).await?.ok_or(UseCaseError::NoSuchJob(id))
+        self.permit(UseCase::ReadJobs)?;
+        Ok(self.shown(self.job_in_scope(id).await?))
     }
 
     pub async fn job_details(&self, id: JobId) -> Result<JobDetails, UseCaseError> {
@@ -68,14 +92,23 @@ impl UseCases {
         })
     }
 
+    /// Whether the caller may ask when a schedule would fire.
+    pub fn check_preview(&self) -> Result<(), Forbidden> {
+        self.permit(UseCase::PreviewSchedule)
+    }
+
     pub async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, UseCaseError> {
-        self.permit(Permission::Read)?;
-        Ok(self.store().jobs(query).await?)
+        self.permit(UseCase::ReadJobs)?;
+        let page = self.read_in_scope(query).await?;
+        Ok(Page { items: page.items.into_iter().map(|view| self.shown(view)).collect(), next: page.next })
     }
 
     pub async fn control(&self, id: JobId, verb: Verb) -> Result<Controlled, UseCaseError> {
-        self.permit(Permission::Change)?;
-        self.engine.control(id, verb).await.map_err(|error| UseCaseError::of_control(id, error))
+        let case = case_of(&verb);
+        self.permit(case)?;
+        self.check_in_scope(id).await?;
+        let audit = self.audited(case, format_args!("job {id}"));
+        self.engine.control(id, verb, audit).await.map_err(|error| UseCaseError::of_control(id, error))
     }
 
     /// Computes a new description from the stored one and applies it to that version. If the job has changed
@@ -86,14 +119,18 @@ impl UseCases {
         expected: Option<u32>,
         make: impl Fn(&JobSpec) -> Result<JobSpec, E>,
     ) -> Result<(), E> {
-        self.permit(Permission::Change).map_err(UseCaseError::from)?;
+        self.permit(UseCase::UpdateJob).map_err(UseCaseError::from)?;
         for _ in 0..UPDATE_TRIES_MAX {
-            let stored = self.job(id).await?.job;
+            let stored = self.job_in_scope(id).await?.job;
             let version = stored.version;
             if expected.is_some_and(|expected| expected != version) {
                 return Err(UseCaseError::Refused { job: id, refusal: Refusal::Stale { version } }.into());
             }
-            match self.engine.update(&stored, make(&stored.spec)?).await {
+            let spec = make(&stored.spec)?;
+            self.check_change(&stored.spec, &spec).await?;
+            let changes = changed_fields(&stored.spec, &spec);
+            let audit = self.audited_with(UseCase::UpdateJob, format_args!("job {id}"), &changes);
+            match self.engine.update(&stored, spec, audit).await {
                 Ok(_) => return Ok(()),
                 Err(ControlError::Refused(Refusal::Stale { .. })) if expected.is_none() => {}
                 Err(error) => return Err(UseCaseError::of_control(id, error).into()),
@@ -102,12 +139,34 @@ impl UseCases {
         Err(UseCaseError::Busy.into())
     }
 
+    /// Refuses a description that would move the job out of the caller's scope, or that names a job outside of
+    /// it.
+    async fn check_change(&self, stored: &JobSpec, spec: &JobSpec) -> Result<(), UseCaseError> {
+        let is_moved = stored.queue != spec.queue || stored.job_type != spec.job_type;
+        if is_moved {
+            self.check_target(spec)?;
+        }
+        let (old, new) = (&stored.settings.depends_on, &spec.settings.depends_on);
+        let added: Vec<JobId> = new.iter().copied().filter(|parent| !old.contains(parent)).collect();
+        let visible = self.in_scope(added.iter().copied()).await?;
+        match added.into_iter().find(|parent| !visible.has(*parent)) {
+            Some(hidden) => Err(UseCaseError::Invalid(vec![unknown_parent(hidden)])),
+            None => Ok(()),
+        }
+    }
+
     pub(super) async fn blamed(&self, view: &JobView) -> Result<Option<(String, JobStatus)>, StoreError> {
         let last = view.last_finished.as_ref();
         let Some(parent) = last.and_then(|last| parent_to_blame(last, &view.job.spec)) else {
             return Ok(None);
         };
-        Ok(self.store().job(parent).await?.map(|parent| (parent.job.spec.name.clone(), parent.status())))
+        Ok(self.store().job(parent).await?.map(|parent| (self.name_of(&parent), parent.status())))
+    }
+
+    /// The name of a job that another one refers to.
+    pub(super) fn name_of(&self, view: &JobView) -> String {
+        let spec = &view.job.spec;
+        if self.is_in_scope(spec) { spec.name.clone() } else { HIDDEN_NAME.to_owned() }
     }
 
     async fn progress(&self, view: &JobView) -> Result<Option<Noted>, StoreError> {
@@ -120,6 +179,18 @@ impl UseCases {
             view.open.iter().any(|live| live.is_running() && live.execution() == execution)
         };
         Ok(notes.into_iter().find(|noted| runs(noted) && !noted.progress.is_empty()))
+    }
+}
+
+fn case_of(verb: &Verb) -> UseCase {
+    match verb {
+        Verb::Update(_) => UseCase::UpdateJob,
+        Verb::Pause => UseCase::PauseJob,
+        Verb::Resume => UseCase::ResumeJob,
+        Verb::Trigger { .. } => UseCase::TriggerJob,
+        Verb::Retry => UseCase::RetryJob,
+        Verb::Cancel => UseCase::CancelJob,
+        Verb::Delete => UseCase::DeleteJob,
     }
 }
 

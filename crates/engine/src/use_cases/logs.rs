@@ -1,6 +1,6 @@
 //! Reading the logs of handlers: those of one execution, or those of a job, one execution after the other.
 
-use super::{Permission, UseCaseError, UseCases};
+use super::{UseCase, UseCaseError, UseCases};
 use crate::LogFollower;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
@@ -62,7 +62,7 @@ pub struct LogReader {
 
 impl UseCases {
     pub async fn logs(&self, source: LogSource) -> Result<LogReader, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadLogs)?;
         match source {
             LogSource::Execution(execution) => drop(self.execution_view(execution).await?),
             LogSource::Job(job) => drop(self.job(job).await?),

@@ -6,6 +6,9 @@
 //! lists are read in this directory: rules about what a caller may see belong here and nowhere else. It must
 //! not know HTTP or wire types.
 
+mod access;
+mod audit;
+mod browser_sessions;
 mod caller;
 mod dead_letters;
 mod error;
@@ -17,10 +20,15 @@ mod logs;
 mod overview;
 mod queues;
 mod requests;
+mod scope;
 mod server;
+mod table;
+mod work;
 mod workers;
 
-pub use caller::{Caller, Forbidden, OwnerScope, Permission};
+pub use access::{Credentials, NewGrant, NewToken, NewUser};
+pub use audit::AuditVerification;
+pub use caller::{Caller, Forbidden};
 pub use dead_letters::{DeadLetterChoice, DeadLetterOutcomes};
 pub use error::UseCaseError;
 pub use events::{EventBatch, EventReader, ExecutionEvent};
@@ -33,32 +41,56 @@ pub use overview::{Capacity, Overview};
 pub use queues::QueueView;
 pub use requests::RequestTry;
 pub use server::{LimitedQueue, NodeState, Readings, Stats};
+pub use table::UseCase;
+pub use work::OwnSessions;
 pub use workers::{EligibleWorkers, WorkerView, lane_of};
 
 use crate::Engine;
-use punctual_core::ports::{Store, StoreError, Token};
+use punctual_core::ports::{Store, StoreError, Token, User};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
+use work::SessionTokens;
 
 /// What a node offers before it knows who asks.
 #[derive(Clone)]
 pub struct Access {
     engine: Arc<Engine>,
+    session_tokens: Arc<SessionTokens>,
 }
 
 impl Access {
     pub fn new(engine: Arc<Engine>) -> Self {
-        Access { engine }
+        Access { engine, session_tokens: Arc::default() }
+    }
+
+    /// The store's time, as estimated by this node.
+    pub fn now(&self) -> Timestamp {
+        self.engine.now()
     }
 
     /// The use cases for an authenticated caller.
     pub fn on_behalf_of(&self, caller: Caller) -> UseCases {
-        UseCases { engine: self.engine.clone(), caller }
+        UseCases { engine: self.engine.clone(), session_tokens: self.session_tokens.clone(), caller }
     }
 
     /// The stored token with this id, to authenticate a request.
     pub async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
         self.engine.context.store.token(id).await
+    }
+
+    /// The user with this id, to authenticate a request with a token of the user.
+    pub async fn user(&self, id: &str) -> Result<Option<User>, StoreError> {
+        self.engine.context.store.user(id).await
+    }
+
+    /// The user with this email address, in lower case.
+    pub async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError> {
+        self.engine.context.store.user_by_email(email).await
+    }
+
+    /// Records when tokens were last used.
+    pub async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError> {
+        self.engine.context.store.touch_tokens(used).await
     }
 
     /// Writes through the store, so that a full disk or a hanging writer is noticed.
@@ -77,6 +109,7 @@ impl Access {
 #[derive(Clone)]
 pub struct UseCases {
     engine: Arc<Engine>,
+    session_tokens: Arc<SessionTokens>,
     caller: Caller,
 }
 
@@ -90,8 +123,8 @@ impl UseCases {
         self.engine.now()
     }
 
-    fn permit(&self, permission: Permission) -> Result<(), Forbidden> {
-        self.caller.check(permission)
+    fn permit(&self, case: UseCase) -> Result<(), Forbidden> {
+        self.caller.check(case).inspect_err(|forbidden| self.note_refusal(case, forbidden))
     }
 
     fn store(&self) -> &dyn Store {

@@ -2,7 +2,7 @@
 //! all requests within a second: scrapers, dashboards and autoscalers ask often, and each read scans every
 //! lane in use.
 
-use super::{Permission, UseCaseError, UseCases};
+use super::{UseCase, UseCaseError, UseCases};
 use punctual_core::limits;
 use punctual_core::ports::{Depth, SessionRow, StoreError};
 use punctual_core::scaling::QueueLoad;
@@ -47,7 +47,14 @@ impl UseCases {
 
     /// The load of queues, for autoscalers.
     pub async fn capacity(&self) -> Result<Capacity, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadServer)?;
+        Ok(Capacity::of(self.overview().await?))
+    }
+
+    /// The load of the queue with this name, for a caller that may see it.
+    pub async fn capacity_of(&self, queue: &str) -> Result<Capacity, UseCaseError> {
+        self.permit(UseCase::ReadQueues)?;
+        self.caller.check_queue(queue)?;
         Ok(Capacity::of(self.overview().await?))
     }
 }

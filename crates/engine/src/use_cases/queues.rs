@@ -1,11 +1,13 @@
 //! Queues: their depth, their limits, and whether they are paused.
 
-use super::{Permission, UseCaseError, UseCases};
+use super::audit::described;
+use super::{UseCase, UseCaseError, UseCases};
 use punctual_core::limiter::WaitList;
 use punctual_core::names::path_name_problem;
 use punctual_core::ports::{Depth, Page, Pausing, QueueRow, StoreError};
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A queue: its settings, and what it holds.
@@ -41,12 +43,14 @@ impl UseCases {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<QueueView, String>, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadQueues)?;
+        self.caller.check_all_jobs_of_queues()?;
         let depths = &self.overview().await?.depths;
         let mut rest = by_name(depths, self.store().queues().await?).into_iter();
         let mut items: Vec<QueueView> = rest
             .by_ref()
             .filter(|(name, _)| after.is_none_or(|after| name.as_str() > after))
+            .filter(|(name, _)| self.caller.grant.scope.has_queue(name))
             .map(|(_, view)| view)
             .take(limit)
             .collect();
@@ -57,31 +61,48 @@ impl UseCases {
 
     /// Any valid name: an unused queue is empty and not paused.
     pub async fn queue(&self, queue: &str) -> Result<QueueView, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadQueues)?;
+        self.caller.check_queue(queue)?;
         self.check_name(queue).await?;
         self.queue_view(queue).await
     }
 
     /// Stores all settings of a queue.
     pub async fn set_queue(&self, queue: &str, settings: QueueSettings) -> Result<QueueView, UseCaseError> {
-        self.check_queue_name(queue).await?;
-        self.engine.set_queue(queue.to_owned(), settings).await?;
+        self.check_queue(UseCase::SetQueue, queue).await?;
+        let before = self.store().queues().await?.into_iter().find(|row| row.queue == queue);
+        let changes = json!({
+            "before": before.map(|row| described(&row.settings)),
+            "after": described(&settings),
+        });
+        let audit = self.audited_with(UseCase::SetQueue, format_args!("queue {queue}"), &changes);
+        self.engine.set_queue(queue.to_owned(), settings, audit).await?;
         self.queue_view(queue).await
     }
 
     pub async fn pause_queue(&self, queue: &str, pausing: Pausing) -> Result<QueueView, UseCaseError> {
-        self.check_queue_name(queue).await?;
+        let case = match pausing {
+            Pausing::Pause => UseCase::PauseQueue,
+            Pausing::Resume => UseCase::ResumeQueue,
+        };
+        self.check_queue(case, queue).await?;
         let found = self.store().queues().await?.into_iter().find(|row| row.queue == queue);
         if let Some(reason) = found.and_then(|row| row.unreadable) {
             return Err(UseCaseError::QueueUnreadable { queue: queue.to_owned(), reason });
         }
-        self.engine.pause_queue(queue.to_owned(), pausing).await?;
+        let audit = self.audited(case, format_args!("queue {queue}"));
+        self.engine.pause_queue(queue.to_owned(), pausing, audit).await?;
         self.queue_view(queue).await
     }
 
     /// Whether the caller may change a queue of this name.
     pub async fn check_queue_name(&self, queue: &str) -> Result<(), UseCaseError> {
-        self.permit(Permission::Operate)?;
+        self.check_queue(UseCase::SetQueue, queue).await
+    }
+
+    async fn check_queue(&self, case: UseCase, queue: &str) -> Result<(), UseCaseError> {
+        self.permit(case)?;
+        self.caller.check_queue(queue).inspect_err(|forbidden| self.note_refusal(case, forbidden))?;
         self.check_name(queue).await
     }
 

@@ -1,7 +1,8 @@
 //! Requests with a key, which can be repeated without doing anything twice.
 
-use super::{Permission, UseCaseError, UseCases};
+use super::{UseCaseError, UseCases};
 use crate::IdSource;
+use punctual_core::access::Permission;
 use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer};
 use punctual_core::time::Timestamp;
 
@@ -29,14 +30,14 @@ impl UseCases {
         fingerprint: [u8; 32],
         seed: u64,
     ) -> Result<RequestState, UseCaseError> {
-        self.permit(Permission::Change)?;
+        self.caller.check_permission(Permission::JobsWrite)?;
         let request = NewRequest { request: self.request_key(key), fingerprint, seed };
         Ok(self.store().begin_request(self.now(), request).await?)
     }
 
     /// Stores the response for repeats.
     pub async fn answer_request(&self, key: String, answer: StoredAnswer) -> Result<(), UseCaseError> {
-        self.permit(Permission::Change)?;
+        self.caller.check_permission(Permission::JobsWrite)?;
         Ok(self.store().answer_request(self.request_key(key), answer).await?)
     }
 

@@ -1,6 +1,6 @@
 //! The state of the server and its cluster: statistics, measurements, nodes, and the clock that tests drive.
 
-use super::{Forbidden, Overview, Permission, UseCaseError, UseCases};
+use super::{Forbidden, Overview, UseCase, UseCaseError, UseCases};
 use crate::{ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, MeasureSnapshot, NodeSeen};
 use punctual_core::limiter::{LimiterUse, WaitList};
 use punctual_core::limits;
@@ -8,6 +8,7 @@ use punctual_core::ports::{
     CoordinationError, DrivenClock, JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth,
 };
 use punctual_core::time::Timestamp;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ pub struct LimitedQueue {
 
 impl UseCases {
     pub async fn stats(&self) -> Result<Stats, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadServer)?;
         let overview = self.overview().await?;
         let jobs = self.store().job_counts().await?;
         let (counters, processes) = self.counted().await;
@@ -89,7 +90,7 @@ impl UseCases {
     }
 
     pub async fn readings(&self) -> Result<Readings, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadServer)?;
         let engine = &self.engine;
         Ok(Readings {
             overview: self.overview().await?,
@@ -123,30 +124,32 @@ impl UseCases {
 
     /// Failures and damage of the store, without a query of the database.
     pub fn store_health(&self) -> Result<StoreHealth, Forbidden> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadServer)?;
         Ok(self.store().health())
     }
 
     pub fn node_state(&self) -> Result<NodeState, Forbidden> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadServer)?;
         Ok(NodeState::of(&self.engine))
     }
 
     /// All members of the cluster; `None` if there is no coordination.
     pub async fn nodes(&self) -> Result<Option<Result<Vec<NodeSeen>, CoordinationError>>, Forbidden> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadServer)?;
         Ok(self.engine.nodes().await)
     }
 
     /// Advances the clock: everything on the way fires at its own time.
     pub async fn advance_clock(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, UseCaseError> {
-        self.permit(Permission::Change)?;
+        self.permit(UseCase::DriveClock)?;
+        self.record(UseCase::DriveClock, "clock".to_owned(), Some(&json!({ "advance_to": drive.to }))).await;
         Ok(self.engine.advance(clock, drive).await?)
     }
 
     /// Jumps the clock: times in between count as missed.
     pub async fn jump_clock(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, UseCaseError> {
-        self.permit(Permission::Change)?;
+        self.permit(UseCase::DriveClock)?;
+        self.record(UseCase::DriveClock, "clock".to_owned(), Some(&json!({ "jump_to": drive.to }))).await;
         Ok(self.engine.jump(clock, drive).await?)
     }
 }

@@ -1,11 +1,11 @@
-//! Workers: which are connected, which could run a job, the control verbs on them, and the worker protocol.
+//! Workers: which are connected, which could run a job, and the control verbs on them.
 
-use super::{Forbidden, Permission, UseCaseError, UseCases};
-use punctual_core::ids::{ExecutionId, SessionId};
+use super::{UseCase, UseCaseError, UseCases};
+use punctual_core::ids::SessionId;
 use punctual_core::job::JobSpec;
-use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{ExecutionView, Lane, LogLine, Page, SessionRow, StoreError, WorkerPort};
+use punctual_core::ports::{Lane, Page, SessionRow, StoreError};
 use punctual_core::session::{SessionDraining, SessionMode, SessionOrder};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A connected session, and how many executions it holds.
@@ -28,7 +28,7 @@ impl UseCases {
         after: Option<SessionId>,
         limit: usize,
     ) -> Result<Page<WorkerView, SessionId>, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadWorkers)?;
         let mut items = self.connected().await?;
         items.retain(|view| after.is_none_or(|after| view.session() > after));
         let is_more = items.len() > limit;
@@ -39,7 +39,11 @@ impl UseCases {
 
     /// A session by its id, or by its worker's name if that is unique.
     pub async fn worker(&self, id: &str) -> Result<WorkerView, UseCaseError> {
-        self.permit(Permission::Read)?;
+        self.permit(UseCase::ReadWorkers)?;
+        self.find_worker(id).await
+    }
+
+    async fn find_worker(&self, id: &str) -> Result<WorkerView, UseCaseError> {
         let mut found = self.connected().await?;
         found.retain(|view| view.session().to_string() == id || view.row.worker == id);
         if found.len() > 1 {
@@ -51,9 +55,11 @@ impl UseCases {
 
     /// Pauses, resumes or drains a worker.
     pub async fn order_worker(&self, id: &str, order: SessionOrder) -> Result<WorkerView, UseCaseError> {
-        self.permit(Permission::Operate)?;
-        let mut view = self.worker(id).await?;
-        match self.engine.order_session(view.session(), order).await? {
+        self.permit(UseCase::OrderWorker)?;
+        let mut view = self.find_worker(id).await?;
+        let details = json!({ "order": format!("{order:?}").to_lowercase() });
+        let audit = self.audited_with(UseCase::OrderWorker, format_args!("worker {id}"), &details);
+        match self.engine.order_session(view.session(), order, audit).await? {
             Some(Ok(mode)) => {
                 view.row.mode = mode;
                 Ok(view)
@@ -71,33 +77,6 @@ impl UseCases {
         let view =
             |row: SessionRow| WorkerView { running: held.get(&row.pulse.session).copied().unwrap_or(0), row };
         Ok(sessions.map(view).collect())
-    }
-
-    /// The worker port, for a caller that is a worker.
-    pub fn worker_port(&self) -> Result<&dyn WorkerPort, Forbidden> {
-        self.permit(Permission::Work)?;
-        Ok(&*self.engine)
-    }
-
-    /// Stores log lines of an execution that runs in this session.
-    pub async fn append_logs(
-        &self,
-        session: SessionId,
-        execution: ExecutionId,
-        lines: Vec<LogLine>,
-    ) -> Result<(), UseCaseError> {
-        let port = self.worker_port()?;
-        let is_held = match self.store().execution(execution).await? {
-            Some(ExecutionView::Live { live, .. }) => {
-                live.execution() == execution
-                    && matches!(live.state, LiveState::Running(lease) if lease.session == session)
-            }
-            Some(ExecutionView::Finished(_)) | None => false,
-        };
-        if !is_held {
-            return Err(UseCaseError::NotHeld { execution, session });
-        }
-        Ok(port.append_logs(session, lines).await?)
     }
 }
 

@@ -3,18 +3,17 @@
 
 use crate::store::OpenStore;
 use anyhow::Context;
-use punctual_api::secret_sha256;
+use punctual_api::{new_secret, secret_sha256};
 use punctual_config::data_dir::DataDir;
 use punctual_config::exit::CliError;
 use punctual_config::exposure;
-use punctual_core::ports::{Role, Store, Token};
+use punctual_core::access::Role;
+use punctual_core::ports::{Store, Token};
 use punctual_core::time::Timestamp;
-use std::fmt::Write;
 
 /// The public part of the admin token, and its prefix.
 const ADMIN: &str = "admin";
 const PREFIX: &str = "pt_admin_";
-const SECRET_BYTES: usize = 32;
 /// The minimum number of characters of a handwritten token's secret: fewer could be guessed.
 const SECRET_CHARS_MIN: usize = 32;
 const SECRET_CHARS_MAX: usize = 200;
@@ -28,11 +27,14 @@ pub enum AdminToken {
     Replaced,
     /// One that another server of the same store has created. It is valid, but not known here.
     Elsewhere,
+    /// None: it was revoked, and other tokens are in use.
+    Revoked,
 }
 
 /// Makes sure that there is an admin token. Creates one on the first start, on request, or when its file is
 /// missing: the store keeps only a hash, so a token without its file could not be used again. With a shared
-/// store, another server may have the file: its token is kept unless a new one is requested.
+/// store, another server may have the file: its token is kept unless a new one is requested. A token that was
+/// revoked does not come back by itself.
 ///
 /// The file is written last: a crash before that leaves no file, and the next start creates another token.
 pub async fn ensure(
@@ -48,6 +50,9 @@ pub async fn ensure(
         kept => kept.context("cannot read the admin token; `--new-admin-token` replaces it")?,
     };
     let is_kept = kept.is_some();
+    if !is_kept && !replace && has_others(store).await? {
+        return Ok(AdminToken::Revoked);
+    }
     match data_dir.token()?.filter(|_| !replace) {
         Some(token) => {
             warn_if_exposed(data_dir);
@@ -70,14 +75,14 @@ pub async fn ensure(
         }
         None if is_kept && !replace && !open.is_embedded => Ok(AdminToken::Elsewhere),
         None if is_kept || replace => {
-            let secret = new_secret()?;
+            let secret = new_secret().context("cannot read randomness")?;
             data_dir.remove_token()?;
             keep(store, secret_sha256(&secret), now).await?;
             data_dir.write_token(&format!("{PREFIX}{secret}"))?;
             Ok(if is_kept { AdminToken::Replaced } else { AdminToken::Usual })
         }
         None => {
-            let secret = new_secret()?;
+            let secret = new_secret().context("cannot read randomness")?;
             // Of several servers that start together on an empty store, one creates the token. The others
             // write no file: it would contain a token that is never valid.
             if !add(store, secret_sha256(&secret), now).await? {
@@ -87,6 +92,12 @@ pub async fn ensure(
             Ok(AdminToken::Usual)
         }
     }
+}
+
+/// Whether the store has other tokens. Then it had an admin token, too: it takes one to create another.
+async fn has_others(store: &dyn Store) -> anyhow::Result<bool> {
+    let tokens = store.tokens(None, 2).await.context("cannot read the tokens")?.items;
+    Ok(tokens.iter().any(|token| token.id != ADMIN))
 }
 
 /// The secret of a token that may have been written by hand.
@@ -122,14 +133,5 @@ async fn add(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyh
 }
 
 fn admin(secret_sha256: [u8; 32], created_at: Timestamp) -> Token {
-    Token { id: ADMIN.to_owned(), secret_sha256, role: Role::Admin, created_at }
-}
-
-fn new_secret() -> anyhow::Result<String> {
-    let mut bytes = [0; SECRET_BYTES];
-    getrandom::fill(&mut bytes).context("cannot read randomness")?;
-    Ok(bytes.iter().fold(String::with_capacity(SECRET_BYTES * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Token::new(ADMIN, secret_sha256, Role::Admin, created_at)
 }

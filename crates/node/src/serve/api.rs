@@ -2,12 +2,13 @@
 //! committed itself and is due at once. Runs no handlers, and leaves everything else to schedulers.
 
 use super::engine::store_time;
-use super::listener::{limits, listen_before_creating, node_info};
+use super::listener::{limits, listen_before_creating, node_info, rate_limits};
 use super::node::Node;
 use super::transport::Transport;
 use super::welcome::Welcome;
 use super::{
-    admin_token, api_of, begin, config_mismatch, engine, tell_commands, warn_of_seen_passwords, warn_of_token,
+    admin_token, api_of, begin, config_mismatch, engine, oidc, tell_commands, warn_of_seen_passwords,
+    warn_of_token,
 };
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
@@ -39,7 +40,8 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     place.must_be_shared("api")?;
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
-    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
+    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
+    let provider = oidc::config(&settings.oidc, origin)?;
     let mut transport = transport.checked(&settings.api.listen.0)?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
@@ -48,12 +50,17 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
-    let config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
+    let config = EngineConfig {
+        member_ttl: settings.coordination.ttl.get(),
+        submit_quota: settings.api.submit_quota.0,
+        ..EngineConfig::default()
+    };
     let engine = engine::start(config, Duties::OwnCommits, &host, &open, participation).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
+    let api = oidc::trusting(api.limited_to(rate_limits(&settings.api)), provider)?;
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     transport.warn_if_exposed(address);
     let (url, announced) = (transport.url(address), transport.announced(address));

@@ -2,11 +2,12 @@
 
 use super::transport::Transport;
 use crate::store::OpenStore;
-use punctual_api::{NodeInfo, ServerLimits};
+use punctual_api::{NodeInfo, RateLimits, ServerLimits};
 use punctual_config::data_dir::DATABASE_FILE;
 use punctual_config::exit::CliError;
-use punctual_config::{ApiSettings, CoordinationSettings};
+use punctual_config::{ApiSettings, CoordinationSettings, PerSecond};
 use punctual_core::time::Timestamp;
+use punctual_engine::Quota;
 use std::io;
 use std::path::Path;
 use tokio::net::TcpListener;
@@ -86,9 +87,29 @@ pub fn limits(settings: &ApiSettings) -> ServerLimits {
     }
 }
 
+/// How fast clients may send requests.
+pub fn rate_limits(settings: &ApiSettings) -> RateLimits {
+    let quota = |limit: PerSecond, burst: u32| limit.0.map(|count| Quota::per_second(count, burst));
+    RateLimits {
+        requests: quota(settings.rate_limit, settings.rate_burst.as_u32()),
+        failures: quota(settings.auth_failure_limit, settings.auth_failure_burst.as_u32()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_config::{Flags, Surroundings};
+    use punctual_engine::EngineConfig;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_default_settings_are_the_limits_of_an_api_without_settings() {
+        let nothing = Surroundings { variables: BTreeMap::new(), file: None };
+        let settings: ApiSettings = nothing.read(&Flags::default()).unwrap();
+        assert_eq!(rate_limits(&settings), RateLimits::default());
+        assert_eq!(settings.submit_quota.0, EngineConfig::default().submit_quota);
+    }
 
     #[tokio::test]
     async fn a_host_name_can_be_listened_on() {

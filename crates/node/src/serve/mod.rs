@@ -14,6 +14,7 @@ mod manual_clock;
 #[cfg(test)]
 mod multi_node;
 mod node;
+mod oidc;
 mod repeats;
 mod retention;
 mod scaling;
@@ -35,7 +36,7 @@ use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
 use engine::store_time;
-use listener::{limits, listen_before_creating};
+use listener::{limits, listen_before_creating, rate_limits};
 use node::{Drained, Node};
 use punctual_api::{Api, NodeInfo};
 use punctual_client::host;
@@ -72,8 +73,9 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
-    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
+    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
     let mut transport = transport.checked(&settings.api.listen.0)?;
+    let provider = oidc::config(&settings.oidc, origin)?;
     let executors = worker::executors(&settings.worker, origin, &host).await?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
@@ -92,6 +94,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     );
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let mut config = retention::config(&settings.scheduler, &settings.coordination);
+    config.submit_quota = settings.api.submit_quota.0;
     if driven.is_some() {
         // Jumps of a driven clock are intended.
         config.retention_hold = std::time::Duration::ZERO;
@@ -103,6 +106,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let mut node = Node::new(settings.worker.drain_grace.get());
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let mut api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
+    api = oidc::trusting(api.limited_to(rate_limits(&settings.api)), provider)?;
     if let Some(clock) = driven {
         api = api.driving(clock);
     }
@@ -195,6 +199,10 @@ fn warn_of_token(token: AdminToken, data_dir: &DataDir) {
             file = %file.display(),
             "another server created the admin token of this store: copy its admin.token here for commands on this \
              machine, or create a new one with --new-admin-token"
+        ),
+        AdminToken::Revoked => tracing::warn!(
+            "the admin token was revoked: commands on this machine need a token of their own; --new-admin-token creates \
+             a new one"
         ),
     }
 }

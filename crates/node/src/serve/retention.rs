@@ -1,4 +1,4 @@
-//! The settings of a scheduler: how long finished jobs and history are retained, how far its clock may be
+//! The settings of a scheduler: how long finished jobs, history and the audit log are retained, how far its clock may be
 //! off, and how long it may be silent.
 
 use punctual_config::args::Kept;
@@ -16,6 +16,10 @@ pub fn config(settings: &SchedulerSettings, coordination: &CoordinationSettings)
             Kept::For(time) => time,
             // Longer than any possible time.
             Kept::Forever => Duration::MAX,
+        },
+        audit_kept: match settings.keep_audit {
+            Kept::For(time) => Some(time),
+            Kept::Forever => None,
         },
         clock_offset_max: settings.clock_offset_max.get(),
         member_ttl: coordination.ttl.get(),

@@ -5,7 +5,7 @@ use super::listener::listen;
 use super::tls::{LoadedTls, TlsFiles};
 use punctual_api::{Api, Server, ServerLimits, WebPolicy};
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::{ApiSettings, ListenerSettings};
+use punctual_config::{ApiSettings, ListenerSettings, OidcSettings};
 use punctual_core::ports::Host;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::TcpListener;
@@ -32,8 +32,21 @@ impl Transport {
             web: WebPolicy {
                 allowed_hosts: listener.allowed_hosts.iter().map(|host| host.0.clone()).collect(),
                 cors_origins: origins.iter().map(|origin| origin.0.clone()).collect(),
+                public_origin: None,
             },
         })
+    }
+
+    /// Sets the address under which browsers know the server.
+    pub fn known_as(mut self, settings: &OidcSettings) -> Self {
+        if let Some(url) = &settings.public_url {
+            let rest = url.0.split_once("://").map_or(url.0.as_str(), |(_, rest)| rest);
+            let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            let host = rest.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(rest, |(host, _)| host);
+            self.web.allowed_hosts.push(host.to_owned());
+            self.web.public_origin = Some(url.0.clone());
+        }
+        self
     }
 
     /// Refuses plain HTTP where other machines can reach it, before anything starts. An address with a name

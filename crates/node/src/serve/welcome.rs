@@ -58,6 +58,7 @@ impl Welcome<'_> {
             AdminToken::Elsewhere => {
                 " (missing: another server of this store created the token; copy its file here)"
             }
+            AdminToken::Revoked => " (revoked: use another token, or start with --new-admin-token)",
         };
         let mut lines = vec![
             ("data", self.data_dir.path().display().to_string()),

@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 5;
 pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
     let token = connection.token.clone().unwrap_or_default();
     let client = match Client::with_tls(&connection.server, token, &connection.tls) {
-        Ok(client) => client,
+        Ok(client) => client.without_retries(),
         Err(error) => {
             return vec![Finding::failed(
                 "server",
@@ -138,7 +138,7 @@ fn refused(error: &ClientError) -> Finding {
 
 async fn role(client: &Client) -> Finding {
     match client.me().await {
-        Ok(MeBody { token_id, role }) => {
+        Ok(MeBody { token_id, role, .. }) => {
             Finding::good("token", format!("{token_id} is accepted; its role is {role}"))
         }
         Err(error) => Finding::warning(

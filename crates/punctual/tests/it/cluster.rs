@@ -97,7 +97,7 @@ pub struct Process {
 
 impl Process {
     pub fn client(&self, cluster: &Cluster) -> Client {
-        Client::new(&self.address, cluster.token()).expect("a good address")
+        Client::new(&self.address, cluster.token()).expect("a good address").without_retries()
     }
 
     pub async fn request(

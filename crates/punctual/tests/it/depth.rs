@@ -134,7 +134,8 @@ fn the_command_line_limits_queues() {
     insta::assert_snapshot!("queue_set", shown(&server.cli(&["queue", "set", "mail", "--max-depth", "1"])));
     server.said(&["queue", "pause", "mail"]);
     server.said(&["job", "submit", "letter", "--type", "noop", "--queue", "mail"]);
-    let refused = server.cli(&["job", "submit", "another", "--type", "noop", "--queue", "mail"]);
+    let another = ["job", "submit", "another", "--type", "noop", "--queue", "mail"];
+    let refused = server.cli(&[&another[..], &["--retry-time", "0s"]].concat());
     insta::assert_snapshot!("queue_full", shown(&refused));
     insta::assert_snapshot!("queue_show", shown(&server.cli(&["queue", "show", "mail"])));
     server.said(&["queue", "set", "mail", "--max-depth", "none"]);

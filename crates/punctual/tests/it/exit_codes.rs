@@ -45,7 +45,7 @@ fn a_server_that_cannot_answer_now_is_told_apart() {
         let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         connection.write_all(answer.as_bytes()).unwrap();
     });
-    let line = ["job", "list", "--token", "pt_admin_x", "--server", &address];
+    let line = ["job", "list", "--retry-time", "0s", "--token", "pt_admin_x", "--server", &address];
     let failed = Command::new(BINARY).args(line).output().unwrap();
     busy.join().unwrap();
     assert_eq!(failed.status.code(), Some(6), "{}", String::from_utf8_lossy(&failed.stderr));

@@ -133,6 +133,23 @@ fn the_first_start_makes_a_token_that_only_its_owner_reads() {
 }
 
 #[test]
+fn a_revoked_admin_token_does_not_come_back_with_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::start_in(directory.path(), &[]);
+    let created = first.said(&["token", "create", "ann", "--role", "admin", "-o", "json"]);
+    let created: serde_json::Value = serde_json::from_str(&created).unwrap();
+    let other = created["secret"].as_str().unwrap();
+    first.said(&["token", "revoke", "admin"]);
+    assert!(first.stop().success());
+    let second = Server::start_in(directory.path(), &[]);
+    assert_eq!(second.cli(&["job", "list"]).status.code(), Some(4));
+    assert_eq!(second.cli(&["job", "list", "--token", other]).status.code(), Some(0));
+    assert!(second.stop().success());
+    let third = Server::start_in(directory.path(), &["--new-admin-token"]);
+    assert_eq!(third.cli(&["job", "list"]).status.code(), Some(0));
+}
+
+#[test]
 fn a_token_whose_file_is_gone_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let first = Server::start_in(directory.path(), &[]);

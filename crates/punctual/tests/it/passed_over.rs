@@ -72,6 +72,7 @@ async fn what_was_locked_when_it_was_to_be_claimed_is_claimed_soon_after_it_is_f
             embedded: false,
             slots: 1,
             about: WorkerAbout::default(),
+            token: None,
         };
         let session = engine.open_session(opening).await.unwrap().session;
 

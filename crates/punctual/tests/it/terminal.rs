@@ -20,6 +20,11 @@ pub struct Terminal {
 
 impl Terminal {
     pub fn start(arguments: &[&str]) -> Terminal {
+        Terminal::start_with(&[], arguments)
+    }
+
+    /// The same with further environment variables.
+    pub fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Terminal {
         let words: Vec<String> =
             arguments.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
         let line = format!("stty cols 100 rows 30; echo pid=$$.; exec '{BINARY}' {}", words.join(" "));
@@ -27,6 +32,7 @@ impl Terminal {
             .args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"])
             .env("SHELL", "/bin/sh")
             .env("TERM", "xterm-256color")
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -4,7 +4,7 @@ use super::fixture::{Harness, Worker, at, behind, died, every, failed, job, job_
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::OccurrenceId;
-use punctual_core::job::{Job, JobStatus};
+use punctual_core::job::{DEFAULT_OWNER, Job, JobStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{End, LiveState, Origin};
 use punctual_core::ports::{ControlOutcome, DeadLetterQuery, Store};
@@ -174,6 +174,7 @@ pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
     let special = job_with(2, |spec| {
         spec.name = "nightly".to_owned();
         spec.queue = "bulk".to_owned();
+        spec.owner = "ann".to_owned();
     });
     harness.submit(at(3), special).await;
     worker.run(at(4), error(4, "100% wrong")).await;
@@ -188,6 +189,9 @@ pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
         (DeadLetterQuery { job_type: text("report"), ..all.clone() }, vec![3, 2, 1]),
         (DeadLetterQuery { job_type: text("mail"), ..all.clone() }, vec![]),
         (DeadLetterQuery { queue: text("bulk"), ..all.clone() }, vec![2]),
+        (DeadLetterQuery { owner: text("ann"), ..all.clone() }, vec![2]),
+        (DeadLetterQuery { owner: text(DEFAULT_OWNER), ..all.clone() }, vec![3, 1]),
+        (DeadLetterQuery { owner: text("bob"), ..all.clone() }, vec![]),
         (DeadLetterQuery { died_from: Some(at(4)), ..all.clone() }, vec![3, 2]),
         (DeadLetterQuery { died_until: Some(at(4)), ..all.clone() }, vec![1]),
         (DeadLetterQuery { died_from: Some(at(4)), died_until: Some(at(6)), ..all.clone() }, vec![2]),
@@ -209,13 +213,20 @@ pub async fn filtered_dead_letters_are_listed_in_pages(store: Arc<dyn Store>) {
     let job = recurring(OverlapPolicy::Allow);
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(50), job.id, 1).await;
-    harness.submit(at(49), job_with(2, |spec| spec.queue = "bulk".to_owned())).await;
+    let other = job_with(2, |spec| {
+        spec.queue = "bulk".to_owned();
+        spec.owner = "ann".to_owned();
+    });
+    harness.submit(at(49), other).await;
     while let [assignment] = &worker.claim(at(51), 1).await[..] {
         worker.end(at(51), assignment, died(51)).await;
     }
-    let (of_job, of_queue) = (Some(job.id), Some("default".to_owned()));
-    for (job, queue) in [(of_job, None), (None, of_queue)] {
-        let mut query = DeadLetterQuery { limit: 2, job, queue, ..DeadLetterQuery::default() };
+    let all = DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() };
+    for mut query in [
+        DeadLetterQuery { job: Some(job.id), ..all.clone() },
+        DeadLetterQuery { queue: Some("default".to_owned()), ..all.clone() },
+        DeadLetterQuery { owner: Some(DEFAULT_OWNER.to_owned()), ..all },
+    ] {
         let mut found = Vec::new();
         for _page in 0..10 {
             let page = harness.store.dead_letters(query.clone()).await.unwrap();

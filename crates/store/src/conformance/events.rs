@@ -3,7 +3,8 @@
 use super::fixture::{Harness, at, behind, failed, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::gates::Gate;
-use punctual_core::ids::ExecutionId;
+use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::job::DEFAULT_OWNER;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
@@ -133,7 +134,7 @@ pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
 
 /// Everything of one kind.
 fn listing(walk: ExecutionWalk) -> ExecutionQuery {
-    ExecutionQuery { walk, limit: 10, queue: None, job_type: None, worker: None }
+    ExecutionQuery { walk, limit: 10, queue: None, job_type: None, owner: None, worker: None }
 }
 
 const RUNNING: ExecutionWalk = ExecutionWalk::Running { after: None };
@@ -229,6 +230,40 @@ pub async fn a_list_of_executions_is_filtered_and_goes_on(store: Arc<dyn Store>)
     assert_eq!((walked(&harness, by("w")).await.len(), walked(&harness, by("x")).await.len()), (9, 0));
     let other = ExecutionQuery { job_type: Some("another".to_owned()), ..by("w") };
     assert_eq!(walked(&harness, other).await, []);
+}
+
+pub async fn a_list_of_executions_is_filtered_by_owner_and_goes_on(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    for number in 1..=9 {
+        let owner = ["ann", "bob", DEFAULT_OWNER][number as usize % 3];
+        harness.submit(at(1), job_with(number, |spec| spec.owner = owner.to_owned())).await;
+    }
+    let of = async |walk, owner: &str| {
+        let owner = Some(owner.to_owned());
+        let ids = walked(&harness, ExecutionQuery { owner, limit: 2, ..listing(walk) }).await;
+        let mut jobs: Vec<JobId> = ids.iter().map(|id| id.occurrence.job).collect();
+        jobs.sort();
+        jobs
+    };
+    let numbered = |numbers: [u32; 3]| numbers.map(|number| job(number).id);
+    let all =
+        [("ann", numbered([3, 6, 9])), ("bob", numbered([1, 4, 7])), (DEFAULT_OWNER, numbered([2, 5, 8]))];
+    for (owner, jobs) in all {
+        assert_eq!(of(QUEUED, owner).await, jobs);
+    }
+    assert_eq!(of(QUEUED, "nobody").await, []);
+    let claimed = worker.claim(at(2), 9).await;
+    for (owner, jobs) in all {
+        assert_eq!(of(RUNNING, owner).await, jobs);
+    }
+    for assignment in &claimed {
+        worker.end(at(3), assignment, failed(3)).await;
+    }
+    for (owner, jobs) in all {
+        assert_eq!(of(WAITING, owner).await, jobs);
+        assert_eq!(of(ended(Status::Failed), owner).await, jobs);
+    }
 }
 
 fn executions(page: &FinishedPage) -> Vec<ExecutionId> {

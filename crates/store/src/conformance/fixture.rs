@@ -87,6 +87,18 @@ pub(super) fn died(seconds: i64) -> End {
     End { retryable: false, ..failed(seconds) }
 }
 
+pub(super) fn opening(worker: &str) -> SessionOpening {
+    SessionOpening {
+        worker: worker.to_owned(),
+        lease: LEASE,
+        embedded: false,
+        job_types: vec!["report".to_owned()],
+        slots: 4,
+        about: Default::default(),
+        token: None,
+    }
+}
+
 /// The harness: a store with shortcuts for the verbs; an unexpected reply fails the case.
 #[derive(Clone)]
 pub(super) struct Harness {
@@ -117,15 +129,7 @@ impl Harness {
     }
 
     pub async fn open_session(&self, worker: &str) -> SessionId {
-        let opening = SessionOpening {
-            worker: worker.to_owned(),
-            lease: LEASE,
-            embedded: false,
-            job_types: vec!["report".to_owned()],
-            slots: 4,
-            about: Default::default(),
-        };
-        self.store.open_session(at(0), opening).await.unwrap()
+        self.store.open_session(at(0), opening(worker)).await.unwrap()
     }
 
     /// Claims executions of the job type `report` from all queues.

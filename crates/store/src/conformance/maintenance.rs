@@ -1,4 +1,4 @@
-//! Logs, retention and tokens.
+//! Logs and retention.
 
 use super::fixture::{Harness, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
@@ -6,7 +6,7 @@ use punctual_core::ids::ExecutionId;
 use punctual_core::job::Expiry;
 use punctual_core::limiter::{LimiterId, WaitList, QueueLimits, Rate};
 use punctual_core::limits;
-use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Role, Store, Token};
+use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Store};
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
@@ -78,28 +78,6 @@ pub async fn the_note_of_a_steady_clock_is_kept_and_replaced(store: Arc<dyn Stor
         store.probe(at.plus(Duration::from_secs(1))).await.unwrap();
         assert_eq!(store.noted_clock().await.unwrap().noted, Some(at));
     }
-}
-
-pub async fn a_token_is_found_by_its_id_and_can_be_replaced(store: Arc<dyn Store>) {
-    let token = Token { id: "t1".to_owned(), secret_sha256: [7; 32], role: Role::Viewer, created_at: at(1) };
-    store.put_token(token.clone()).await.unwrap();
-    assert_eq!(store.token("t1").await.unwrap(), Some(token.clone()));
-    let replaced = Token { secret_sha256: [8; 32], role: Role::Admin, created_at: at(2), ..token };
-    store.put_token(replaced.clone()).await.unwrap();
-    assert_eq!(store.token("t1").await.unwrap(), Some(replaced));
-    assert_eq!(store.token("t2").await.unwrap(), None);
-}
-
-pub async fn a_token_is_added_only_where_none_has_its_id(store: Arc<dyn Store>) {
-    let first = Token { id: "t1".to_owned(), secret_sha256: [7; 32], role: Role::Admin, created_at: at(1) };
-    let second = Token { secret_sha256: [8; 32], created_at: at(2), ..first.clone() };
-    assert_eq!(store.add_token(first.clone()).await.unwrap(), first);
-    assert_eq!(store.add_token(second.clone()).await.unwrap(), first);
-    // A caller that got no reply repeats the call.
-    assert_eq!(store.add_token(first.clone()).await.unwrap(), first);
-    assert_eq!(store.token("t1").await.unwrap(), Some(first));
-    store.put_token(second.clone()).await.unwrap();
-    assert_eq!(store.add_token(Token { role: Role::Viewer, ..second.clone() }).await.unwrap(), second);
 }
 
 pub async fn jobs_that_finished_long_ago_are_retired(store: Arc<dyn Store>) {

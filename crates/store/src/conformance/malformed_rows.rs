@@ -1,6 +1,8 @@
 //! Damages one row of a store, column by column: only what the row describes is affected (decision 0027).
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
+use super::audit::entry;
+use super::directory::{full_token, user};
 use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
 use crate::cells::{Cell, Cells, ColumnKind};
 use crate::layout::{Column, Layout, TABLES, hex};
@@ -12,10 +14,10 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery, DueKind,
+    Assignment, AuditQuery, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery, DueKind,
     ExecutionQuery, ExecutionWalk, Fire, FireOutcome, Horizon, JobQuery, Look, NewJob, NewRequest, Pausing,
-    Report, ReportAnswer, RequestKey, Retirement, Role, SessionOpening, Store, StoreError, StoredAnswer,
-    SubmitOutcome, Token,
+    Report, ReportAnswer, RequestKey, Retirement, SessionOpening, Store, StoreError, StoredAnswer,
+    SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
@@ -27,6 +29,8 @@ use std::time::Duration;
 const DAMAGED: &str = "a damaged queue";
 /// The queue and type of everything that must continue to work.
 const SOUND: &str = "sound";
+/// The number of the entry of the audit log that is not damaged.
+const SOUND_ENTRY: u32 = 4;
 
 /// How often each column is damaged, with different values in different rows: no kind of column has more
 /// values.
@@ -164,7 +168,7 @@ fn is_time(column: &Column) -> bool {
 /// The first rows of a table are those that were created to be damaged.
 fn damaged_rows_max(table: &Layout) -> usize {
     match table.name {
-        "lanes" | "workers" | "sessions" | "tokens" | "lane_tallies" => 1,
+        "lanes" | "workers" | "sessions" | "tokens" | "users" | "lane_tallies" => 1,
         "live" | "jobs" => 14,
         _ => 3,
     }
@@ -191,10 +195,6 @@ fn sound(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
     })
 }
 
-fn token(id: &str) -> Token {
-    Token { id: id.to_owned(), secret_sha256: [7; 32], role: Role::Admin, created_at: at(0) }
-}
-
 /// Rows in every table, which stay untouched until they are damaged.
 pub(crate) async fn populate(store: Arc<dyn Store>) {
     let harness = Harness::new(store.clone());
@@ -206,8 +206,12 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     };
     let settings = QueueSettings { max_depth: Some(100_000), limits };
     store.set_queue(DAMAGED.to_owned(), settings).await.unwrap();
-    store.put_token(token("a damaged token")).await.unwrap();
-    store.put_token(token(SOUND)).await.unwrap();
+    for id in ["a damaged row", SOUND] {
+        store.put_token(full_token(id, 7)).await.unwrap();
+        store.add_user(user(id, id)).await.unwrap();
+    }
+    store.record_audit([1, 2, 3, SOUND_ENTRY].map(entry).to_vec()).await.unwrap();
+    store.seal_audit(2).await.unwrap();
     let mut worker = harness.worker().await;
     // A dead letter with notes, then executions that have succeeded, are retried, run, are queued, on a
     // wait list, and wait for others.
@@ -279,6 +283,7 @@ pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
         job_types: vec![SOUND.to_owned()],
         slots: 4,
         about: Default::default(),
+        token: None,
     };
     let session = store.open_session(now, opening.clone()).await.unwrap();
     let claimed = claim_all(store, now, session, &[plain.id, later.id]).await;
@@ -287,7 +292,16 @@ pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
     read_all(store, &plain, session).await;
     control(store, now, job(4, &|_| {})).await;
     recover(store, now, opening, job(5, &|_| {})).await;
-    assert_eq!(store.token(SOUND).await.unwrap(), Some(token(SOUND)));
+    assert_eq!(store.token(SOUND).await.unwrap(), Some(full_token(SOUND, 7)));
+    assert!(printable(store.tokens(None, 9).await).items.contains(&full_token(SOUND, 7)));
+    assert_eq!(store.user_by_email(SOUND).await.unwrap(), Some(user(SOUND, SOUND)));
+    assert!(printable(store.users(None, 9).await).items.contains(&user(SOUND, SOUND)));
+    store.record_audit(vec![entry(SOUND_ENTRY)]).await.unwrap();
+    let sound_entry =
+        AuditQuery { limit: 9, object: Some(entry(SOUND_ENTRY).object), ..AuditQuery::default() };
+    assert!(
+        printable(store.audit(sound_entry).await).items.iter().any(|row| row.entry == entry(SOUND_ENTRY))
+    );
     let lines = vec![WaitList::of_queue(DAMAGED), WaitList::of_queue(SOUND)];
     store.admit(now, lines, 10).await.unwrap();
     store.resolve(now, 10).await.unwrap();
@@ -414,7 +428,8 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     let finished = ExecutionWalk::Finished { status: Status::Succeeded, before: None };
     let (running, queued) = (ExecutionWalk::Running { after: None }, ExecutionWalk::Queued { before: None });
     for walk in [running, queued, ExecutionWalk::Waiting { before: None }, finished] {
-        let mut query = ExecutionQuery { walk, limit: 2, queue: None, job_type: None, worker: None };
+        let mut query =
+            ExecutionQuery { walk, limit: 2, queue: None, job_type: None, owner: None, worker: None };
         let mut found = Vec::new();
         loop {
             let page = printable(store.executions(query.clone()).await);

@@ -282,6 +282,7 @@ macro_rules! each_conformance_case {
                 all_that_runs_is_walked_over_in_pages,
                 executions_of_all_jobs_are_listed_by_how_they_stand,
                 a_list_of_executions_is_filtered_and_goes_on,
+                a_list_of_executions_is_filtered_by_owner_and_goes_on,
             }
             report {
                 a_success_closes_the_occurrence,
@@ -317,6 +318,7 @@ macro_rules! each_conformance_case {
             }
             sessions {
                 sessions_are_listed_until_they_close,
+                a_session_has_its_token_until_it_is_closed_or_recovered,
                 what_a_worker_told_last_is_kept_for_as_long_as_its_session,
                 session_ids_are_never_reused,
                 a_beat_raises_the_counter_and_never_lowers_it,
@@ -448,6 +450,7 @@ macro_rules! each_conformance_case {
                 history_is_listed_latest_first_in_pages,
                 jobs_are_listed_latest_first_in_pages,
                 lists_filter_by_every_field,
+                jobs_have_their_owners_and_lanes,
                 lists_filter_by_schedule_tags_and_text,
                 lists_filter_by_every_status,
                 a_filtered_list_reaches_the_oldest_job_through_its_cursors,
@@ -463,6 +466,16 @@ macro_rules! each_conformance_case {
                 a_page_of_dead_letters_is_bounded_by_errors,
                 a_page_of_log_lines_is_bounded_by_what_they_say,
             }
+            directory {
+                a_token_is_found_by_its_id_and_can_be_replaced,
+                a_token_is_added_only_where_none_has_its_id,
+                a_token_is_changed_only_while_it_has_the_expected_secret,
+                a_removed_token_is_gone,
+                tokens_are_listed_by_id_in_pages,
+                the_last_use_of_a_token_only_grows,
+                an_email_address_belongs_to_one_user,
+                users_are_changed_and_listed_by_id_in_pages,
+            }
             maintenance {
                 log_lines_are_read_in_order_and_in_pages,
                 log_lines_of_other_executions_stay_out,
@@ -470,14 +483,21 @@ macro_rules! each_conformance_case {
                 retention_deletes_only_what_is_older,
                 retention_is_bounded_and_says_when_there_is_more,
                 the_note_of_a_steady_clock_is_kept_and_replaced,
-                a_token_is_found_by_its_id_and_can_be_replaced,
-                a_token_is_added_only_where_none_has_its_id,
                 jobs_that_finished_long_ago_are_retired,
                 a_job_with_a_dead_letter_is_not_retired,
                 every_finished_status_is_retired,
                 retirement_walks_over_the_jobs_in_steps,
                 retention_reaches_skipped_ranges,
                 retention_reaches_starts_that_pace_nothing_any_more,
+            }
+            audit {
+                the_entry_of_a_change_is_written_with_it,
+                a_refused_change_leaves_its_refusal,
+                a_batch_has_one_entry_with_its_count,
+                a_repeated_write_has_one_entry,
+                entries_are_sealed_in_order_and_in_steps,
+                retention_deletes_the_beginning_of_the_chain,
+                entries_are_found_by_what_they_say,
             }
             racing {
                 two_claimers_share_all_there_is,
@@ -500,6 +520,9 @@ macro_rules! each_conformance_case {
                 one_submit_from_many_at_once,
                 one_idempotency_key_from_many_at_once,
                 one_unique_key_from_many_at_once,
+                one_first_token_from_many_at_once,
+                one_rotation_of_a_token_from_many_at_once,
+                one_email_address_from_many_at_once,
                 a_submit_against_the_end_of_the_holder_of_its_unique_key,
                 a_child_against_the_success_of_its_parent,
                 a_child_against_the_failure_of_its_parent,
@@ -509,6 +532,7 @@ macro_rules! each_conformance_case {
                 a_redrive_against_a_discard,
                 a_submit_against_the_deletion_of_its_lane,
                 maintenance_against_all_the_rest,
+                sealers_continue_one_chain,
             }
         }
     };

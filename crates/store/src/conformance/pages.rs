@@ -100,7 +100,8 @@ pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store
     assert_eq!(told, ended, "events");
     let listed = followed!(walk => {
         let walk = walk.unwrap_or(ExecutionWalk::Finished { status: Status::Succeeded, before: None });
-        harness.store.executions(ExecutionQuery { walk, limit: 1_000, queue: None, job_type: None, worker: None })
+        let (queue, job_type, owner, worker) = (None, None, None, None);
+        harness.store.executions(ExecutionQuery { walk, limit: 1_000, queue, job_type, owner, worker })
     });
     assert_eq!(sizes(&listed), [PER_PAGE, PER_PAGE, 2], "executions");
     let listed = listed.iter().flatten().map(|item| match &item.view {

@@ -65,6 +65,8 @@ races! {
         one_idempotency_key_from_many_at_once,
         one_unique_key_from_many_at_once,
         one_first_token_from_many_at_once,
+        one_rotation_of_a_token_from_many_at_once,
+        one_email_address_from_many_at_once,
         a_submit_against_the_end_of_the_holder_of_its_unique_key,
         a_child_against_the_success_of_its_parent,
         a_child_against_the_failure_of_its_parent,
@@ -74,6 +76,9 @@ races! {
         a_redrive_against_a_discard,
         a_submit_against_the_deletion_of_its_lane,
         maintenance_against_all_the_rest,
+    }
+    audit {
+        sealers_continue_one_chain,
     }
 }
 

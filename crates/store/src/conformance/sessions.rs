@@ -1,6 +1,6 @@
 //! Sessions, and what happens to leases that end without a report.
 
-use super::fixture::{Harness, LEASE, at, job, job_with, lane, succeeded};
+use super::fixture::{Harness, LEASE, at, job, job_with, lane, opening, succeeded};
 use punctual_core::health::{Measured, Room, WorkerCondition};
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobStatus;
@@ -23,6 +23,7 @@ pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
         job_types: vec!["a".to_owned(), "b".to_owned()],
         slots: 8,
         about: Default::default(),
+        token: Some("t1".to_owned()),
     };
     let first = harness.store.open_session(at(1), opening).await.unwrap();
     let second = harness.open_session("w2").await;
@@ -30,6 +31,7 @@ pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
     let expected = SessionRow {
         pulse: Pulse { session: first, beat: 0, lease: LEASE },
         about: Default::default(),
+        token: Some("t1".to_owned()),
         mode: Default::default(),
         worker: "w1".to_owned(),
         embedded: true,
@@ -45,6 +47,26 @@ pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
     harness.store.close_session(at(2), first).await.unwrap();
     harness.lose(at(2), second, 0).await;
     assert_eq!(harness.store.sessions().await.unwrap(), []);
+}
+
+pub async fn a_session_has_its_token_until_it_is_closed_or_recovered(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let open = async |token: Option<&str>| {
+        let opening = SessionOpening { token: token.map(str::to_owned), ..opening("w") };
+        harness.store.open_session(at(1), opening).await.unwrap()
+    };
+    let [first, second, without] = [open(Some("t1")).await, open(Some("t2")).await, open(None).await];
+    let token_of = async |session| harness.store.token_of_session(session).await.unwrap();
+    assert_eq!(token_of(first).await.as_deref(), Some("t1"));
+    assert_eq!(token_of(second).await.as_deref(), Some("t2"));
+    assert_eq!(token_of(without).await, None);
+    harness.store.close_session(at(2), first).await.unwrap();
+    harness.lose(at(2), second, 0).await;
+    assert_eq!(token_of(second).await.as_deref(), Some("t2"), "its worker may still report");
+    harness.store.recover(at(3), 10).await.unwrap();
+    for gone in [first, second, SessionId(1_000)] {
+        assert_eq!(token_of(gone).await, None);
+    }
 }
 
 pub async fn what_a_worker_told_last_is_kept_for_as_long_as_its_session(store: Arc<dyn Store>) {
@@ -192,6 +214,7 @@ pub async fn losing_embedded_sessions_spares_the_others(store: Arc<dyn Store>) {
             job_types: vec![],
             slots: 1,
             about: Default::default(),
+            token: None,
         };
         harness.store.open_session(at(1), opening).await.unwrap();
     }

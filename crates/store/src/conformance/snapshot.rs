@@ -9,7 +9,7 @@ use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     DeadLetter, DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, JobCounts,
     JobQuery, JobView, ListedExecution, LogLine, OpenExecution, PausedQueue, QueueRow, ScheduleKind,
-    SessionRow, Store, Token,
+    SessionRow, Store, Token, User,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -30,6 +30,8 @@ pub(super) struct StoreSnapshot {
     depths: Vec<Depth>,
     counts: JobCounts,
     token: Option<Token>,
+    tokens: Vec<Vec<Token>>,
+    users: Vec<Vec<User>>,
     finished: Vec<(String, Finished)>,
     running: Vec<Vec<OpenExecution>>,
     listed: Vec<Vec<Vec<ListedExecution>>>,
@@ -50,6 +52,8 @@ impl StoreSnapshot {
             depths,
             counts: store.job_counts().await.unwrap(),
             token: store.token("t").await.unwrap(),
+            tokens: all_tokens(store).await,
+            users: all_users(store).await,
             finished: finished(store).await,
             running: running(store).await,
             listed: all_executions(store).await,
@@ -126,6 +130,22 @@ async fn pages<T, C>(mut page: impl AsyncFnMut(Option<C>) -> (Vec<T>, Option<C>)
     }
 }
 
+async fn all_tokens(store: &dyn Store) -> Vec<Vec<Token>> {
+    pages(async |after: Option<String>| {
+        let page = store.tokens(after.as_deref(), PAGE).await.unwrap();
+        (page.items, page.next)
+    })
+    .await
+}
+
+async fn all_users(store: &dyn Store) -> Vec<Vec<User>> {
+    pages(async |after: Option<String>| {
+        let page = store.users(after.as_deref(), PAGE).await.unwrap();
+        (page.items, page.next)
+    })
+    .await
+}
+
 async fn finished(store: &dyn Store) -> Vec<(String, Finished)> {
     let (mut finished, mut after) = (Vec::new(), 0);
     loop {
@@ -159,7 +179,7 @@ fn unnumbered(mut lines: Vec<LogLine>) -> Vec<LogLine> {
     lines
 }
 
-/// By state, and some of them by queue and by worker.
+/// By state, and some of them by queue, by owner and by worker.
 async fn all_executions(store: &dyn Store) -> Vec<Vec<Vec<ListedExecution>>> {
     let ended = |status| ExecutionWalk::Finished { status, before: None };
     let walks = [
@@ -175,12 +195,19 @@ async fn all_executions(store: &dyn Store) -> Vec<Vec<Vec<ListedExecution>>> {
     ];
     let mut seen = Vec::new();
     for walk in walks {
-        for (queue, worker) in [(None, None), (Some("bulk"), None), (None, Some("worker 1"))] {
+        let filters = [
+            [None; 3],
+            [Some("bulk"), None, None],
+            [None, Some("someone"), None],
+            [None, None, Some("worker 1")],
+        ];
+        for [queue, owner, worker] in filters {
             let query = |walk| ExecutionQuery {
                 walk,
                 limit: PAGE,
                 queue: queue.map(str::to_owned),
                 job_type: None,
+                owner: owner.map(str::to_owned),
                 worker: worker.map(str::to_owned),
             };
             let listed = pages(async |place: Option<ExecutionWalk>| {
@@ -206,6 +233,7 @@ async fn all_dead_letters(store: &dyn Store) -> Vec<DeadLetters> {
     let queries = [
         all.clone(),
         DeadLetterQuery { queue: Some("bulk".to_owned()), ..all.clone() },
+        DeadLetterQuery { owner: Some("someone".to_owned()), ..all.clone() },
         DeadLetterQuery { error: Some("no".to_owned()), job_type: Some("noop".to_owned()), ..all },
     ];
     let mut seen = Vec::new();

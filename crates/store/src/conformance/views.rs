@@ -6,7 +6,9 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::End;
-use punctual_core::ports::{DeadLetterQuery, Depth, ExecutionView, JobCounts, JobQuery, Lane, NewJob, Store, ScheduleKind};
+use punctual_core::ports::{
+    DeadLetterQuery, Depth, ExecutionView, JobCounts, JobOwner, JobQuery, Lane, NewJob, ScheduleKind, Store,
+};
 use std::sync::Arc;
 
 pub async fn what_is_not_there_is_not_found(store: Arc<dyn Store>) {
@@ -133,6 +135,25 @@ pub async fn lists_filter_by_every_field(store: Arc<dyn Store>) {
         let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();
         assert_eq!(list(&harness, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
     }
+}
+
+pub async fn jobs_have_their_owners_and_lanes(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    harness.submit(at(1), job(1)).await;
+    let special = job_with(2, |spec| {
+        spec.job_type = "mail".to_owned();
+        spec.queue = "bulk".to_owned();
+        spec.owner = "ann".to_owned();
+    });
+    harness.submit(at(1), special).await;
+    assert_eq!(harness.store.job_owners(vec![]).await.unwrap(), []);
+    let ids = [2, 3, 1].map(|number| job(number).id);
+    let mut owners = harness.store.job_owners(ids.into()).await.unwrap();
+    owners.sort_by_key(|of| of.job);
+    let of = |number, owner: &str, lane| JobOwner { job: job(number).id, owner: owner.to_owned(), lane };
+    let expected =
+        [of(1, "default", Lane::new("default", "report")), of(2, "ann", Lane::new("bulk", "mail"))];
+    assert_eq!(owners, expected);
 }
 
 pub async fn lists_filter_by_schedule_tags_and_text(store: Arc<dyn Store>) {

@@ -4,6 +4,7 @@
 //! The cases of this suite say what must be true; this walk finds differences between two adapters that no
 //! case covers.
 
+use super::directory::{full_token, plain_token, user};
 use super::snapshot::{JobSnapshot, StoreSnapshot};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
@@ -13,8 +14,7 @@ use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, Due, DueKind, Fire,
     Horizon, LogLine, LogStream, Look, NewJob, NewRequest, Outcome, Pausing, Report, RequestKey, Resync,
-    Retirement, Role, SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, Token,
-    WorkerAbout,
+    Retirement, SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, WorkerAbout,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -187,6 +187,7 @@ impl Walk {
                 version: Some("0.1.0".to_owned()),
                 host: None,
             },
+            token: self.pick(&[None, Some("t".to_owned())]),
         };
         let session = both!(self, open_session(self.now, opening));
         Worker { name, session, turn: 0, beat: 0, held: vec![] }
@@ -544,13 +545,25 @@ impl Walk {
                 both!(self, retain(Horizon { history: long_ago, requests: long_ago }, 1_000));
             }
             _ => {
-                let (id, secret_sha256) = ("t".to_owned(), [self.draw(256) as u8; 32]);
-                let token = Token { id, secret_sha256, role: Role::Operator, created_at: self.now };
-                both!(self, add_token(Token { role: Role::Viewer, ..token.clone() }));
-                both!(self, put_token(token));
+                self.change_directory().await;
                 both!(self, probe(self.now));
             }
         }
+    }
+
+    async fn change_directory(&mut self) {
+        let (id, secret) = (format!("t{}", self.draw(9)), self.draw(3) as u8);
+        both!(self, add_token(plain_token(&id, secret)));
+        both!(self, replace_token(full_token(&id, secret + 1), [secret; 32]));
+        both!(self, touch_tokens(vec![(id.clone(), self.now), ("t1".to_owned(), self.now)]));
+        let user = user(&id, &format!("{}@example.org", self.draw(9)));
+        both!(self, replace_user(user));
+        both!(self, add_user(user));
+        if self.draw(9) == 0 {
+            both!(self, remove_token(id.as_str()));
+            both!(self, remove_user(id.as_str()));
+        }
+        both!(self, put_token(full_token("t", secret)));
     }
 
     /// Advances time and lets workers work until nothing is left to do.

@@ -4,7 +4,6 @@ use super::connection::{Connection, for_update_of};
 use super::galera::{FORGET_TURNS, touch_jobs};
 use super::lists::list;
 use super::options::{MySqlOptions, OptionsError, Target};
-use super::reads::TOKEN;
 use super::tables::{shard_of, statement};
 use crate::cells::{ColumnKind, get};
 use crate::codecs::limit;
@@ -166,12 +165,6 @@ impl MaintenanceStatements for Connection {
          ON DUPLICATE KEY UPDATE document = VALUES(document)";
     const WRITE_NUMBER: &'static str =
         "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
-    const PUT_TOKEN: &'static str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
-         ON DUPLICATE KEY UPDATE secret_sha256 = VALUES(secret_sha256), role = VALUES(role), \
-         created_at = VALUES(created_at)";
-    const ADD_TOKEN: &'static str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
-         ON DUPLICATE KEY UPDATE id = VALUES(id)";
-    const TOKEN: &'static str = TOKEN;
 
     fn purge_jobs() -> Vec<&'static str> {
         vec![LANES_OF_JOBS, statement(Change::DeleteTags), FORGET_TURNS, DELETE_JOBS]

@@ -5,10 +5,12 @@
 //! Both use the same SQL text. Where they differ, the difference is in a comment that only one of them
 //! executes: `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.
 
+mod audit;
 mod baseline;
 mod connection;
 pub mod counter_mismatch;
 mod databases;
+mod directory;
 mod errors;
 mod exclusive_work;
 pub(crate) mod export;

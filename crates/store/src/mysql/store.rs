@@ -1,6 +1,7 @@
 //! The store on MariaDB or MySQL: writers, readers and maintenance behind the `Store` port. It must not
 //! know any rule or table.
 
+use super::audit::MySqlAudit;
 use super::logs::MySqlLogs;
 use super::maintenance::{MySqlMaintenance, Shared};
 use super::membership::MySqlMembership;
@@ -10,6 +11,7 @@ use super::readers::{Readers, list, read, read_at_once};
 use super::tables::MySqlConnect;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
+use crate::server::audit::serve_audit;
 use crate::server_store::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
@@ -21,6 +23,7 @@ pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
     maintenance: MySqlMaintenance,
+    audit: MySqlAudit,
     logs: MySqlLogs,
     membership: MySqlMembership,
 }
@@ -62,6 +65,7 @@ impl MySqlStore {
                 options.readers,
             ),
             maintenance: MySqlMaintenance::new(shared.clone(), &shared.target),
+            audit: MySqlAudit::new(&shared.target),
             logs: MySqlLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
             membership: MySqlMembership::new(primary),
         })
@@ -79,3 +83,4 @@ impl MySqlStore {
 
 serve_store!(MySqlStore);
 serve_membership!(MySqlStore);
+serve_audit!(MySqlStore);

@@ -1,6 +1,5 @@
 //! The statements of maintenance: see [`crate::server::maintenance`].
 
-use super::reads::TOKEN;
 use super::tables::Shared;
 use super::wire::{Call, Wire};
 use crate::cells::get;
@@ -94,12 +93,6 @@ impl MaintenanceStatements for Wire {
          ON CONFLICT (session) DO UPDATE SET document = excluded.document";
     const WRITE_NUMBER: &'static str =
         "INSERT INTO probe (id, at) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
-    const PUT_TOKEN: &'static str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
-         ON CONFLICT (id) DO UPDATE SET secret_sha256 = excluded.secret_sha256, role = excluded.role, \
-         created_at = excluded.created_at";
-    const ADD_TOKEN: &'static str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
-         ON CONFLICT (id) DO NOTHING";
-    const TOKEN: &'static str = TOKEN;
 
     fn purge_jobs() -> Vec<&'static str> {
         vec!["DELETE FROM job_tags WHERE job = ANY($1)", "DELETE FROM jobs WHERE id = ANY($1) RETURNING lane"]

@@ -22,6 +22,8 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
     Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
     Step { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
+    Step { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
+    Step { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
 ];
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();

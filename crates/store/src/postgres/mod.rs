@@ -2,11 +2,13 @@
 //! `verbs/`, and the unit of work is in `unit_of_work/`; this module knows only how PostgreSQL stores the
 //! rows.
 
+mod audit;
 mod baseline;
 mod claim_cursors;
 mod connection;
 pub mod counter_mismatch;
 mod databases;
+mod directory;
 mod errors;
 pub(crate) mod export;
 mod guard;

@@ -1,6 +1,7 @@
 //! The store behind the port: writers that share transactions, connections for reads, and maintenance. It
 //! must not know any rule or table.
 
+use super::audit::PostgresAudit;
 use super::listen::PostgresWakes;
 use super::logs::PostgresLogs;
 use super::maintenance::PostgresMaintenance;
@@ -11,6 +12,7 @@ use super::readers::{Readers, list, read, read_at_once};
 use super::tables::Shared;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
+use crate::server::audit::serve_audit;
 use crate::server_store::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
@@ -22,6 +24,7 @@ pub struct PostgresStore {
     writers: Writers,
     readers: Readers,
     maintenance: PostgresMaintenance,
+    audit: PostgresAudit,
     logs: PostgresLogs,
     wakes: Arc<PostgresWakes>,
     membership: PostgresMembership,
@@ -65,6 +68,7 @@ impl PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
             writers: Writers::start(options.writers, Arc::new(shared.clone()), &tokio_host(seed())),
             maintenance,
+            audit: PostgresAudit::new(&shared.target),
             logs: PostgresLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
             membership: PostgresMembership::new(shared.target.clone()),
@@ -84,3 +88,4 @@ impl PostgresStore {
 
 serve_store!(PostgresStore);
 serve_membership!(PostgresStore);
+serve_audit!(PostgresStore);

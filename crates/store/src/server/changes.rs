@@ -9,14 +9,15 @@ use crate::counter_mismatch::{CounterTable, MismatchRow};
 use crate::counters::Counts;
 use crate::fault::Fault;
 use crate::layout::{
-    CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, DeadLetterColumns, HistoryColumns, JOB_KEYS, JOB_TAGS,
-    JOBS, JobColumns, LIMITER_PACES, LIMITER_TALLIES, LIVE, Layout, LiveColumns, NOTES, QUEUES, REQUESTS,
-    RESOLUTIONS, SCHEDULES, SESSION_CONDITIONS, SESSIONS, SHARDED_JOB_TALLY, SHARDED_LANE_TALLIES, SKIPPED,
-    ScheduleColumns,
+    AUDIT, AuditColumns, CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, DeadLetterColumns, HistoryColumns,
+    JOB_KEYS, JOB_TAGS, JOBS, JobColumns, LIMITER_PACES, LIMITER_TALLIES, LIVE, Layout, LiveColumns, NOTES,
+    QUEUES, REQUESTS, RESOLUTIONS, SCHEDULES, SESSION_CONDITIONS, SESSIONS, SHARDED_JOB_TALLY,
+    SHARDED_LANE_TALLIES, SKIPPED, ScheduleColumns,
 };
 use crate::rows::JobKey;
 use crate::unit_of_work::{NewDeadLetter, NewSession, NoteChange, WriteSet};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::ports::AuditEntry;
 use punctual_core::time::duration_micros;
 use std::borrow::Cow;
 
@@ -81,6 +82,7 @@ changes! {
     SetLastStarts,
     InsertRequests,
     AnswerRequests,
+    InsertAudit,
     AddToLanes,
     /// One row each and in order, so that transactions that add to several rows do not deadlock.
     AddToLimiters,
@@ -165,6 +167,8 @@ impl Change {
             C::DeleteQueues => delete(QUEUES, &["queue"]),
             C::SetLastStarts => put(LIMITER_PACES, 2, Conflict::Replace(1)),
             C::InsertRequests => put(REQUESTS, 5, Conflict::Fail),
+            // All but the seal. A repeated write finds its entry.
+            C::InsertAudit => put(AUDIT, AUDIT_WRITTEN, Conflict::Ignore),
             C::AddToLanes => put(SHARDED_LANE_TALLIES, 5, Conflict::Add),
             C::AddToLimiters => put(LIMITER_TALLIES, 3, Conflict::Add),
             C::AddToJobs => put(SHARDED_JOB_TALLY, 7, Conflict::Add),
@@ -351,6 +355,7 @@ fn session(new: &NewSession) -> Result<[Cell<'_>; SESSIONS.columns.len()], Fault
         queues,
         about.version.as_deref(),
         about.host.as_deref(),
+        opening.token.as_deref(),
     ])
 }
 
@@ -486,6 +491,17 @@ fn note_cells<'a>(note: &NoteChange) -> [Cell<'a>; 6] {
     [job, number, last, at, integer(note.last.epoch.0), integer(note.attempt)]
 }
 
+/// The columns of `audit` before the seal.
+const AUDIT_WRITTEN: usize = AUDIT.at("number");
+
+/// All columns of new entries but the seal.
+pub(crate) fn audit(entries: &[AuditEntry]) -> List<'_> {
+    List::of(entries.iter().map(|entry| {
+        let [written @ .., _number, _hash] = AuditColumns::of(entry).into_cells();
+        written
+    }))
+}
+
 fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
     let put = write_set.queues_put.iter().map(|queue| {
         let limits = limits_column(&queue.settings.limits)?;
@@ -507,6 +523,7 @@ fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a
         (Change::SetLastStarts, List::of(last_starts.map(|(limiter, at)| row![limiter.number(), *at]))),
         (Change::InsertRequests, List::of(begun)),
         (Change::AnswerRequests, List::of(answered)),
+        (Change::InsertAudit, audit(&write_set.audit)),
     ]);
     Ok(())
 }

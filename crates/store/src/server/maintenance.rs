@@ -1,12 +1,11 @@
-//! Maintenance: retention, deletion of old and deleted jobs, readiness and tokens. It has its own
-//! connections, so that it never waits for a writer.
+//! Maintenance: retention, deletion of old and deleted jobs, and readiness. It has its own connections, so
+//! that it never waits for a writer.
 
 use super::asks;
 use super::changes::{CHANGES_OF_RETIRED, Changed, changes_of_counts};
 use super::connection::{Argument, Frame, OwnConnection, ServerAnswer, ServerCall, retry_conflicts, value};
 use super::list::List;
 use super::partitions::{PartitionedTables, drop_older};
-use super::rows::read_token;
 use super::unused::{UnusedCursors, UnusedStatements, delete_lanes};
 use crate::cells::{ColumnKind, get, read};
 use crate::codecs::{job_id, limit};
@@ -18,7 +17,7 @@ use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::StoredStatus;
-use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
@@ -64,9 +63,6 @@ pub(crate) trait MaintenanceStatements: UnusedStatements + PartitionedTables {
     /// outlive it.
     const KEEP_CONDITION: &'static str;
     const WRITE_NUMBER: &'static str;
-    const PUT_TOKEN: &'static str;
-    const ADD_TOKEN: &'static str;
-    const TOKEN: &'static str;
 
     /// The statements that delete the rest of jobs. Some of them return the jobs' lanes.
     fn purge_jobs() -> Vec<&'static str>;
@@ -86,8 +82,8 @@ pub(crate) trait MaintenanceStatements: UnusedStatements + PartitionedTables {
 pub(crate) struct Maintenance<C: MaintenanceStatements> {
     pub shared: C::Shared,
     pub own: OwnConnection<C>,
-    /// Separate, so that readiness does not wait for a partition to be dropped.
-    probe: OwnConnection<C>,
+    /// Separate, so that readiness and the directory do not wait for a partition to be dropped.
+    pub(super) probe: OwnConnection<C>,
     unused: UnusedCursors,
 }
 
@@ -242,32 +238,10 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         self.write(ServerCall::new(C::KEEP_CONDITION, [value(document), value(session)])).await
     }
 
-    pub async fn put_token(&self, token: &Token) -> Result<(), Fault> {
-        self.write(ServerCall::new(C::PUT_TOKEN, token_values(token))).await
-    }
-
-    /// Stores a token unless one with its id exists. Returns the stored one.
-    pub async fn add_token(&self, token: &Token) -> Result<Token, Fault> {
-        self.write(ServerCall::new(C::ADD_TOKEN, token_values(token))).await?;
-        // The state after the commit is the same for all nodes.
-        let stored = self.probe.send(ServerCall::new(C::TOKEN, [value(token.id.as_str())])).await?;
-        let missing = || Fault::Missing(format!("the token {}", token.id));
-        read_token(stored.rows.first().ok_or_else(missing)?)
-    }
-
     /// For an idempotent statement.
     async fn write(&self, call: ServerCall<'_>) -> Result<(), Fault> {
         retry_conflicts!(C::TRIES, self.probe.send(call.clone())).map(drop)
     }
-}
-
-fn token_values(token: &Token) -> [Argument<'_>; 4] {
-    [
-        value(token.id.as_str()),
-        value(token.secret_sha256.as_slice()),
-        value(token.role),
-        value(token.created_at),
-    ]
 }
 
 /// Deletes rows in one transaction. Returns their number. `again` is given to the second statement as well.

@@ -2,9 +2,11 @@
 //! a driver; `postgres/` and `mysql/` are its dialects.
 
 pub(crate) mod asks;
+pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod connection;
 pub(crate) mod counter_mismatch;
+pub(crate) mod directory;
 pub(crate) mod export;
 pub(crate) mod list;
 pub(crate) mod loaded;

@@ -9,27 +9,18 @@ use crate::lists::Candidate;
 use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
 use punctual_core::notes::{Noted, Progress};
-use punctual_core::ports::{DueKind, JobCounts, SessionRow, Token, WorkerAbout};
+use punctual_core::ports::{DueKind, JobCounts, SessionRow, WorkerAbout};
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
-
-pub(crate) fn read_token(row: &(impl RowCells + ?Sized)) -> Result<Token, Fault> {
-    Ok(Token {
-        id: get(row, 0)?,
-        secret_sha256: read(row, 1, "tokens.secret_sha256")?,
-        role: read(row, 2, "tokens.role")?,
-        created_at: read(row, 3, "tokens.created_at")?,
-    })
-}
 
 /// The columns that [`read_session`] expects.
 macro_rules! session_columns {
     () => {
         "sessions.id, sessions.beat, sessions.lease_us, workers.name, sessions.embedded, sessions.job_types, \
          sessions.slots, sessions.opened_at, sessions.beaten_at, sessions.queues, sessions.version, sessions.host, \
-         sessions.mode, session_conditions.document"
+         sessions.mode, session_conditions.document, sessions.token"
     };
 }
 pub(crate) use session_columns;
@@ -52,6 +43,7 @@ pub(crate) fn read_session(row: &(impl RowCells + ?Sized)) -> Result<SessionRow,
         // A document that cannot be read says nothing about the session.
         condition: read_condition(get(row, 13).unwrap_or_default()),
         mode: read(row, 12, "sessions.mode")?,
+        token: get(row, 14)?,
     })
 }
 

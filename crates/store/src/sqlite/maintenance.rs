@@ -1,21 +1,18 @@
-//! Maintenance: retention, readiness and tokens. Each database does it differently, so it is not part of
-//! the verbs.
+//! Maintenance: retention and readiness. Each database does it differently, so it is not part of the verbs.
 
-use super::reads::TOKEN;
 use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
-use super::{counter_mismatch, unused};
+use super::{audit, counter_mismatch, directory, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::Rows;
-use crate::server::rows::read_token;
 use crate::stored_numbers::StoredNumber;
 use crate::{counters, verbs};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::StoredStatus;
-use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
 use std::collections::BTreeSet;
@@ -71,11 +68,8 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             keep_condition(tx, *session, condition)?;
             UpkeepReply::ConditionKept
         }
-        Upkeep::PutToken { token } => {
-            put_token(tx, token)?;
-            UpkeepReply::TokenPut
-        }
-        Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
+        Upkeep::Directory(call) => UpkeepReply::Directory(directory::perform(tx.conn, call)?),
+        Upkeep::Audit(call) => UpkeepReply::Audited(audit::perform(tx, call)?),
         Upkeep::RepairCounters => {
             UpkeepReply::CountersRepaired(counter_mismatch::repair(tx.conn, tx.memory)?)
         }
@@ -199,26 +193,4 @@ fn write_number(tx: &mut Tx<'_>, mark: StoredNumber, at: Timestamp) -> Result<()
         .prepare_cached("INSERT INTO probe (id, at) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET at = ?2")?
         .execute(params![mark.id(), at.as_micros()])?;
     Ok(())
-}
-
-fn put_token(tx: &mut Tx<'_>, token: &Token) -> Result<(), Fault> {
-    tx.conn
-        .prepare_cached(
-            "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT (id) DO UPDATE SET secret_sha256 = ?2, role = ?3, created_at = ?4",
-        )?
-        .execute(params![token.id, token.secret_sha256, token.role.code(), token.created_at.as_micros()])?;
-    Ok(())
-}
-
-fn add_token(tx: &mut Tx<'_>, token: &Token) -> Result<Token, Fault> {
-    tx.conn
-        .prepare_cached(
-            "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT (id) DO NOTHING",
-        )?
-        .execute(params![token.id, token.secret_sha256, token.role.code(), token.created_at.as_micros()])?;
-    let mut select = tx.conn.prepare_cached(TOKEN)?;
-    let kept = one(&mut select, [&token.id], |row| read_token(row))?;
-    kept.ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))
 }

@@ -12,6 +12,8 @@ pub(crate) const MAIN: &[&str] = &[
     include_str!("migrations/0004_cluster.sql"),
     include_str!("migrations/0005_limits.sql"),
     include_str!("migrations/0006_unused.sql"),
+    include_str!("migrations/0007_access.sql"),
+    include_str!("migrations/0008_audit.sql"),
 ];
 /// Steps of the database of log lines.
 pub(crate) const LOGS: &[&str] =

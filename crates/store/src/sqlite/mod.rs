@@ -4,6 +4,7 @@
 //! drives them directly. [`SqliteStore`] runs them on their own threads behind the `Store` port.
 
 mod active;
+mod audit;
 mod background;
 mod backup;
 mod baseline;
@@ -14,6 +15,7 @@ mod core;
 mod counter_mismatch;
 mod counters;
 mod damage;
+mod directory;
 pub(crate) mod export;
 mod figures;
 mod inspect;
@@ -40,10 +42,13 @@ mod write;
 
 pub use self::core::SqliteCore;
 pub use crate::baseline::{BaselineOptions, BaselineRates};
+pub use crate::directory::UserStoring;
 pub use crate::membership::{MembershipCall, MembershipReply};
+pub use audit::AuditCall;
 pub use backup::{BackupError, BackupProgress, backup};
 pub use baseline::{BaselineError, measure_baseline};
 pub use closed::{FileCheck, check_files};
+pub use directory::{DirectoryCall, DirectoryReply};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions, refuse_incomplete};

@@ -28,9 +28,9 @@ use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     Clock, DeadLetter, DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk,
-    FinishedPage, HistorySpan, Horizon, JobCounts, JobQuery, JobView, ListedExecution, LogLine, NotedClock,
-    OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement, RunningPlace, SessionRow,
-    Store, StoreError, StoreFigures, StoreHealth, Token, Write, WriteReply,
+    FinishedPage, HistorySpan, Horizon, JobCounts, JobOwner, JobQuery, JobView, ListedExecution, LogLine,
+    NotedClock, OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement, RunningPlace,
+    SessionRow, Store, StoreError, StoreFigures, StoreHealth, Write, WriteReply,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -180,7 +180,7 @@ impl SqliteStore {
         self.read(|reads| reads.membership()).await
     }
 
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -304,6 +304,7 @@ macro_rules! kept {
         }
     };
 }
+pub(super) use kept;
 
 #[async_trait]
 impl Store for SqliteStore {
@@ -331,6 +332,10 @@ impl Store for SqliteStore {
         self.read(|reads| reads.sessions()).await
     }
 
+    async fn token_of_session(&self, session: SessionId) -> Result<Option<String>, StoreError> {
+        self.read(move |reads| reads.token_of_session(session)).await
+    }
+
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read(|reads| reads.holdings()).await
     }
@@ -341,6 +346,10 @@ impl Store for SqliteStore {
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
         self.read(move |reads| reads.jobs(&query)).await
+    }
+
+    async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError> {
+        self.read(move |reads| reads.job_owners(&jobs)).await
     }
 
     async fn history(
@@ -531,18 +540,5 @@ impl Store for SqliteStore {
 
     async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError> {
         kept!(self, Upkeep::KeepCondition { session, condition }, UpkeepReply::ConditionKept => ())
-    }
-
-    async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-        kept!(self, Upkeep::PutToken { token }, UpkeepReply::TokenPut => ())
-    }
-
-    async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
-        kept!(self, Upkeep::AddToken { token }, UpkeepReply::TokenAdded(token) => token)
-    }
-
-    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
-        let id = id.to_owned();
-        self.read(move |reads| reads.token(&id)).await
     }
 }

@@ -1,11 +1,13 @@
 //! The calls of the main database's writer: the writing verbs, and the maintenance and membership calls
 //! that share their transactions.
 
+use super::audit::AuditCall;
+use super::directory::{DirectoryCall, DirectoryReply};
 use crate::counter_mismatch::CounterMismatch;
 use crate::membership::{MembershipCall, MembershipReply};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token, Write, WriteReply};
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Write, WriteReply};
 use punctual_core::time::Timestamp;
 
 /// One call of the writer.
@@ -46,12 +48,8 @@ pub enum Upkeep {
         session: SessionId,
         condition: WorkerCondition,
     },
-    PutToken {
-        token: Token,
-    },
-    AddToken {
-        token: Token,
-    },
+    Directory(Box<DirectoryCall>),
+    Audit(AuditCall),
     /// Repairs counters that differ from their rows.
     RepairCounters,
 }
@@ -74,11 +72,11 @@ impl Upkeep {
                 *limit
             }
             Upkeep::Retire { retirement, .. } => retirement.limit,
+            Upkeep::Audit(call) => call.weight(),
+            Upkeep::Directory(call) => call.weight(),
             Upkeep::Probe { .. }
             | Upkeep::NoteClock { .. }
             | Upkeep::KeepCondition { .. }
-            | Upkeep::PutToken { .. }
-            | Upkeep::AddToken { .. }
             | Upkeep::RepairCounters => 1,
         };
         rows.max(1)
@@ -122,9 +120,9 @@ pub enum UpkeepReply {
     Probed,
     ClockNoted,
     ConditionKept,
-    TokenPut,
-    /// The stored token: the new one, or an existing one with the same id.
-    TokenAdded(Token),
+    Directory(DirectoryReply),
+    /// How many entries of the audit log were sealed, written or deleted.
+    Audited(u64),
     /// The changes.
     CountersRepaired(Vec<CounterMismatch>),
 }

@@ -22,6 +22,7 @@ impl UnitOfWork {
         write_set.requests_inserted = self.requests_inserted.values().cloned().collect();
         write_set.requests_answered =
             self.requests_answered.iter().map(|(key, answer)| (key.clone(), answer.clone())).collect();
+        write_set.audit = self.audit.values().cloned().collect();
         write_set
     }
 

@@ -1,16 +1,17 @@
 //! Code that several answers of a unit of work share.
 
 use super::loaded::LoadedSession;
-use super::{NoteChange, Numbered, UnitOfWork};
+use super::{NewSession, NoteChange, Numbered, UnitOfWork};
 use crate::fault::Fault;
-use crate::rows::{LiveRow, OpenCount, Rows, Spent};
+use crate::rows::{LiveRow, OpenCount, Rows, SessionPlace, Spent};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
 use punctual_core::notes::{LastNote, Note};
 use punctual_core::occurrence::{Finished, LiveState, OccurrenceFlags};
-use punctual_core::ports::{DeadLetter, LeaseRef};
+use punctual_core::ports::{DeadLetter, LeaseRef, SessionOpening};
 use punctual_core::schedule::ScheduleState;
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 
 impl UnitOfWork {
@@ -27,6 +28,26 @@ impl UnitOfWork {
         let change = self.numbered.entry(job).or_insert(Numbered { job, numbered, spent: None });
         change.numbered = numbered;
         change.spent = spent.or(change.spent);
+    }
+
+    pub(super) fn open_session(
+        &mut self,
+        opening: &SessionOpening,
+        now: Timestamp,
+    ) -> Result<SessionId, Fault> {
+        let Some(worker) = self.worker_numbers.get(&opening.worker).copied() else {
+            self.read_set.workers.insert(opening.worker.clone());
+            return self.unloaded();
+        };
+        let Some(id) = self.new_sessions.get(self.opened.len()).copied() else {
+            self.read_set.new_sessions = self.opened.len() + 1;
+            return self.unloaded();
+        };
+        let place = SessionPlace { turn: 0, mode: SessionMode::Open, beat: 0, attention: false };
+        let embedded = opening.embedded;
+        self.sessions.put(id, LoadedSession { id, worker, place, beaten_at: now, lost: false, embedded });
+        self.opened.insert(id, NewSession { id, worker, opening: opening.clone(), opened_at: now });
+        Ok(id)
     }
 
     pub(super) fn advance(&mut self, next: &ScheduleState) -> Result<(), Fault> {

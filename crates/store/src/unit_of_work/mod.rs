@@ -42,7 +42,9 @@ use open::OpenOccurrences;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
-use punctual_core::ports::{DeadLetter, LeaseRef, NewRequest, QueueRow, RequestKey, StoredAnswer};
+use punctual_core::ports::{
+    AuditEntry, AuditId, DeadLetter, LeaseRef, NewRequest, QueueRow, RequestKey, StoredAnswer,
+};
 use punctual_core::rank::Shares;
 use punctual_core::time::Timestamp;
 use read_planning::LockStage;
@@ -128,6 +130,7 @@ pub(crate) struct UnitOfWork {
     requests: Table<RequestKey, RequestRow>,
     requests_inserted: BTreeMap<RequestKey, (NewRequest, Timestamp)>,
     requests_answered: BTreeMap<RequestKey, StoredAnswer>,
+    audit: BTreeMap<AuditId, AuditEntry>,
 }
 
 impl UnitOfWork {
@@ -181,6 +184,7 @@ impl UnitOfWork {
             requests: Table::default(),
             requests_inserted: BTreeMap::new(),
             requests_answered: BTreeMap::new(),
+            audit: BTreeMap::new(),
         }
     }
 
@@ -304,6 +308,7 @@ impl UnitOfWork {
         self.requests.undo();
         self.requests_inserted.clear();
         self.requests_answered.clear();
+        self.audit.clear();
     }
 
     /// The current write is complete.

@@ -117,6 +117,7 @@ impl ReadSet {
                 self.requests.insert(request.request.clone());
             }
             Write::AnswerRequest { .. } => {}
+            Write::Audited { write, .. } => self.add_write(write, remembered),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::loaded::LoadedSession;
 use super::lookups::{cancel_of, cloned, counted, dead_letter_of, is_behind, is_held_by, tied};
-use super::{EndedRow, NewDeadLetter, NewSession, UnitOfWork};
+use super::{EndedRow, NewDeadLetter, UnitOfWork};
 use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{
@@ -19,7 +19,7 @@ use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, OccurrenceFlags};
 use punctual_core::ports::{
-    DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
+    AuditEntry, DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
 use punctual_core::readmission::QueuePosition;
@@ -596,19 +596,7 @@ impl Rows for UnitOfWork {
     }
 
     fn insert_session(&mut self, opening: &SessionOpening, now: Timestamp) -> Result<SessionId, Fault> {
-        let Some(worker) = self.worker_numbers.get(&opening.worker).copied() else {
-            self.read_set.workers.insert(opening.worker.clone());
-            return self.unloaded();
-        };
-        let Some(id) = self.new_sessions.get(self.opened.len()).copied() else {
-            self.read_set.new_sessions = self.opened.len() + 1;
-            return self.unloaded();
-        };
-        let place = SessionPlace { turn: 0, mode: SessionMode::Open, beat: 0, attention: false };
-        let embedded = opening.embedded;
-        self.sessions.put(id, LoadedSession { id, worker, place, beaten_at: now, lost: false, embedded });
-        self.opened.insert(id, NewSession { id, worker, opening: opening.clone(), opened_at: now });
-        Ok(id)
+        self.open_session(opening, now)
     }
 
     fn set_turn(&mut self, session: SessionId, turn: u64) -> Result<(), Fault> {
@@ -692,6 +680,11 @@ impl Rows for UnitOfWork {
             self.requests.put(key.clone(), RequestRow { answer: Some(answer.clone()), ..row });
         }
         self.requests_answered.insert(key.clone(), answer.clone());
+        Ok(())
+    }
+
+    fn put_audit(&mut self, entry: &AuditEntry) -> Result<(), Fault> {
+        self.audit.entry(entry.id).or_insert_with(|| entry.clone());
         Ok(())
     }
 }

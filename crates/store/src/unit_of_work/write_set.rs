@@ -6,7 +6,7 @@ use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::StoredStatus;
 use punctual_core::notes::{Checkpoint, LastNote, Progress};
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
-use punctual_core::ports::{NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
+use punctual_core::ports::{AuditEntry, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -71,6 +71,7 @@ pub(crate) struct WriteSet {
     pub queues_deleted: Vec<String>,
     pub requests_inserted: Vec<(NewRequest, Timestamp)>,
     pub requests_answered: Vec<(RequestKey, StoredAnswer)>,
+    pub audit: Vec<AuditEntry>,
 
     pub counts: Counts,
 }

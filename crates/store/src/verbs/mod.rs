@@ -78,5 +78,12 @@ pub(crate) fn perform<R: Rows>(rows: &mut R, write: &Write) -> Result<WriteReply
             rows.answer_request(request, answer)?;
             WriteReply::RequestAnswered
         }
+        Write::Audited { write, entries } => {
+            let reply = perform(rows, write)?;
+            for audited in entries {
+                rows.put_audit(&audited.answered(&reply))?;
+            }
+            reply
+        }
     })
 }

@@ -7,6 +7,7 @@ use punctual_client::API_PREFIX;
 use punctual_client::schema::OCCURRENCE_EXAMPLE;
 use punctual_client::schema::{Schema, flag, text, the, time, whole};
 use punctual_core::limits;
+use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -26,6 +27,7 @@ fn on_execution(method: Method, rest: &str, title: Title) -> Operation {
 fn of_job() -> Operation {
     let title = title("listExecutionsOfJob", "List the executions of a job");
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/jobs/{{id}}/executions"), title)
+        .needs(UseCase::ReadExecutions)
         .about(
             "Open and finished executions in one order, latest occurrence and attempt first; and ranges of \
              skipped occurrences. An execution keeps its position when it finishes, so pages neither \
@@ -39,6 +41,7 @@ fn of_job() -> Operation {
 fn job_logs() -> Operation {
     let title = title("getJobLogs", "Log lines of a job");
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/jobs/{{id}}/logs"), title)
+        .needs(UseCase::ReadLogs)
         .about(&format!(
             "Starts with the first attempt of the latest run, attempt by attempt, oldest line first. \
              {FOLLOWING} of the job, across its attempts and runs, and `end` once the job is finished."
@@ -80,6 +83,7 @@ fn last_event_id() -> Schema {
 fn list() -> Operation {
     let title = title("listExecutions", "List executions of all jobs");
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/executions"), title)
+        .needs(UseCase::ReadExecutions)
         .about(
             "All executions with one status. The order of running executions is defined by the store; \
              waiting and queued ones are sorted by job, latest first; finished ones latest first. A filter \
@@ -92,6 +96,7 @@ fn list() -> Operation {
         )
         .in_query("queue", text().about("Only executions of jobs of this queue."))
         .in_query("job_type", text().about("Only executions of jobs of this type."))
+        .in_query("owner", text().about("Only executions of jobs of this owner."))
         .in_query("worker", text().about("Only executions that run or ran on the worker with this name."));
     paged(operation).answers(200, "One page.", "RunPage")
 }
@@ -99,6 +104,7 @@ fn list() -> Operation {
 fn events() -> Operation {
     let title = title("listenToEvents", "Stream execution events");
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/events"), title)
+        .needs(UseCase::ReadEvents)
         .about(
             "A stream of server-sent events that stays open until either side closes it. Finished \
              executions come in commit order, each event with an `id`: reconnect with it, and no event is \
@@ -123,13 +129,15 @@ fn events() -> Operation {
 
 fn show() -> Operation {
     on_execution(Method::GET, "", title("getExecution", "Get an execution"))
+        .needs(UseCase::ReadExecutions)
         .about("Whether it is waiting, running or finished.")
         .answers(200, "The execution.", "Execution")
 }
 
 fn logs() -> Operation {
-    let operation =
-        on_execution(Method::GET, "/logs", title("getLogs", "Log lines of an execution")).about(&format!(
+    let operation = on_execution(Method::GET, "/logs", title("getLogs", "Log lines of an execution"))
+        .needs(UseCase::ReadLogs)
+        .about(&format!(
             "Oldest line first. With `follow_cursor` a later request reads the lines written since. \
              {FOLLOWING}, and `end` once the execution is finished."
         ));
@@ -138,6 +146,7 @@ fn logs() -> Operation {
 
 fn cancel() -> Operation {
     on_execution(Method::POST, "/cancel", title("cancelExecution", "Cancel an execution"))
+        .needs(UseCase::CancelExecution)
         .about(
             "Ends it if it has not started, asks it to stop if it is running. Cancelling the only \
              execution of a one-time job also cancels the job.",
@@ -154,11 +163,13 @@ fn dead(id: &'static str, summary: &'static str) -> Title {
 fn list_dead() -> Operation {
     let path = format!("{API_PREFIX}/dead-letters");
     let operation = Operation::new(Method::GET, path, dead("listDeadLetters", "List dead letters"))
+        .needs(UseCase::ReadDeadLetters)
         .about("Newest first.")
         .in_query("job_id", the("JobId").about("Only dead letters of this job."))
         .in_query("name", text().about("Only dead letters of jobs with exactly this name."))
         .in_query("job_type", text().about("Only dead letters of jobs of this type."))
         .in_query("queue", text().about("Only dead letters of jobs of this queue."))
+        .in_query("owner", text().about("Only dead letters of jobs of this owner."))
         .in_query("died_from", time().about("Only dead letters created at or after this time."))
         .in_query("died_until", time().about("Only dead letters created before this time."))
         .in_query("error", text().about("Only dead letters whose error contains this text."));
@@ -168,6 +179,7 @@ fn list_dead() -> Operation {
 fn redrive() -> Operation {
     let path = format!("{API_PREFIX}/dead-letters/redrive");
     Operation::new(Method::POST, path, dead("redriveDeadLetters", "Run dead letters again"))
+        .needs(UseCase::Redrive)
         .about(
             "Another attempt of each, with a fresh retry budget. Select by `ids`, or by a `filter`, \
              repeated until `next_cursor` is null.",
@@ -179,6 +191,7 @@ fn redrive() -> Operation {
 fn discard() -> Operation {
     let path = format!("{API_PREFIX}/dead-letters/discard");
     Operation::new(Method::POST, path, dead("discardDeadLetters", "Delete dead letters"))
+        .needs(UseCase::Discard)
         .about("Select by `ids`, or by a `filter`, repeated until `next_cursor` is null.")
         .takes("DeadLetterSelection", json!({"filter": {"queue": "mail"}, "limit": 100}))
         .answers(200, "The outcome of each.", "DiscardAnswer")

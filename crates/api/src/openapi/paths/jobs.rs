@@ -6,6 +6,7 @@ use axum::http::Method;
 use punctual_client::schema::{Schema, list as list_of, name, text, the, up_to, whole};
 use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
+use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -37,11 +38,12 @@ fn request_key() -> Schema {
 const REPLAY: &str = "The current state does not allow this: the `unique_key` is taken (the problem names the other job as \
      `job_id`).";
 
-const FULL: &str =
-    "The queue has reached its `max_depth`, or the server is overloaded: the request was not processed.";
+const FULL: &str = "The queue has reached its `max_depth`, the owner its submit quota or the user or token its rate limit, too many requests \
+     without a valid token came from its address, or the server is overloaded: the request was not processed.";
 
 fn submit() -> Operation {
     Operation::new(Method::POST, path(""), title("submitJob", "Submit a job"))
+        .needs(UseCase::Submit)
         .about("Stores one job and responds when it is durable. If a job with its `idempotency_key` \
                 exists, that job is returned and nothing is stored.")
         .in_header(IDEMPOTENCY_KEY, request_key())
@@ -58,10 +60,12 @@ fn submit() -> Operation {
         .fails(409, REPLAY)
         .fails(429, FULL)
         .with_header(429, "Retry-After")
+        .with_rate_headers(429)
 }
 
 fn submit_batch() -> Operation {
     Operation::new(Method::POST, path("/batch"), title("submitJobs", "Submit many jobs"))
+        .needs(UseCase::Submit)
         .about(
             "Each job is handled independently: an invalid job does not prevent the others from being \
                 stored.",
@@ -80,10 +84,12 @@ fn submit_batch() -> Operation {
         .with_header(200, IDEMPOTENT_REPLAYED)
         .fails(429, FULL)
         .with_header(429, "Retry-After")
+        .with_rate_headers(429)
 }
 
 fn list() -> Operation {
     let operation = Operation::new(Method::GET, path(""), title("listJobs", "List jobs"))
+        .needs(UseCase::ReadJobs)
         .about(
             "Newest first. A filter examines a bounded number of jobs for each page, so a page may be \
              short or even empty while `next_cursor` says that there is more.",
@@ -137,6 +143,7 @@ fn answers_job(operation: Operation) -> Operation {
 
 fn show() -> Operation {
     answers_job(on_job(Method::GET, "", title("getJob", "Get a job")))
+        .needs(UseCase::ReadJobs)
         .about("Includes its status, next run, last outcome and result.")
 }
 
@@ -160,6 +167,7 @@ fn changes(operation: Operation) -> Operation {
 
 fn replace() -> Operation {
     changes(on_job(Method::PUT, "", title("replaceJob", "Replace a job")))
+        .needs(UseCase::UpdateJob)
         .about("Takes a complete description; omitted fields get their defaults. Owner, keys and \
                 dependencies are fixed.")
         .takes("SubmitJob", json!({
@@ -170,6 +178,7 @@ fn replace() -> Operation {
 
 fn patch() -> Operation {
     changes(on_job(Method::PATCH, "", title("changeJob", "Change some fields of a job")))
+        .needs(UseCase::UpdateJob)
         .about(
             "A JSON merge patch (RFC 7396): null resets a field to its default, fields that are not named \
              stay exactly as they are.",
@@ -183,14 +192,16 @@ fn patch() -> Operation {
 
 fn delete() -> Operation {
     on_job(Method::DELETE, "", title("deleteJob", "Delete a job"))
+        .needs(UseCase::DeleteJob)
         .about("Cancels the job and hides it immediately; its keys can be used again.")
         .may_take("Nothing", json!({}))
         .answers_nothing(204, "The job is deleted.")
 }
 
 fn verbs() -> [Operation; 4] {
-    let verb = |rest, title, about: &str| {
+    let verb = |rest, title, case, about: &str| {
         answers_job(on_job(Method::POST, rest, title))
+            .needs(case)
             .about(about)
             .may_take("Nothing", json!({}))
             .fails(409, "The current state does not allow this: the detail says why and what to do instead.")
@@ -199,22 +210,26 @@ fn verbs() -> [Operation; 4] {
         verb(
             "/pause",
             title("pauseJob", "Pause a job"),
+            UseCase::PauseJob,
             "Lets running executions finish and starts no others. Pausing a paused job has no effect.",
         ),
         verb(
             "/resume",
             title("resumeJob", "Resume a job"),
+            UseCase::ResumeJob,
             "A recurring job skips the occurrences that were due while it was paused, a one-time job runs \
              late.",
         ),
         verb(
             "/cancel",
             title("cancelJob", "Cancel a job"),
+            UseCase::CancelJob,
             "The job does not run again: waiting executions are dropped, running ones are asked to stop.",
         ),
         verb(
             "/retry",
             title("retryJob", "Retry a job"),
+            UseCase::RetryJob,
             "Another attempt of the latest dead occurrence, with a fresh retry budget; the response has \
              its `execution_id`.",
         ),
@@ -223,6 +238,7 @@ fn verbs() -> [Operation; 4] {
 
 fn trigger() -> Operation {
     on_job(Method::POST, "/trigger", title("triggerJob", "Run a job now"))
+        .needs(UseCase::TriggerJob)
         .about("One more occurrence now, also while the job is paused; the schedule does not change.")
         .in_header(IDEMPOTENCY_KEY, request_key())
         .may_take("Trigger", json!({"override": false}))
@@ -238,6 +254,7 @@ fn trigger() -> Operation {
 
 fn explain() -> Operation {
     on_job(Method::GET, "/explain", title("explainJob", "Explain a job"))
+        .needs(UseCase::ExplainJob)
         .about("Why the job is in its current state, in sentences for people and facts for programs.")
         .answers(200, "The explanation.", "Explanation")
         .fails(400, NO_PARAMETERS)
@@ -246,6 +263,7 @@ fn explain() -> Operation {
 fn next() -> Operation {
     let title = Title { id: "previewJob", tag: SCHEDULES, summary: "When a job runs next" };
     on_job(Method::GET, "/next", title)
+        .needs(UseCase::ReadJobs)
         .about("The next nominal times of a recurring job; empty if none is left or the job runs only once.")
         .in_query("count", whole(1..=limits::PREVIEW_MAX as u64).about("How many.").otherwise(10))
         .answers(200, "The next occurrences.", "Preview")
@@ -255,6 +273,7 @@ fn next() -> Operation {
 fn preview() -> Operation {
     let title = Title { id: "previewSchedule", tag: SCHEDULES, summary: "When a schedule would run" };
     Operation::new(Method::POST, format!("{API_PREFIX}/schedules/preview"), title)
+        .needs(UseCase::PreviewSchedule)
         .about("Stores nothing. Occurrences affected by a daylight saving change are marked.")
         .takes(
             "PreviewRequest",

@@ -1,5 +1,7 @@
 //! Every operation, by topic.
 
+mod access;
+mod audit;
 mod executions;
 mod jobs;
 mod server;
@@ -17,6 +19,8 @@ pub fn all() -> Vec<Operation> {
         executions::operations(),
         workers::operations(),
         server::operations(),
+        access::operations(),
+        audit::operations(),
         worker::operations(),
     ]
     .into_iter()
@@ -31,6 +35,7 @@ const DEAD_LETTERS: &str = "Dead letters";
 const QUEUES: &str = "Queues";
 const WORKERS: &str = "Workers";
 const SERVER: &str = "Server";
+const ACCESS: &str = "Access";
 const CLOCK: &str = "Clock";
 const WORKER: &str = "Worker protocol";
 
@@ -44,10 +49,11 @@ pub fn tags() -> Value {
         {"name": QUEUES, "description": "Waiting and running executions by queue, limits, and pausing."},
         {"name": WORKERS, "description": "Connected workers, their state, and orders to them."},
         {"name": SERVER, "description": "Health, statistics and documentation."},
+        {"name": ACCESS, "description": "Tokens and users: who may use the server, and what each may do."},
         {"name": CLOCK, "description": "The clock that schedules use, and how to move it on a server that \
                                         was started with a manual clock."},
         {"name": WORKER, "description": "How a worker in any language claims jobs, runs them and reports \
-                                         their outcomes. The token needs the role operator."},
+                                         their outcomes. The token needs the role worker."},
     ])
 }
 

@@ -5,6 +5,7 @@ use super::{CLOCK, NO_PARAMETERS, QUEUES, SERVER, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::name;
+use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -20,6 +21,7 @@ pub fn operations() -> Vec<Operation> {
 fn list_queues() -> Operation {
     let title = Title { id: "listQueues", tag: QUEUES, summary: "List queues" };
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/queues"), title)
+        .needs(UseCase::ReadQueues)
         .about("Every queue that has live executions, is paused or has settings, by name.")
         .fails(400, "A parameter is unknown or out of range.");
     paged_by_most(operation).answers(200, "One page.", "QueuePage")
@@ -35,6 +37,7 @@ fn on_queue(method: Method, rest: &str, title: Title) -> Operation {
 fn show_queue() -> Operation {
     let title = Title { id: "getQueue", tag: QUEUES, summary: "Get a queue" };
     on_queue(Method::GET, "", title)
+        .needs(UseCase::ReadQueues)
         .about("Any valid name is accepted: a queue that has not been used yet is empty and open.")
         .fails(400, NO_PARAMETERS)
 }
@@ -42,7 +45,8 @@ fn show_queue() -> Operation {
 fn set_queue() -> Operation {
     let title = Title { id: "setQueue", tag: QUEUES, summary: "Set up a queue" };
     on_queue(Method::PUT, "", title)
-        .about("Sets all settings: omitted ones get their defaults. Needs the role operator.")
+        .needs(UseCase::SetQueue)
+        .about("Sets all settings: omitted ones get their defaults.")
         .takes(
             "SetQueue",
             json!({"max_depth": 10_000, "concurrency": 20, "key_concurrency": 1, "rate": "100/1m"}),
@@ -50,22 +54,24 @@ fn set_queue() -> Operation {
 }
 
 fn queue_verbs() -> [Operation; 2] {
-    let verb = |rest, id, summary, about: &str| {
+    let verb = |rest, id, summary, case, about: &str| {
         let title = Title { id, tag: QUEUES, summary };
-        on_queue(Method::POST, rest, title).about(about).may_take("Nothing", json!({}))
+        on_queue(Method::POST, rest, title).needs(case).about(about).may_take("Nothing", json!({}))
     };
     [
         verb(
             "/pause",
             "pauseQueue",
             "Pause a queue",
-            "The queue starts no executions; running ones continue. Needs the role operator.",
+            UseCase::PauseQueue,
+            "The queue starts no executions; running ones continue.",
         ),
         verb(
             "/resume",
             "resumeQueue",
             "Resume a queue",
-            "The queue starts executions again. Needs the role operator.",
+            UseCase::ResumeQueue,
+            "The queue starts executions again.",
         ),
     ]
 }
@@ -76,6 +82,7 @@ fn server(id: &'static str, summary: &'static str) -> Title {
 
 fn stats() -> Operation {
     Operation::new(Method::GET, format!("{API_PREFIX}/stats"), server("getStats", "Get statistics"))
+        .needs(UseCase::ReadServer)
         .about(
             "The number of jobs by status, waiting and running executions, connected workers, and what all \
              live processes of the cluster have done since each started.",
@@ -85,6 +92,7 @@ fn stats() -> Operation {
 
 fn nodes() -> Operation {
     Operation::new(Method::GET, format!("{API_PREFIX}/nodes"), server("listNodes", "List nodes"))
+        .needs(UseCase::ReadServer)
         .about(
             "All live processes of the cluster, each with its version, start time, roles, segments and \
              clock offset. If the server that answers cannot reach the others, it lists only itself and \
@@ -95,9 +103,9 @@ fn nodes() -> Operation {
 }
 
 fn me() -> Operation {
-    Operation::new(Method::GET, format!("{API_PREFIX}/me"), server("getMe", "Get the caller's token"))
-        .about("The public part of the caller's token, and its role.")
-        .answers(200, "The caller's token.", "Me")
+    Operation::new(Method::GET, format!("{API_PREFIX}/me"), server("getMe", "Get the caller"))
+        .about("The caller's token, role, scope and permissions. Any valid token may ask.")
+        .answers(200, "The caller.", "Me")
         .fails(400, NO_PARAMETERS)
 }
 
@@ -112,6 +120,7 @@ fn clock_moves() -> [Operation; 2] {
     let moving = |rest, id, summary, about: &str| {
         let title = Title { id, tag: CLOCK, summary };
         Operation::new(Method::POST, format!("{API_PREFIX}/clock/{rest}"), title)
+            .needs(UseCase::DriveClock)
             .about(about)
             .takes("MoveClock", json!({"by": "1h"}))
             .answers(200, "How far the clock was moved.", "ClockMoved")
@@ -162,6 +171,7 @@ fn health() -> [Operation; 4] {
 
 fn metrics() -> Operation {
     Operation::new(Method::GET, "/metrics", server("getMetrics", "Metrics for Prometheus"))
+        .needs(UseCase::ReadServer)
         .about("The text format of Prometheus.")
         .answers_as(200, "The metrics.", "text/plain", json!({"type": "string"}))
 }

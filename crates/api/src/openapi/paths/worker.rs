@@ -6,6 +6,7 @@ use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::EXECUTION_EXAMPLE;
 use punctual_client::schema::whole;
+use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -14,6 +15,7 @@ pub fn operations() -> Vec<Operation> {
 
 fn operation(method: Method, rest: &str, id: &'static str, summary: &'static str) -> Operation {
     Operation::new(method, format!("{API_PREFIX}/worker{rest}"), Title { id, tag: WORKER, summary })
+        .needs(UseCase::Work)
 }
 
 /// An operation within a session.

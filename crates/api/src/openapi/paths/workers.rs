@@ -6,6 +6,7 @@ use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::{text, whole};
 use punctual_core::limits;
+use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
@@ -31,6 +32,7 @@ fn wanting(operation: Operation) -> Operation {
 fn autoscaling() -> Operation {
     let title = title("autoscaling", "How many workers are needed");
     let operation = wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling"), title))
+        .needs(UseCase::ReadServer)
         .about("For autoscalers: what every queue has, and what it needs. Sorted by name.");
     paged_by_most(operation).answers(200, "One page of queues.", "ScalingPage")
 }
@@ -38,6 +40,7 @@ fn autoscaling() -> Operation {
 fn autoscaling_of() -> Operation {
     let title = title("autoscalingOfQueue", "How many workers a queue needs");
     wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling/{{queue}}"), title))
+        .needs(UseCase::ReadQueues)
         .about("The same for one queue. An unused queue needs nothing.")
         .in_path("queue", text().about("Its name.").example("default"))
         .answers(200, "The queue.", "Scaling")
@@ -50,6 +53,7 @@ fn title(id: &'static str, summary: &'static str) -> Title {
 fn list() -> Operation {
     let operation =
         Operation::new(Method::GET, format!("{API_PREFIX}/workers"), title("listWorkers", "List workers"))
+            .needs(UseCase::ReadWorkers)
             .about("Every session that is neither lost nor closed, by id.")
             .fails(400, "A parameter is unknown or out of range.");
     paged_by_most(operation).answers(200, "One page.", "WorkerPage")
@@ -69,6 +73,7 @@ fn on_worker(method: Method, rest: &str, title: Title) -> Operation {
 
 fn show() -> Operation {
     on_worker(Method::GET, "", title("getWorker", "Get a worker"))
+        .needs(UseCase::ReadWorkers)
         .about("One session of a worker.")
         .fails(400, NO_PARAMETERS)
         .fails(409, SEVERAL)
@@ -79,6 +84,7 @@ const SEVERAL: &str = "Several sessions have this name: the detail lists their i
 fn orders() -> [Operation; 3] {
     let order = |rest, title, about: &str| {
         on_worker(Method::POST, rest, title)
+            .needs(UseCase::OrderWorker)
             .about(about)
             .may_take("Nothing", json!({}))
             .fails(409, "The session is draining and will close; or several sessions have this name.")
@@ -87,18 +93,13 @@ fn orders() -> [Operation; 3] {
         order(
             "/pause",
             title("pauseWorker", "Pause a worker"),
-            "Gives it no new work; its running executions continue. Needs the role operator.",
+            "Gives it no new work; its running executions continue.",
         ),
-        order(
-            "/resume",
-            title("resumeWorker", "Resume a worker"),
-            "Gives it work again. Needs the role operator.",
-        ),
+        order("/resume", title("resumeWorker", "Resume a worker"), "Gives it work again."),
         order(
             "/drain",
             title("drainWorker", "Drain a worker"),
-            "It finishes running executions, gives back the rest and closes its session. Needs the role \
-             operator.",
+            "It finishes running executions, gives back the rest and closes its session.",
         ),
     ]
 }

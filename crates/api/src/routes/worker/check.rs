@@ -44,6 +44,8 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
         job_types: request.job_types,
         slots: request.slots,
         about: WorkerAbout { queues: request.queues, version: request.version, host: request.host },
+        // The use case sets it to the token of the caller.
+        token: None,
     })
 }
 

@@ -52,10 +52,10 @@ pub fn router() -> Listed {
 }
 
 async fn open(call: Call, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
-    let port = call.cases.worker_port()?;
+    call.cases.worker_port()?;
     let opening = check::opening(json::parse::<OpenSession>(&body.bytes, Shape::Worker)?)?;
     let lease = opening.lease;
-    let grant = port.open_session(opening).await?;
+    let grant = call.cases.open_session(opening).await?;
     let start = Monotonic::from_micros(0);
     let keeper = LeaseKeeper::new(lease, start);
     let body = SessionBody {
@@ -78,13 +78,14 @@ async fn close(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<
 async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
     let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, Shape::Worker)?)?;
+    call.cases.check_served(&poll.queues, &poll.job_types)?;
     // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
     let session = poll.session;
     let assignments = tokio::select! {
         biased;
         () = call.api.stopping() => return Err(ApiError::Stopping),
-        assignments = take(port, poll, held) => assignments?,
+        assignments = take(&port, poll, held) => assignments?,
     };
     let now = call.cases.now();
     let (mut readable, mut unreadable) = (Vec::with_capacity(assignments.len()), Vec::new());
@@ -142,6 +143,7 @@ async fn heartbeat(call: Call, body: Body) -> Result<Json<HeartbeatAnswer>, ApiE
 async fn demand(call: Call, body: Body) -> Result<Json<DemandAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
     let served = check::served(json::parse(&body.bytes, Shape::Worker)?)?;
+    call.cases.check_served(&served.queues, &served.job_types)?;
     let Demand { queued, oldest_wait } = port.demand(served).await?;
     Ok(Json(DemandAnswer { queued, oldest_wait_secs: oldest_wait.into() }))
 }

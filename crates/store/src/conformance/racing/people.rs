@@ -1,6 +1,7 @@
 //! Races between calls of users, and with reports of workers.
 
 use super::{Hand, Nodes, Round};
+use crate::conformance::directory::{full_token, plain_token, user};
 use crate::conformance::fixture::{at, died, succeeded};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::ids::JobId;
@@ -8,8 +9,8 @@ use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Assignment, ControlOutcome, DeadLetterQuery, Horizon, JobCounts, ReportAnswer, Retirement, Role,
-    SubmitOutcome, Token,
+    Assignment, ControlOutcome, DeadLetterQuery, Horizon, JobCounts, ReportAnswer, Retirement, SubmitOutcome,
+    UserOutcome,
 };
 
 /// Callers of the same submit.
@@ -58,12 +59,7 @@ pub(super) async fn one_unique_key_from_many_at_once(nodes: Nodes) {
 pub(super) async fn one_first_token_from_many_at_once(nodes: Nodes) {
     nodes
         .rounds(|round| async move {
-            let token = |index: usize| Token {
-                id: round.queue(),
-                secret_sha256: [index as u8; 32],
-                role: Role::Admin,
-                created_at: at(1),
-            };
+            let token = |index: usize| plain_token(&round.queue(), index as u8);
             let add = |index: usize| round.node(index).store.add_token(token(index));
             let told = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
             let kept = round.here().store.token(&round.queue()).await.unwrap();
@@ -72,6 +68,42 @@ pub(super) async fn one_first_token_from_many_at_once(nodes: Nodes) {
                 "{kept:?} is kept, told was {told:?}"
             );
             assert!((0..CALLERS).any(|index| Some(token(index)) == kept), "{kept:?}");
+        })
+        .await;
+}
+
+pub(super) async fn one_rotation_of_a_token_from_many_at_once(nodes: Nodes) {
+    nodes
+        .rounds(|round| async move {
+            let token = |index: usize| full_token(&round.queue(), index as u8);
+            round.here().store.put_token(token(CALLERS)).await.unwrap();
+            let rotate =
+                |index: usize| round.node(index).store.replace_token(token(index), [CALLERS as u8; 32]);
+            let told = round.many(CALLERS, rotate).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+            let kept = round.here().store.token(&round.queue()).await.unwrap();
+            let changed: Vec<usize> = (0..CALLERS).filter(|index| told[*index]).collect();
+            assert_eq!(changed.len(), 1, "{told:?}");
+            assert_eq!(kept, Some(token(changed[0])));
+        })
+        .await;
+}
+
+pub(super) async fn one_email_address_from_many_at_once(nodes: Nodes) {
+    nodes
+        .rounds(|round| async move {
+            let new = |index: usize| user(&format!("{} {index}", round.queue()), &round.queue());
+            let add = |index: usize| round.node(index).store.add_user(new(index));
+            let told = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+            let kept = round.here().store.user_by_email(&round.queue()).await.unwrap();
+            for (index, outcome) in told.iter().enumerate() {
+                let is_kept = kept.as_ref() == Some(&new(index));
+                assert_eq!(
+                    *outcome,
+                    if is_kept { UserOutcome::Stored } else { UserOutcome::Taken },
+                    "{told:?}"
+                );
+            }
+            assert!(told.contains(&UserOutcome::Stored), "{told:?}");
         })
         .await;
 }

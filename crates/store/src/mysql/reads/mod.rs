@@ -4,8 +4,6 @@
 mod settled;
 pub(crate) mod statements;
 
-pub(crate) use statements::TOKEN;
-
 use super::lists::documents;
 use crate::cells::{Cell, CellValue, RowCells, get, read};
 use crate::codecs::{execution_id, job_id, read_finished, read_live};

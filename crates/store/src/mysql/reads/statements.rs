@@ -5,7 +5,8 @@ use crate::codecs::settings_columns;
 use crate::layout::{
     mysql_dead_letter_columns as dead_letter_columns, mysql_history_columns as history_columns,
     mysql_job_columns as job_columns, mysql_live_columns as live_columns,
-    mysql_schedule_columns as schedule_columns,
+    mysql_schedule_columns as schedule_columns, mysql_token_columns as token_columns,
+    mysql_user_columns as user_columns,
 };
 use crate::mysql::names::LANES_BY_NUMBER;
 use crate::mysql::tables::{LIMITERS, STARTED};
@@ -20,7 +21,6 @@ pub(super) const QUEUED_PLACE: &str =
 pub(crate) const AHEAD: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM live FORCE INDEX (live_claim) \
      WHERE queued_lane = ? AND (claim_rank < ? OR (claim_rank = ? AND (job < ? OR (job = ? AND occurrence < ?)))) \
      LIMIT ?) AS ahead";
-pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
 /// The tables of this database. The result is as old as the server's statistics, which is accurate enough.
 pub(super) const SIZES: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED), \
      CAST(COALESCE(SUM(data_free), 0) AS SIGNED), \
@@ -178,6 +178,7 @@ statements! {
         " FROM sessions JOIN workers ON workers.id = sessions.worker \
          LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id"
     );
+    TokenOfSession [0] = "SELECT token FROM sessions WHERE id = ?";
     Holdings [] = "SELECT session, COUNT(*) FROM live FORCE INDEX (live_session) WHERE session IS NOT NULL \
          GROUP BY session ORDER BY session";
     Queues [] = "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
@@ -188,7 +189,19 @@ statements! {
          CAST(COALESCE(SUM(paused), 0) AS SIGNED), CAST(COALESCE(SUM(completed), 0) AS SIGNED), \
          CAST(COALESCE(SUM(failed), 0) AS SIGNED), CAST(COALESCE(SUM(cancelled), 0) AS SIGNED), \
          CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) FROM job_tally";
-    Token [0] = TOKEN;
+    Token [0] = concat!("SELECT ", token_columns!(), " FROM tokens WHERE tokens.id = ?");
+    Tokens [0, 1] = concat!(
+        "SELECT ",
+        token_columns!(),
+        " FROM tokens FORCE INDEX (PRIMARY) WHERE tokens.id > ? ORDER BY tokens.id LIMIT ?"
+    );
+    User [0] = concat!("SELECT ", user_columns!(), " FROM users WHERE users.id = ?");
+    UserByEmail [0] = concat!("SELECT ", user_columns!(), " FROM users WHERE users.email = ?");
+    Users [0, 1] = concat!(
+        "SELECT ",
+        user_columns!(),
+        " FROM users FORCE INDEX (PRIMARY) WHERE users.id > ? ORDER BY users.id LIMIT ?"
+    );
     WaitingLines [0, 1] = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_claim) \
          WHERE live.queued_lane = limiter_tallies.limiter LIMIT 1) \
          FROM limiter_tallies WHERE waiting > 0 AND limiter > ? ORDER BY limiter LIMIT ?";
@@ -252,13 +265,13 @@ statements! {
     DeadLetters [0, 1] = concat!(
         "SELECT ",
         dead_letter_columns!(),
-        ", jobs.name, jobs.lane FROM dead_letters FORCE INDEX (PRIMARY) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
+        ", jobs.name, jobs.owner, jobs.lane FROM dead_letters FORCE INDEX (PRIMARY) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
          WHERE dead_letters.number < ? ORDER BY dead_letters.number DESC LIMIT ?"
     );
     DeadLettersOfJob [3, 0, 1] = concat!(
         "SELECT ",
         dead_letter_columns!(),
-        ", jobs.name, jobs.lane FROM dead_letters FORCE INDEX (dead_letters_job) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
+        ", jobs.name, jobs.owner, jobs.lane FROM dead_letters FORCE INDEX (dead_letters_job) STRAIGHT_JOIN jobs ON jobs.id = dead_letters.job \
          WHERE dead_letters.job = ? AND dead_letters.number < ? ORDER BY dead_letters.number DESC LIMIT ?"
     );
     HistoryBounds [] = BOUNDS;
@@ -302,6 +315,9 @@ statements! {
         " FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
          STRAIGHT_JOIN jobs ON jobs.id = UNHEX(wanted.job)"
     );
+    OwnersOfJobs [] = "SELECT jobs.id, jobs.owner, jobs.lane \
+         FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
+         STRAIGHT_JOIN jobs ON jobs.id = UNHEX(wanted.job)";
     LinesOfExecution [0, 1, 2, 3, 4] = "SELECT log_lines.number, log_lines.timestamp, log_lines.stream, log_lines.message \
          FROM log_lines FORCE INDEX (PRIMARY) WHERE log_lines.job = ? AND log_lines.occurrence = ? AND log_lines.attempt = ? \
          AND log_lines.number > ? ORDER BY log_lines.number LIMIT ?";

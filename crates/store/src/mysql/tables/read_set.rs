@@ -151,7 +151,7 @@ pub(crate) const SKIPPED: &str = concat!(
 pub(crate) const DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    ", jobs.name, jobs.lane FROM ",
+    ", jobs.name, jobs.owner, jobs.lane FROM ",
     list!(0 job id, 1 occurrence int),
     " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job) \
      AND dead_letters.occurrence = given.occurrence \
@@ -160,7 +160,7 @@ pub(crate) const DEAD_LETTERS: &str = concat!(
 pub(crate) const LATEST_DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    ", jobs.name, jobs.lane FROM ",
+    ", jobs.name, jobs.owner, jobs.lane FROM ",
     list!(0 job id),
     " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job) \
      AND dead_letters.occurrence = (SELECT MAX(latest.occurrence) FROM dead_letters AS latest \

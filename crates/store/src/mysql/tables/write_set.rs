@@ -118,6 +118,7 @@ fn sending_of(change: Change) -> Sending {
         | Change::PutProgress
         | Change::PutCheckpoints
         | Change::InsertRequests
+        | Change::InsertAudit
         | Change::AddToJobs => match change.shape() {
             Shape::Insert { table, columns, conflict } => Sending::Values(values(&table, columns, conflict)),
             other => unreachable!("{change:?}: {other:?}"),

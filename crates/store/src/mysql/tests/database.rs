@@ -28,6 +28,7 @@ const STEPS: &[&str] = &[
     include_str!("../schema/0000_bootstrap.sql"),
     include_str!("../schema/0001_initial.sql"),
     include_str!("../schema/0002_cluster.sql"),
+    include_str!("../schema/0006_audit.sql"),
 ];
 /// Tables whose numbers and partitions can only be reset by creating them again.
 const MADE_ANEW: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];

@@ -2,7 +2,9 @@
 
 use super::database::{TestDatabase, client};
 use crate::mysql::MySqlStore;
+use crate::mysql::connection::Connection;
 use crate::mysql::reads::statements::*;
+use crate::server::audit::AuditStatements;
 use crate::server::reads::Read;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
@@ -87,6 +89,16 @@ fn searches() -> Vec<Search> {
         search(sql(Read::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
         search(sql(Read::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
         search(sql(Read::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(Read::OwnersOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(Read::TokenOfSession), vec![number(7)], "sessions", "PRIMARY"),
+        search(sql(Read::Token), vec![Value::from("token 7")], "tokens", "PRIMARY"),
+        search(sql(Read::Tokens), vec![Value::from("token 7"), limit()], "tokens", "PRIMARY"),
+        search(sql(Read::User), vec![Value::from("user 7")], "users", "PRIMARY"),
+        search(sql(Read::UserByEmail), vec![Value::from("7@example.org")], "users", "users_email"),
+        search(sql(Read::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
+        search(Connection::AUDIT_PAGE, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
+        search(Connection::AUDIT_CHAIN, vec![number(7), limit()], "audit", "audit_number"),
+        search(Connection::UNSEALED, vec![limit()], "audit", "audit_number"),
         search(
             sql(Read::LinesOfExecution),
             vec![key(7), number(1), number(1), number(50), limit()],
@@ -171,6 +183,12 @@ const FILLING: &[&str] = &[
         "sessions (id, worker, lease_us, beat, turn, opened_at, beaten_at, slots, mode, embedded, attention, lost, job_types)",
         "n + 1, n + 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, '[]'"
     ),
+    fill!("tokens (id, secret_sha256, role, created_at)", "CONCAT('token ', n), UNHEX(SHA2(n, 256)), 0, n"),
+    fill!("users (id, email, role, created_at)", "CONCAT('user ', n), CONCAT(n, '@example.org'), 0, n"),
+    fill!(
+        "audit (id, at, token, name, action, object, outcome, number, hash)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), n, 'token 7', '', 'job.submit', '', 'ok', IF(n < 9990, n, NULL), UNHEX(SHA2(n, 256))"
+    ),
     fill!(
         "jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)",
         "UNHEX(LPAD(HEX(n), 32, '0')), 1 + n % 5, n, 1, IF(n % 50 = 0, 2, 0), 5, 0, REPEAT('x', 200)"
@@ -206,6 +224,6 @@ const FILLING: &[&str] = &[
         "UNHEX(LPAD(HEX(n % 100), 32, '0')), 1, 1, n, n, 0, 'a line'"
     ),
     "DROP TABLE ten",
-    "ANALYZE TABLE lanes, workers, sessions, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
+    "ANALYZE TABLE lanes, workers, sessions, tokens, users, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
      checkpoints, log_lines",
 ];

@@ -12,6 +12,7 @@ use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUM
 use crate::mysql::tables::statements::*;
 use crate::mysql::tables::{LANES_WITH_WORK, statement};
 use crate::server::changes::Change;
+use crate::server::directory::DirectoryStatements;
 use crate::server::logs::LogTables;
 use crate::server::maintenance::MaintenanceStatements;
 use crate::server::unused::UnusedStatements;
@@ -115,6 +116,7 @@ fn searches() -> Vec<Search> {
         search(statement(Change::ForgetParents), vec![list(0)], "dependencies", "dependencies_child"),
         search(statement(Change::ForgetNotes), vec![list(0)], "notes", "PRIMARY"),
         search(statement(Change::ForgetCheckpoints), vec![list(0)], "checkpoints", "PRIMARY"),
+        search(Connection::TOUCH_TOKENS, vec![Value::from("[[\"token 7\",5]]")], "tokens", "PRIMARY"),
         search(OLD_HISTORY, vec![number(10)], "history", "PRIMARY"),
         search(Connection::RETAIN_SKIPPED.find, vec![number(50), number(10)], "skipped", "skipped_last"),
         search(Connection::RETAIN_REQUESTS, vec![number(50), number(10)], "requests", "requests_begun"),

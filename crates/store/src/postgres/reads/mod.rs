@@ -3,8 +3,6 @@
 mod settled;
 pub(crate) mod statements;
 
-pub(crate) use statements::TOKEN;
-
 use super::rows::uuid;
 use super::tables::read_set::columns;
 use super::wire::{Parameter, value};

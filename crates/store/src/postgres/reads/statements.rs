@@ -4,7 +4,10 @@
 //! whole table, once its statistics make it expect many rows.
 
 use crate::codecs::settings_columns;
-use crate::layout::{dead_letter_columns, history_columns, job_columns, live_columns, schedule_columns};
+use crate::layout::{
+    dead_letter_columns, history_columns, job_columns, live_columns, schedule_columns, token_columns,
+    user_columns,
+};
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
 use crate::server::reads::Read;
 use crate::server::rows::{candidate_columns, session_columns};
@@ -24,7 +27,6 @@ macro_rules! worker_of_live {
     };
 }
 
-pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = $1";
 /// How candidates were found, and the jobs themselves.
 macro_rules! candidates_of {
     ($found:literal) => {
@@ -46,14 +48,14 @@ macro_rules! letters_without_error {
         concat!(
             "SELECT ",
             dead_letter_columns!(),
-            ", jobs.name, jobs.lane, letters.error_bytes, letters.is_found FROM (SELECT number, job, occurrence, attempts, epoch, \
+            ", jobs.name, jobs.owner, jobs.lane, letters.error_bytes, letters.is_found FROM (SELECT number, job, occurrence, attempts, epoch, \
              scheduled_time, origin, died_at, NULL::text AS error, noted, coalesce(octet_length(error), 0) \
              AS error_bytes, $3::text IS NULL OR coalesce(position($3 IN error) > 0, false) AS is_found \
              FROM dead_letters WHERE ",
             $which,
             " AND number < $1 ORDER BY number DESC LIMIT $2) AS dead_letters \
              CROSS JOIN LATERAL (SELECT dead_letters.error_bytes, dead_letters.is_found) AS letters \
-             CROSS JOIN LATERAL (SELECT name, lane FROM jobs WHERE jobs.id = dead_letters.job LIMIT 1) AS jobs \
+             CROSS JOIN LATERAL (SELECT name, owner, lane FROM jobs WHERE jobs.id = dead_letters.job LIMIT 1) AS jobs \
              ORDER BY dead_letters.number DESC"
         )
     };
@@ -129,6 +131,7 @@ statements! {
          CROSS JOIN LATERAL (SELECT name FROM workers WHERE workers.id = sessions.worker LIMIT 1) AS workers \
          WHERE NOT sessions.lost ORDER BY sessions.id"
     );
+    TokenOfSession = "SELECT token FROM sessions WHERE id = $1";
     // Session by session, so that a backlog is not scanned for the few that run. Every lease belongs to an
     // existing session.
     Holdings = "SELECT sessions.id, held.count FROM sessions CROSS JOIN LATERAL \
@@ -154,7 +157,11 @@ statements! {
          WHERE earlier.lane = live.lane AND earlier.state = 1 \
          AND (earlier.rank, earlier.job, earlier.occurrence) < (live.rank, live.job, live.occurrence) LIMIT $3) AS ahead) \
          FROM live WHERE live.job = $1 AND live.occurrence = $2 AND live.state = 1";
-    Token = TOKEN;
+    Token = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = $1");
+    Tokens = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id > $1 ORDER BY id LIMIT $2");
+    User = concat!("SELECT ", user_columns!(), " FROM users WHERE id = $1");
+    UserByEmail = concat!("SELECT ", user_columns!(), " FROM users WHERE email = $1");
+    Users = concat!("SELECT ", user_columns!(), " FROM users WHERE id > $1 ORDER BY id LIMIT $2");
     WaitingLines = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
          FROM limiter_tallies WHERE waiting > 0 AND limiter > $1 ORDER BY limiter LIMIT $2";
     Started = STARTED;
@@ -290,6 +297,7 @@ statements! {
         settings_columns!(),
         " FROM jobs WHERE jobs.id = ANY ($1)"
     );
+    OwnersOfJobs = "SELECT id, owner, lane FROM jobs WHERE id = ANY ($1)";
     LinesOfExecution = lines_in_order!(">", "ASC");
     LastLines = lines_in_order!("<", "DESC");
 }

@@ -122,7 +122,7 @@ const SKIPPED: &str = "SELECT skipped.number, skipped.job, skipped.last, skipped
 const DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    ", jobs.name, jobs.lane",
+    ", jobs.name, jobs.owner, jobs.lane",
     " FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
      JOIN dead_letters ON dead_letters.job = wanted.job AND dead_letters.occurrence = wanted.occurrence \
      JOIN jobs ON jobs.id = dead_letters.job"
@@ -130,7 +130,7 @@ const DEAD_LETTERS: &str = concat!(
 const LATEST_DEAD_LETTERS: &str = concat!(
     "SELECT ",
     dead_letter_columns!(),
-    ", jobs.name, jobs.lane",
+    ", jobs.name, jobs.owner, jobs.lane",
     " FROM unnest($1::uuid[]) AS wanted(job) CROSS JOIN LATERAL \
      (SELECT * FROM dead_letters WHERE dead_letters.job = wanted.job ORDER BY dead_letters.occurrence DESC LIMIT 1) \
      AS dead_letters JOIN jobs ON jobs.id = dead_letters.job"

@@ -108,6 +108,7 @@ impl FaultSetup {
             job_types: vec!["report".to_owned()],
             slots: 4,
             about: Default::default(),
+            token: None,
         };
         self.store.open_session(at(0), opening).await.unwrap()
     }

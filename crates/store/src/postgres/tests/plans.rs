@@ -4,6 +4,8 @@
 use super::database::{TestDatabase, own_client};
 use crate::postgres::PostgresOptions;
 use crate::postgres::reads::statements::{EXECUTION, LAST_PLACE, statement};
+use crate::postgres::wire::Wire;
+use crate::server::audit::AuditStatements;
 use crate::server::reads::Read;
 use tokio_postgres::Client;
 
@@ -45,6 +47,17 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(Read::FinishedBefore), &["15000", "2000"], "place_idx"),
     (statement(Read::FinishedAt), &["ARRAY[100]::bigint[]", "ARRAY[100]::bigint[]"], "place_idx"),
     (statement(Read::NamesOfJobs), &[JOBS_NAMED], "jobs_pkey"),
+    (statement(Read::OwnersOfJobs), &[JOBS_NAMED], "jobs_pkey"),
+    (statement(Read::TokenOfSession), &["7"], "sessions_pkey"),
+    (statement(Read::Token), &["'token 7'"], "tokens_pkey"),
+    (statement(Read::Tokens), &["'token 7'", "100"], "tokens_pkey"),
+    (statement(Read::User), &["'user 7'"], "users_pkey"),
+    (statement(Read::UserByEmail), &["'7@example.org'"], "users_email_key"),
+    (statement(Read::Users), &["''", "100"], "users_pkey"),
+    (Wire::AUDIT_PAGE, &[JOB, AFTER_ALL, "100"], "audit_pkey"),
+    (Wire::AUDIT_CHAIN, &["7", "100"], "audit_number"),
+    (Wire::UNSEALED, &["100"], "audit_unsealed"),
+    (Wire::DELETE, &["7"], "audit_number"),
     (statement(Read::LinesOfExecution), &[JOB, "1", "1", "0", "101", "1048576"], "_pkey"),
     (statement(Read::LastLines), &[JOB, "1", "1", "1000000", "100", "1048576"], "_pkey"),
     (statement(Read::NotesOfJob), &[JOB, "100", "100"], "notes_pkey"),
@@ -64,6 +77,12 @@ const FILL: &str = "
     INSERT INTO sessions (id, worker, lease_us, beat, turn, opened_at, beaten_at, slots, mode, embedded, attention,
                           lost, job_types)
     SELECT n, n, 1, 0, 0, 0, 0, 1, 0, false, false, false, '[]' FROM generate_series(1, 2000) AS n;
+    INSERT INTO tokens (id, secret_sha256, role, created_at)
+    SELECT 'token ' || n, '', 0, n FROM generate_series(1, 2000) AS n;
+    INSERT INTO users (id, email, role, created_at)
+    SELECT 'user ' || n, n || '@example.org', 0, n FROM generate_series(1, 2000) AS n;
+    INSERT INTO audit (id, at, token, name, action, object, outcome, number, hash)
+    SELECT job(n), n, 'token 7', '', 'job.submit', '', 'ok', CASE WHEN n < 19990 THEN n END, '' FROM generate_series(1, 20000) AS n;
     INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)
     SELECT job(n), 1 + n % 20, n, 1, CASE WHEN n % 50 = 0 THEN 3 ELSE 0 END, 5, 0, repeat('x', 200)
     FROM generate_series(1, 20000) AS n;

@@ -126,6 +126,7 @@ async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<Exec
         job_types: vec!["report".to_owned()],
         slots: 10,
         about: Default::default(),
+        token: None,
     };
     let session = again(|| store.open_session(now(), opening.clone())).await;
     let (mut turn, mut accepted) = (0, Vec::new());

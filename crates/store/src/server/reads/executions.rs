@@ -3,7 +3,9 @@
 use super::page::{PageFilling, PageItem};
 use super::{AnyRow, PAGE_BYTES, Query, Read, Reads, attempt_of};
 use crate::cells::{get, read};
-use crate::codecs::{LETTER_COLUMNS, counter, limit, read_dead_letter, read_finished, read_live};
+use crate::codecs::{
+    LETTER_COLUMNS, counter, limit, owner_of_letter, read_dead_letter, read_finished, read_live,
+};
 use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::{LOOKED_AT_MAX, bytes_of, executions_merged, is_letter_meant};
@@ -121,7 +123,7 @@ impl Reads<'_> {
                 } else {
                     (true, letter.error.as_ref().map_or(0, String::len))
                 };
-                let is_meant = is_found && is_letter_meant(&wanted, &letter);
+                let is_meant = is_found && is_letter_meant(&wanted, &letter, owner_of_letter(row)?);
                 let has_room = if is_meant { page.add(letter, bytes, number) } else { page.pass(number) };
                 if !has_room {
                     return Ok(page.cut_off());

@@ -5,16 +5,17 @@ use super::page::PageFilling;
 use super::{Query, Read, Reads};
 use crate::cells::get;
 use crate::codecs::{job_id, limit};
+use crate::codes::read_owner;
 use crate::counters::status;
 use crate::fault::Fault;
 use crate::lists::{Candidate, JobFilter, bytes_of_view, jobs_looked_at};
-use crate::malformed::pass_over;
+use crate::malformed::{pass_over, readable};
 use crate::server::asks;
 use crate::server::list::row;
 use crate::server::rows::candidate;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, StoredStatus};
-use punctual_core::ports::{JobQuery, JobView, Page};
+use punctual_core::ports::{JobOwner, JobQuery, JobView, Page};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,6 +38,15 @@ impl Reads<'_> {
         let page = self.page_of_jobs(query).await?;
         self.connection.end_snapshot().await?;
         Ok(page)
+    }
+
+    pub async fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, Fault> {
+        let fetched = self.rows(Query::listed(Read::OwnersOfJobs, asks::ids(jobs))).await?;
+        let lanes = self.lanes_in(&fetched, 2).await?;
+        readable(fetched.iter().map(|row| {
+            let lane = lanes.lane(get(row, 2)?)?.clone();
+            Ok(JobOwner { job: job_id(row, 0)?, owner: read_owner(get(row, 1)?), lane })
+        }))
     }
 
     async fn page_of_jobs(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {

@@ -88,6 +88,9 @@ impl Reads<'_> {
                 self.look_at_finished(status, before, looked_at_max, query).await?
             }
         };
+        if let Some(owner) = &query.owner {
+            self.leave_out_others(&mut looked_at, owner).await?;
+        }
         let mut page = PageFilling::of(query.limit);
         while !looked_at.is_empty() {
             let fitting = fitting(&looked_at, page.room.clone()).min(self.connection.batches().details);
@@ -110,6 +113,19 @@ impl Reads<'_> {
             }
         }
         Ok(if rows == looked_at_max { page.cut_off() } else { page.ended() })
+    }
+
+    /// Shows nothing of jobs that belong to others than this owner.
+    async fn leave_out_others(&mut self, looked_at: &mut [ListedRow], owner: &str) -> Result<(), Fault> {
+        let shown = looked_at.iter().filter_map(|looked| looked.shown.as_ref());
+        let jobs: BTreeSet<JobId> = shown.map(|shown| shown.job).collect();
+        let owners = self.job_owners(&Vec::from_iter(jobs)).await?;
+        let own: BTreeSet<JobId> =
+            owners.into_iter().filter(|of| of.owner == owner).map(|of| of.job).collect();
+        for looked in looked_at {
+            looked.shown.take_if(|shown| !own.contains(&shown.job));
+        }
+        Ok(())
     }
 
     async fn look_at_running(

@@ -5,6 +5,7 @@
 //! [`ReadConnection`], for which each dialect has the statements. It is compiled once: next to a round trip
 //! to a server, calls through a trait object cost nothing.
 
+mod directory;
 mod due;
 mod events;
 mod executions;
@@ -41,12 +42,17 @@ pub(crate) enum Read {
     DueSchedules,
     DueLive,
     Sessions,
+    TokenOfSession,
     Holdings,
     Queues,
     Depths,
     JobCounts,
     Ahead,
     Token,
+    Tokens,
+    User,
+    UserByEmail,
+    Users,
     WaitingLines,
     Started,
     Limiters,
@@ -84,6 +90,7 @@ pub(crate) enum Read {
     FinishedBefore,
     FinishedAt,
     NamesOfJobs,
+    OwnersOfJobs,
     LinesOfExecution,
     LastLines,
 }

@@ -1,4 +1,4 @@
-//! Small tables that are read completely: sessions, queues, depths of lanes, tokens.
+//! Small tables that are read completely: sessions, queues, depths of lanes.
 
 use super::{Query, Read, Reads};
 use crate::cells::{get, read};
@@ -10,10 +10,10 @@ use crate::lists::OLDEST_LOOKED_AT_MAX;
 use crate::malformed::{pass_over, readable};
 use crate::server::list::row;
 use crate::server::loaded::read_queue;
-use crate::server::rows::{read_job_counts, read_session, read_token};
+use crate::server::rows::{read_job_counts, read_session};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::limits;
-use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, Token};
+use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow};
 
 impl Reads<'_> {
     pub async fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, Fault> {
@@ -43,6 +43,12 @@ impl Reads<'_> {
         readable(self.rows(Query::of(Read::Sessions, [])).await?.iter().map(read_session))
     }
 
+    /// The token with which a session was opened, unless that is closed.
+    pub async fn token_of_session(&mut self, session: SessionId) -> Result<Option<String>, Fault> {
+        let fetched = self.rows(Query::of(Read::TokenOfSession, row![session])).await?;
+        Ok(fetched.first().map(|row| get::<Option<String>>(row, 0)).transpose()?.flatten())
+    }
+
     /// Live executions by lane: rows of counters and the head of the queue for each lane in use.
     pub async fn depths(&mut self) -> Result<Vec<Depth>, Fault> {
         // The heads of the queues must match the counters.
@@ -65,9 +71,5 @@ impl Reads<'_> {
     /// Jobs by status.
     pub async fn job_counts(&mut self) -> Result<JobCounts, Fault> {
         read_job_counts(self.rows(Query::of(Read::JobCounts, [])).await?.only("job_tally")?)
-    }
-
-    pub async fn token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
-        self.rows(Query::of(Read::Token, row![id])).await?.first().map(read_token).transpose()
     }
 }

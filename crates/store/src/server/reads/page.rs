@@ -60,7 +60,7 @@ pub(super) struct PageItem<T, C> {
 
 impl Reads<'_> {
     /// A page in which each row is an item. The query gets the cursor and the number of rows to read.
-    pub(super) async fn page<'q, T, C: Copy>(
+    pub(super) async fn page<'q, T, C: Clone>(
         &mut self,
         wanted: usize,
         after: Option<C>,
@@ -70,11 +70,11 @@ impl Reads<'_> {
         let (mut page, mut after) = (PageFilling::of(wanted), after);
         let at_once = self.connection.batches().rows_of(wanted);
         loop {
-            let fetched = self.rows(query(after, at_once)).await?;
+            let fetched = self.rows(query(after.clone(), at_once)).await?;
             let mut is_past_any = false;
             for row in fetched.iter() {
                 let Some(PageItem { item, bytes, cursor }) = pass_over(read(row))? else { continue };
-                if !page.add(item, bytes, cursor) {
+                if !page.add(item, bytes, cursor.clone()) {
                     return Ok(page.cut_off());
                 }
                 (after, is_past_any) = (Some(cursor), true);

@@ -45,6 +45,7 @@ async fn sessions_open_change_and_go() {
                 job_types: vec!["report".to_owned()],
                 slots: 4,
                 about: WorkerAbout { host: Some("h\0st".to_owned()), ..WorkerAbout::default() },
+                token: Some("t1".to_owned()),
             },
             opened_at: at(1),
         };

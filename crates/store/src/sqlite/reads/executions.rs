@@ -3,7 +3,7 @@
 use super::Reads;
 use super::jobs::IS_DELETED;
 use super::page::{Item, page};
-use crate::codecs::{self, LETTER_COLUMNS};
+use crate::codecs::{self, LETTER_COLUMNS, owner_of_letter};
 use crate::fault::Fault;
 use crate::layout::{
     LiveColumns, sqlite_dead_letter_columns as dead_letter_columns,
@@ -52,7 +52,7 @@ const SKIPPED: &str =
 /// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
 macro_rules! from_dead_letters {
     () => {
-        ", jobs.name, jobs.lane FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
+        ", jobs.name, jobs.owner, jobs.lane FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
     };
 }
 pub(crate) const DEAD_LETTERS: &str = concat!(
@@ -201,7 +201,7 @@ impl Reads<'_> {
             let read = read_dead_letter(row, conn, lanes).map_err(|fault| located(fault, row));
             let Some(letter) = pass_over(read)? else { continue };
             let number = letter.number;
-            if is_letter_meant(query, &letter) {
+            if is_letter_meant(query, &letter, owner_of_letter(row)?) {
                 if !room.take(letter.error.as_ref().map_or(0, String::len)) {
                     return Ok(Page { items, next: last });
                 }

@@ -1,7 +1,7 @@
 //! Single jobs, and lists of jobs.
 
 use super::Reads;
-use crate::codes::Code;
+use crate::codes::{Code, read_owner};
 use crate::fault::Fault;
 use crate::layout::{
     sqlite_job_columns as job_columns, sqlite_live_columns as live_columns,
@@ -13,7 +13,7 @@ use crate::server::rows::{candidate_columns, read_candidate};
 use crate::sqlite::rows::{all, bound, job_id, one, one_readable, read_job, read_live, read_schedule, up_to};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, StoredStatus};
-use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
+use punctual_core::ports::{JobOwner, JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
 use rusqlite::{Row, params};
 
 /// A key after all job ids.
@@ -42,6 +42,7 @@ pub(crate) const TAGGED_JOBS: &str = candidates!(
      WHERE job_tags.tag = ?3 AND job_tags.job < ?1 ORDER BY job_tags.job DESC LIMIT ?2"
 );
 pub(crate) const TAGS_OF_JOB: &str = "SELECT tag FROM job_tags WHERE job = ?1";
+pub(crate) const OWNER_OF_JOB: &str = "SELECT owner, lane FROM jobs WHERE id = ?1";
 const ONE_JOB: &str = candidates!("jobs WHERE id = ?1");
 pub(crate) const ACTIVE_LIVE: &str =
     "SELECT DISTINCT job FROM live WHERE job < ?1 ORDER BY job DESC LIMIT ?2";
@@ -61,6 +62,23 @@ impl Reads<'_> {
         let page = self.page(query)?;
         drop(snapshot);
         Ok(page)
+    }
+
+    /// Jobs that are not stored, or cannot be read, are left out.
+    pub fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, StoreError> {
+        let mut owners = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            owners.extend(self.owner_of(*job)?);
+        }
+        Ok(owners)
+    }
+
+    pub(super) fn owner_of(&mut self, job: JobId) -> Result<Option<JobOwner>, Fault> {
+        let mut select = self.conn.prepare_cached(OWNER_OF_JOB)?;
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?));
+        let Some((owner, lane)) = one_readable(&mut select, [job.as_bytes()], read)? else { return Ok(None) };
+        let lane = pass_over(self.lanes.lane(self.conn, lane))?;
+        Ok(lane.map(|lane| JobOwner { job, owner: read_owner(owner), lane }))
     }
 
     fn view(&mut self, id: JobId) -> Result<Option<JobView>, Fault> {

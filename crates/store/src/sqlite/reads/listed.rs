@@ -9,7 +9,7 @@ use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_mea
 use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use crate::sqlite::rows::{
-    bound, count, counter, decode, decode_or_none, one_readable, read_finished, read_live, up_to,
+    bound, count, counter, decode, decode_or_none, job_id, one_readable, read_finished, read_live, up_to,
 };
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{Settings, StoredStatus};
@@ -30,7 +30,7 @@ pub(crate) const OPEN_BEFORE: &str = concat!(
      ORDER BY live.job DESC, live.occurrence DESC LIMIT ?3"
 );
 /// Only the columns that decide whether a row matches: results and errors are large.
-pub(crate) const FINISHED_BEFORE: &str = "SELECT history.seq, history.status, workers.name, jobs.lane, jobs.mark \
+pub(crate) const FINISHED_BEFORE: &str = "SELECT history.seq, history.status, workers.name, jobs.lane, jobs.mark, history.job \
      FROM history LEFT JOIN workers ON workers.id = history.worker LEFT JOIN jobs ON jobs.id = history.job \
      WHERE history.seq < ?1 ORDER BY history.seq DESC LIMIT ?2";
 pub(crate) const FINISHED_AT: &str = concat!(
@@ -50,7 +50,16 @@ struct ListedRow {
 /// A finished execution is read completely only when there is room for it: results and errors are large.
 enum ListedItem {
     Live(ExecutionView),
-    Finished { place: u64 },
+    Finished { place: u64, job: JobId },
+}
+
+impl ListedItem {
+    fn job(&self) -> JobId {
+        match self {
+            ListedItem::Live(view) => view.id().occurrence.job,
+            ListedItem::Finished { job, .. } => *job,
+        }
+    }
 }
 
 impl Reads<'_> {
@@ -86,7 +95,7 @@ impl Reads<'_> {
             if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            if let Some(listed) = self.shown(shown)? {
+            if let Some(listed) = self.shown(shown, query.owner.as_deref())? {
                 if !room.take(bytes_of_listed(&listed)) {
                     return Ok(Page { items, next: last });
                 }
@@ -97,11 +106,20 @@ impl Reads<'_> {
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
     }
 
-    fn shown(&mut self, shown: Option<(ListedItem, Lane)>) -> Result<Option<ListedExecution>, Fault> {
+    fn shown(
+        &mut self,
+        shown: Option<(ListedItem, Lane)>,
+        owner: Option<&str>,
+    ) -> Result<Option<ListedExecution>, Fault> {
         let Some((shown, lane)) = shown else { return Ok(None) };
+        if let Some(owner) = owner
+            && self.owner_of(shown.job())?.is_none_or(|of| of.owner != owner)
+        {
+            return Ok(None);
+        }
         let view = match shown {
             ListedItem::Live(view) => Some(view),
-            ListedItem::Finished { place } => {
+            ListedItem::Finished { place, .. } => {
                 let mut select = self.conn.prepare_cached(FINISHED_AT)?;
                 one_readable(&mut select, [counter(place)], read_finished)?.map(ExecutionView::Finished)
             }
@@ -183,17 +201,17 @@ impl Reads<'_> {
             let mark: Option<StoredStatus> = decode_or_none(row, 4, "jobs.mark")?;
             let is_there = mark.is_some_and(|mark| mark != StoredStatus::Deleted);
             let lane = if is_there { Some(row.get::<_, i64>(3)?) } else { None };
-            Ok((place, lane.filter(|_| ended == status), worker))
+            Ok((place, lane.filter(|_| ended == status), worker, job_id(row, 5)?))
         })?;
         let mut looked_at = Vec::with_capacity(rows.len());
-        for (place, lane, worker) in rows {
+        for (place, lane, worker, job) in rows {
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
             let mut shown = None;
             if let Some(lane) = lane
                 && let Some(lane) = pass_over(self.lanes.lane(conn, lane))?
             {
                 let is_meant = is_execution_meant(query, &lane, worker.as_deref());
-                shown = is_meant.then(|| (ListedItem::Finished { place }, lane.clone()));
+                shown = is_meant.then(|| (ListedItem::Finished { place, job }, lane.clone()));
             }
             looked_at.push(ListedRow { walk, shown });
         }
@@ -202,10 +220,7 @@ impl Reads<'_> {
 
     /// Adds the names of the job; `None` if it is deleted.
     fn listed(&mut self, view: ExecutionView, lane: &Lane) -> Result<Option<ListedExecution>, Fault> {
-        let job: JobId = match &view {
-            ExecutionView::Live { live, .. } => live.id.job,
-            ExecutionView::Finished(finished) => finished.id.occurrence.job,
-        };
+        let job = view.id().occurrence.job;
         let mut select = self.conn.prepare_cached(NAME_OF_JOB)?;
         let found = one_readable(&mut select, [job.as_bytes()], |row| {
             let mark: StoredStatus = decode(row, 0, "jobs.mark")?;

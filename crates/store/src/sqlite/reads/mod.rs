@@ -13,7 +13,6 @@ mod page;
 
 pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
 pub(crate) use jobs::{JOB, OPEN_OF_JOB};
-pub(crate) use overview::TOKEN;
 pub(crate) use page::{Item, page};
 
 use super::names::Lanes;
@@ -24,8 +23,9 @@ pub(crate) use {
     due::DUE_LIVE, due::DUE_SCHEDULES, events::FINISHED_AFTER, events::RUNNING, events::WORKER_OF_SESSION,
     executions::DEAD_LETTERS, executions::DEAD_LETTERS_OF_JOB, executions::HISTORY_OF_JOB,
     executions::OPEN_OF_JOB_BEFORE, jobs::ACTIVE_LIVE, jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS,
-    jobs::MARKED_JOBS, jobs::TAGGED_JOBS, jobs::TAGS_OF_JOB, listed::FINISHED_AT, listed::FINISHED_BEFORE,
-    listed::NAME_OF_JOB, listed::OPEN_BEFORE, notes::NOTES_OF_JOB, overview::AHEAD, overview::OLDEST_OF_HEAD,
+    jobs::MARKED_JOBS, jobs::OWNER_OF_JOB, jobs::TAGGED_JOBS, jobs::TAGS_OF_JOB, listed::FINISHED_AT,
+    listed::FINISHED_BEFORE, listed::NAME_OF_JOB, listed::OPEN_BEFORE, notes::NOTES_OF_JOB, overview::AHEAD,
+    overview::OLDEST_OF_HEAD, overview::TOKEN_OF_SESSION,
 };
 
 /// The reading verbs over one connection.

@@ -1,17 +1,17 @@
-//! Small tables that are read completely: sessions, depths of lanes, tokens.
+//! Small tables that are read completely: sessions, depths of lanes.
 
 use super::Reads;
 use crate::codes::held_queues;
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::pass_over;
-use crate::server::rows::{read_session, read_token, session_columns};
+use crate::server::rows::{read_session, session_columns};
 use crate::sqlite::counters::{self, LaneCounters};
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, limit, one, one_readable, time, time_or_none};
 use crate::stored_numbers::StoredNumber;
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token};
+use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
 
@@ -24,7 +24,7 @@ const SESSIONS: &str = concat!(
 pub(crate) const OLDEST_OF_HEAD: &str = "SELECT min(available_at) FROM (SELECT available_at FROM live \
      WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2)";
 
-pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?1";
+pub(crate) const TOKEN_OF_SESSION: &str = "SELECT token FROM sessions WHERE id = ?1";
 
 const HOLDINGS: &str = "SELECT session, count(*) FROM live WHERE state = 2 GROUP BY session ORDER BY session";
 
@@ -81,13 +81,15 @@ impl Reads<'_> {
         Ok(all(&mut select, [], |row| read_session(row))?)
     }
 
+    /// The token with which a session was opened, unless that is closed.
+    pub fn token_of_session(&mut self, session: SessionId) -> Result<Option<String>, StoreError> {
+        let mut select = self.conn.prepare_cached(TOKEN_OF_SESSION).map_err(Fault::from)?;
+        Ok(one(&mut select, [session.0], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten())
+    }
+
     /// Live executions by lane: one row of counters and the head of the queue for each lane in use.
     pub fn depths(&mut self) -> Result<Vec<Depth>, StoreError> {
         Ok(self.all_depths()?)
-    }
-
-    pub fn token(&mut self, id: &str) -> Result<Option<Token>, StoreError> {
-        Ok(self.find_token(id)?)
     }
 
     /// Jobs by status.
@@ -114,10 +116,5 @@ impl Reads<'_> {
         let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
         let oldest = one_readable(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
         Ok(oldest.flatten())
-    }
-
-    fn find_token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
-        let mut select = self.conn.prepare_cached(TOKEN)?;
-        one(&mut select, [id], |row| read_token(row))
     }
 }

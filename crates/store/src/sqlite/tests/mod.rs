@@ -1,5 +1,6 @@
 //! Tests of this adapter: the conformance suite, and tests that only SQLite can run.
 
+mod audit;
 mod budget;
 mod cancel;
 mod conformance;
@@ -114,6 +115,7 @@ pub(crate) fn opening() -> SessionOpening {
         job_types: vec!["noop".to_owned()],
         slots: 1,
         about: Default::default(),
+        token: None,
     }
 }
 

@@ -84,6 +84,7 @@ async fn a_panic_is_answered_and_the_writer_lives_on() {
         job_types: vec![],
         slots: 1,
         about: Default::default(),
+        token: None,
     };
     let session = store.open_session(at(1), opening).await.unwrap();
     let claim = Claim { session, turn: 1, limit: 1, queues: vec![], job_types: vec!["noop".to_owned()] };

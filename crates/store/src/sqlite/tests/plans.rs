@@ -4,6 +4,7 @@
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::counters::{JOB_COUNTERS, LANE_COUNTERS, STATUS_OF_JOB};
+use crate::sqlite::directory::{TOKEN, TOKENS, USER, USER_BY_EMAIL, USERS};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION, OLDEST_LINES};
 use crate::sqlite::maintenance::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
@@ -11,7 +12,7 @@ use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
     DUE_SCHEDULES, FINISHED_AFTER, FINISHED_AT, FINISHED_BEFORE, HISTORY_OF_JOB, LATEST_DEAD_LETTER,
     LATEST_JOBS, MARKED_JOBS, NAME_OF_JOB, NOTES_OF_JOB, OLDEST_OF_HEAD, OPEN_BEFORE, OPEN_OF_JOB,
-    OPEN_OF_JOB_BEFORE, RUNNING, TAGGED_JOBS, TAGS_OF_JOB, WORKER_OF_SESSION,
+    OPEN_OF_JOB_BEFORE, OWNER_OF_JOB, RUNNING, TAGGED_JOBS, TAGS_OF_JOB, TOKEN_OF_SESSION, WORKER_OF_SESSION,
 };
 use crate::sqlite::rows::FORGET_SOLE;
 use crate::sqlite::tx::{
@@ -80,6 +81,13 @@ const SEARCHES: &[(&str, &str)] = &[
     (DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=? AND occurrence=?)"),
     (LATEST_DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=?)"),
     (DEAD_LETTERS, "dead_letters USING INTEGER PRIMARY KEY (rowid<?)"),
+    (OWNER_OF_JOB, "jobs USING PRIMARY KEY (id=?)"),
+    (TOKEN_OF_SESSION, "sessions USING INTEGER PRIMARY KEY (rowid=?)"),
+    (TOKEN, "tokens USING PRIMARY KEY (id=?)"),
+    (TOKENS, "tokens USING PRIMARY KEY (id>?)"),
+    (USER, "users USING PRIMARY KEY (id=?)"),
+    (USER_BY_EMAIL, "users USING INDEX sqlite_autoindex_users_2 (email=?)"),
+    (USERS, "users USING PRIMARY KEY (id>?)"),
     (DEAD_LETTERS_OF_JOB, "dead_letters USING INDEX dead_letters_job (job=? AND rowid<?)"),
 ];
 

@@ -1,8 +1,11 @@
 //! A database of the first version, filled the way its binary did, and opened by this one.
 
 use super::{apply, at, claim, job, keep, open_session, report};
+use crate::directory::DirectoryRow;
+use crate::sqlite::directory::TOKEN;
 use crate::sqlite::rows::one;
 use crate::sqlite::{SqliteCore, Upkeep, migrate};
+use punctual_core::access::Role;
 use punctual_core::control::Verb;
 use punctual_core::ids::{Epoch, JobId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
@@ -10,7 +13,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{
     Assignment, Control, ControlOutcome, DeadLetterQuery, DueKind, Fire, FireOutcome, JobQuery, LeaseRef,
-    Look, LookOutcome, Outcome, Report, ReportAnswer, Write, WriteReply,
+    Look, LookOutcome, Outcome, Report, ReportAnswer, Token, TokenAbout, Write, WriteReply,
 };
 use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::session::SessionMode;
@@ -150,6 +153,16 @@ fn people_act_on_what_was_there() {
 }
 
 #[test]
+fn a_token_and_a_session_go_on() {
+    let (_dir, mut core) = upgraded();
+    let mut select = core.connection().prepare(TOKEN).unwrap();
+    let token = one(&mut select, ["t"], |row| Token::read(row)).unwrap().unwrap();
+    drop(select);
+    assert_eq!((token.role, token.about, token.expires_at), (Role::Admin, TokenAbout::default(), None));
+    assert_eq!(core.reads().token_of_session(SessionId(7)).unwrap(), None);
+}
+
+#[test]
 fn an_upgraded_database_has_the_tables_of_a_new_one() {
     let (_dir, core) = upgraded();
     let new = SqliteCore::open_in_memory().unwrap();
@@ -227,7 +240,8 @@ fn fill_first_version(path: &Path) {
     migrate::migrate(&mut conn, &migrate::MAIN[..1]).unwrap();
     conn.execute_batch(
         "INSERT INTO lanes VALUES (1, 'default', 'noop');
-         INSERT INTO workers VALUES (1, 'old');",
+         INSERT INTO workers VALUES (1, 'old');
+         INSERT INTO tokens VALUES ('t', zeroblob(32), 3, 0);",
     )
     .unwrap();
     let micros = |seconds| at(seconds).as_micros();

@@ -22,6 +22,7 @@ pub(crate) use {
     live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
 };
 
+use super::audit;
 use super::core::Memory;
 use crate::counters::Counters;
 use crate::fault::Fault;
@@ -34,7 +35,7 @@ use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, OccurrenceFlags};
 use punctual_core::ports::{
-    DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
+    AuditEntry, DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
 use punctual_core::readmission::QueuePosition;
@@ -211,6 +212,9 @@ impl Rows for Tx<'_> {
             request(key: &RequestKey) -> Option<RequestRow>;
             insert_request(request: &NewRequest, now: Timestamp) -> ();
             answer_request(key: &RequestKey, answer: &StoredAnswer) -> ();
+        }
+        audit {
+            put_audit(entry: &AuditEntry) -> ();
         }
     }
 }

@@ -15,9 +15,9 @@ use rusqlite::params;
 /// The id follows all ids that were ever assigned, ignoring impossibly high ones, which are damage: SQLite
 /// itself would assign no further id after the highest.
 const INSERT_SESSION: &str = "INSERT INTO sessions (id, worker, lease_us, embedded, job_types, slots, beat, turn, attention, lost, \
-     opened_at, beaten_at, queues, version, host) VALUES (1 + max(coalesce((SELECT seq FROM sqlite_sequence \
+     opened_at, beaten_at, queues, version, host, token) VALUES (1 + max(coalesce((SELECT seq FROM sqlite_sequence \
      WHERE name = 'sessions' AND seq < 1 << 62), 0), coalesce((SELECT max(id) FROM sessions WHERE id < 1 << 62), 0)), \
-     ?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6, ?7, ?8, ?9)";
+     ?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6, ?7, ?8, ?9, ?10)";
 const FIND_SESSION: &str = "SELECT beat, attention, turn, mode FROM sessions WHERE id = ?1 AND lost = 0";
 
 pub(super) fn session(tx: &mut Tx<'_>, session: SessionId) -> Result<Option<SessionPlace>, Fault> {
@@ -50,6 +50,7 @@ pub(super) fn insert_session(
         },
         opening.about.version,
         opening.about.host,
+        opening.token,
     ])?;
     Ok(SessionId(tx.conn.last_insert_rowid()))
 }

@@ -15,7 +15,7 @@ use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
+use punctual_core::ports::{AuditEntry, AuditId, DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
 use punctual_core::readmission::QueuePosition;
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -53,6 +53,7 @@ pub struct MemoryDatabase {
     pub(crate) queues: BTreeMap<String, QueueRow>,
     pub(crate) last_starts: BTreeMap<LimiterId, Timestamp>,
     pub(crate) requests: BTreeMap<RequestKey, RequestRow>,
+    pub(crate) audit: BTreeMap<AuditId, AuditEntry>,
     pub(crate) counts: Counts,
 }
 
@@ -541,6 +542,9 @@ impl MemoryDatabase {
             if let Some(row) = self.requests.get_mut(key) {
                 row.answer = Some(answer.clone());
             }
+        }
+        for entry in &write_set.audit {
+            self.audit.entry(entry.id).or_insert_with(|| entry.clone());
         }
     }
 }

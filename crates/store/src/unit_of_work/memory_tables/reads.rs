@@ -4,7 +4,7 @@ use super::MemoryDatabase;
 use super::database::lease;
 use crate::codes::{WaitedIn, held_queues, lines_to_look_at, read_line};
 use crate::counters::shown;
-use crate::rows::LiveRow;
+use crate::rows::{JobRow, LiveRow};
 use crate::unit_of_work::EndedRow;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::job::{JobStatus, StoredStatus};
@@ -13,8 +13,8 @@ use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::{Finished, LiveState};
 use punctual_core::ports::{
     DeadLetter, DeadLetterQuery, Depth, Due, DueKind, ExecutionView, FinishedEvent, FinishedPage,
-    HistorySpan, JobCounts, JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, OpenExecution, Page, PausedQueue,
-    QueueRow, SessionRow, StoreError,
+    HistorySpan, JobCounts, JobOwner, JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, OpenExecution, Page,
+    PausedQueue, QueueRow, SessionRow, StoreError,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::Pulse;
@@ -66,6 +66,7 @@ impl MemoryDatabase {
                 job_types: opening.job_types,
                 slots: opening.slots,
                 about: opening.about,
+                token: opening.token,
                 condition: None,
                 mode: session.place.mode,
                 opened_at: new.opened_at,
@@ -73,6 +74,11 @@ impl MemoryDatabase {
             }
         };
         Ok(open.map(row).collect())
+    }
+
+    pub fn token_of_session(&mut self, session: SessionId) -> Result<Option<String>, StoreError> {
+        let opening = self.sessions.get(&session).map(|session| &self.openings[&session.id].opening);
+        Ok(opening.and_then(|opening| opening.token.clone()))
     }
 
     pub fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, StoreError> {
@@ -113,6 +119,15 @@ impl MemoryDatabase {
             items.extend(self.job(id)?);
         }
         Ok(Page { items, next: None })
+    }
+
+    pub fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, StoreError> {
+        let rows = jobs.iter().filter_map(|job| self.jobs.get(job));
+        let owner = |row: &JobRow| {
+            let (job, owner, lane) = (row.job.id, row.job.spec.owner.clone(), self.lane_of(row.lane));
+            JobOwner { job, owner, lane }
+        };
+        Ok(rows.map(owner).collect())
     }
 
     pub fn history(

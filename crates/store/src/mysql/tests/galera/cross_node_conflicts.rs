@@ -43,6 +43,7 @@ impl ConflictSetup {
             job_types: vec!["report".to_owned()],
             slots: 4,
             about: WorkerAbout::default(),
+            token: None,
         };
         let stage = ConflictSetup { lane, session };
         let bounded = QueueSettings::holding(Some(5));

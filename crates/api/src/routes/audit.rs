@@ -1,0 +1,69 @@
+//! The audit log: listing and verifying it.
+
+use crate::auth::Call;
+use crate::error::ApiError;
+use crate::query::{QueryParams, next_cursor};
+use crate::views::raw_json;
+use axum::Json;
+use punctual_client::{AuditCheckBody, AuditEntryBody, BrokenEntryBody, Page};
+use punctual_core::ports::{AuditId, AuditQuery, AuditRow};
+
+/// The prefix of this list's cursors.
+const LIST: &str = "audit";
+
+pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<AuditEntryBody>>, ApiError> {
+    let asked = AuditQuery {
+        before: query.cursor::<AuditId>(LIST),
+        limit: query.limit(),
+        token: query.text("token_id"),
+        user: query.text("user_id"),
+        action: query.text("action"),
+        object: query.text("object"),
+        outcome: query.text("outcome"),
+        from: query.time("from"),
+        until: query.time("until"),
+    };
+    query.finish()?;
+    let page = call.cases.audit(asked).await?;
+    Ok(Json(Page {
+        items: page.items.into_iter().map(view).collect(),
+        next_cursor: next_cursor(LIST, page.next),
+    }))
+}
+
+/// Verifies the chain after a number, as far as one request goes.
+pub async fn verify(call: Call, mut query: QueryParams) -> Result<Json<AuditCheckBody>, ApiError> {
+    let after = query.parsed::<u64>("after").unwrap_or(0);
+    query.finish()?;
+    let verified = call.cases.verify_audit(after).await?;
+    let broken = verified.check.broken;
+    Ok(Json(AuditCheckBody {
+        checked: verified.check.checked,
+        broken: broken.map(|broken| BrokenEntryBody { number: broken.number, problem: broken.problem }),
+        next: verified.next,
+        deleted_until: verified.ends.anchor.number,
+        last_number: verified.ends.head.number,
+        last_hash: hex(&verified.ends.head.hash),
+    }))
+}
+
+fn view(AuditRow { entry, seal }: AuditRow) -> AuditEntryBody {
+    AuditEntryBody {
+        entry_id: entry.id.to_string(),
+        at: entry.at,
+        token_id: entry.token,
+        name: entry.name,
+        user_id: entry.user,
+        source: entry.source,
+        action: entry.action,
+        object: entry.object,
+        outcome: entry.outcome,
+        details: entry.details.and_then(raw_json),
+        number: seal.map(|seal| seal.number),
+        hash: seal.map(|seal| hex(&seal.hash)),
+    }
+}
+
+fn hex(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,341 @@
+//! Tokens: create, list, rotate and revoke them. Only the responses that make a secret contain it.
+
+use crate::auth::Call;
+use crate::error::ApiError;
+use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody, OptionalBody};
+use crate::json::{self, Shape};
+use crate::query::{QueryParams, next_cursor};
+use crate::{new_id, new_secret, secret_sha256};
+use axum::Json;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use punctual_client::{API_PREFIX, CreateToken, IDEMPOTENCY_KEY, Page, RotateToken, TokenBody};
+use punctual_core::access::{NamePattern, Permission, Scope};
+use punctual_core::limits;
+use punctual_core::ports::{Token, User};
+use punctual_core::time::Timestamp;
+use punctual_engine::{Credentials, NewGrant, NewToken, UseCaseError};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// The prefix of this list's cursors.
+const LIST: &str = "tokens";
+
+/// The id of a token or user, in a cursor.
+pub struct Place(String);
+
+impl Place {
+    pub fn id(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_id =
+            text.len() <= limits::NAME_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_id { Ok(Place(text.to_owned())) } else { Err(()) }
+    }
+}
+
+/// Refuses an `Idempotency-Key`: responses to requests with one are stored, and a secret must not be.
+pub struct NoRequestKey;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoRequestKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        if !parts.headers.contains_key(IDEMPOTENCY_KEY) {
+            return Ok(NoRequestKey);
+        }
+        let detail = "is not accepted here: the response has a secret, which must not be stored".to_owned();
+        Err(ApiError::InvalidHeader { header: IDEMPOTENCY_KEY, detail })
+    }
+}
+
+pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<TokenBody>>, ApiError> {
+    let (after, limit) = (query.cursor::<Place>(LIST), query.limit_or_most());
+    query.finish()?;
+    let page = call.cases.tokens(after.as_ref().map(Place::id), limit).await?;
+    let users = users_of(&call, &page.items).await?;
+    let now = call.cases.now();
+    let items = page.items.iter().map(|token| view(token, owner_of(token, &users), now)).collect();
+    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+}
+
+pub async fn show(
+    call: Call,
+    IdInPath(id): IdInPath<String>,
+    query: QueryParams,
+) -> Result<Json<TokenBody>, ApiError> {
+    query.finish()?;
+    let token = call.cases.token(&id).await?;
+    Ok(Json(shown(&call, &token).await?))
+}
+
+/// Responds with the token and its secret.
+pub async fn create(
+    call: Call,
+    _: NoRequestKey,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    let asked: CreateToken = json::parse(&body.bytes, Shape::Token)?;
+    let new = new_token(asked, call.cases.now())?;
+    let (token_id, secret) = (new_id().map_err(no_randomness)?, new_secret().map_err(no_randomness)?);
+    let credentials = Credentials { token_id, secret_sha256: secret_sha256(&secret) };
+    let token = call.cases.create_token(new, credentials.clone()).await?;
+    if token.secret_sha256 != credentials.secret_sha256 {
+        return Err(ApiError::Internal(format!("the new token id {} exists already", token.id)));
+    }
+    let location = format!("{API_PREFIX}/tokens/{}", token.id);
+    let body = with_secret(told(&call, &token).await, &secret);
+    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(body)).into_response())
+}
+
+/// Responds with the token and its new secret.
+pub async fn rotate(
+    call: Call,
+    IdInPath(id): IdInPath<String>,
+    _: NoRequestKey,
+    body: OptionalBody<BODY_BYTES_MAX>,
+) -> Result<Json<TokenBody>, ApiError> {
+    let RotateToken { overlap } = body.parse()?;
+    let overlap = overlap.map_or(limits::TOKEN_OVERLAP_DEFAULT, |overlap| overlap.get());
+    let secret = new_secret().map_err(no_randomness)?;
+    let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap).await?;
+    call.api.verified.clear();
+    Ok(Json(with_secret(told(&call, &token).await, &secret)))
+}
+
+pub async fn revoke(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<StatusCode, ApiError> {
+    let revoked = call.cases.revoke_token(&id).await;
+    // Also after an error: the token may be gone.
+    call.api.verified.clear();
+    revoked?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn no_randomness(error: getrandom::Error) -> ApiError {
+    ApiError::Internal(format!("cannot read randomness: {error}"))
+}
+
+fn new_token(asked: CreateToken, now: Timestamp) -> Result<NewToken, ApiError> {
+    let expires_at = match (asked.expires_at, asked.expires_after) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::field("expires_after", "cannot be combined with expires_at"));
+        }
+        (None, Some(span)) => Some(now.plus(span.get()).min(Timestamp::MAX)),
+        (at, None) => at,
+    };
+    if asked.user_id.is_some()
+        && let Some(field) = own_field(&asked)
+    {
+        let fix = "must not be given with user_id: a token of a user may do what the user may";
+        return Err(ApiError::field(field, fix));
+    }
+    let grant = asked.role.map(|role| NewGrant {
+        role,
+        permissions: distinct(asked.permissions),
+        owner: asked.owner_id,
+        all_owners: asked.all_owners,
+        queues: patterns(asked.queues),
+        job_types: patterns(asked.job_types),
+    });
+    Ok(NewToken { name: asked.name, grant, user: asked.user_id, expires_at, is_browser: false })
+}
+
+/// A field that only a token without a user has.
+fn own_field(asked: &CreateToken) -> Option<&'static str> {
+    let fields = [
+        ("role", asked.role.is_some()),
+        ("owner_id", asked.owner_id.is_some()),
+        ("all_owners", asked.all_owners.is_some()),
+        ("queues", !asked.queues.is_empty()),
+        ("job_types", !asked.job_types.is_empty()),
+        ("permissions", !asked.permissions.is_empty()),
+    ];
+    fields.into_iter().find_map(|(field, is_given)| is_given.then_some(field))
+}
+
+pub fn patterns(names: Vec<String>) -> Vec<NamePattern> {
+    names.into_iter().map(NamePattern::new).collect()
+}
+
+/// Each permission once, in the order of their definition.
+pub fn distinct(mut permissions: Vec<Permission>) -> Vec<Permission> {
+    permissions.sort();
+    permissions.dedup();
+    permissions
+}
+
+/// The users to whom these tokens belong.
+async fn users_of(call: &Call, tokens: &[Token]) -> Result<BTreeMap<String, User>, ApiError> {
+    let mut users = BTreeMap::new();
+    for id in tokens.iter().filter_map(|token| token.about.user.as_ref()) {
+        if users.contains_key(id) {
+            continue;
+        }
+        match call.cases.user(id).await {
+            Ok(user) => drop(users.insert(id.clone(), user)),
+            Err(UseCaseError::NoSuchUser(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(users)
+}
+
+fn owner_of<'a>(token: &Token, users: &'a BTreeMap<String, User>) -> Option<&'a User> {
+    token.about.user.as_ref().and_then(|id| users.get(id))
+}
+
+async fn shown(call: &Call, token: &Token) -> Result<TokenBody, ApiError> {
+    let users = users_of(call, std::slice::from_ref(token)).await?;
+    Ok(view(token, owner_of(token, &users), call.cases.now()))
+}
+
+/// The same after a change, whose secret must reach the caller: without the user if it cannot be read.
+async fn told(call: &Call, token: &Token) -> TokenBody {
+    match shown(call, token).await {
+        Ok(body) => body,
+        Err(_) => view(token, None, call.cases.now()),
+    }
+}
+
+fn with_secret(body: TokenBody, secret: &str) -> TokenBody {
+    TokenBody { secret: Some(format!("pt_{}_{secret}", body.token_id)), ..body }
+}
+
+/// A token. One that belongs to a user has the user's role, owner, scope and permissions.
+fn view(token: &Token, user: Option<&User>, now: Timestamp) -> TokenBody {
+    let about = &token.about;
+    let (role, owner, scope, permissions) = match user {
+        Some(user) => (user.role, &user.about.owner, &user.about.scope, &user.about.permissions),
+        None => (token.role, &about.owner, &about.scope, &about.permissions),
+    };
+    let old = about.replaced.as_ref().map(|replaced| replaced.until);
+    TokenBody {
+        token_id: token.id.clone(),
+        secret: None,
+        name: about.name.clone(),
+        role: role.word().to_owned(),
+        owner_id: owner.clone(),
+        all_owners: scope.owner.is_none(),
+        queues: texts(&scope.queues),
+        job_types: texts(&scope.job_types),
+        permissions: words(permissions),
+        user_id: about.user.clone(),
+        browser: about.is_browser,
+        created_at: token.created_at,
+        expires_at: token.expires_at,
+        last_used_at: token.last_used_at,
+        old_secret_until: old.filter(|until| *until > now),
+    }
+}
+
+pub fn texts(patterns: &[NamePattern]) -> Vec<String> {
+    patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
+}
+
+pub fn words(permissions: &[Permission]) -> Vec<String> {
+    permissions.iter().map(|permission| permission.word().to_owned()).collect()
+}
+
+/// What was asked for as `all_owners`, if it is not what follows from the owner.
+pub fn explicit_all_owners(owner: Option<&String>, scope: &Scope) -> Option<bool> {
+    let reaches_all = scope.owner.is_none();
+    (reaches_all != owner.is_none()).then_some(reaches_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::access::Role;
+    use punctual_core::ports::{ReplacedSecret, TokenAbout, UserAbout};
+    use std::time::Duration;
+
+    fn asked(json: &str) -> CreateToken {
+        json::parse(json.as_bytes(), Shape::Token).unwrap()
+    }
+
+    fn refused(json: &str) -> String {
+        let made =
+            json::parse(json.as_bytes(), Shape::Token).and_then(|asked| new_token(asked, Timestamp::EPOCH));
+        match made {
+            Err(ApiError::InvalidFields(errors)) => format!("{} {}", errors[0].field, errors[0].detail),
+            other => panic!("{json} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_token_expires_at_a_time_or_after_a_duration() {
+        let expiry = |json: &str| new_token(asked(json), Timestamp::EPOCH).unwrap().expires_at;
+        assert_eq!(expiry(r#"{"name":"a","role":"viewer"}"#), None);
+        let day = Timestamp::EPOCH.plus(Duration::from_secs(86_400));
+        assert_eq!(expiry(r#"{"name":"a","role":"viewer","expires_after":"1d"}"#), Some(day));
+        assert_eq!(expiry(r#"{"name":"a","role":"viewer","expires_at":"1970-01-02T00:00:00Z"}"#), Some(day));
+        let both = r#"{"name":"a","role":"viewer","expires_after":"1d","expires_at":"1970-01-02T00:00:00Z"}"#;
+        assert_eq!(refused(both), "expires_after cannot be combined with expires_at");
+        let long = r#"{"name":"a","role":"viewer","expires_after":"9999w"}"#;
+        assert!(expiry(long).unwrap() <= Timestamp::MAX);
+    }
+
+    #[test]
+    fn wrong_words_are_answered_with_the_known_ones() {
+        let role = refused(r#"{"name":"a","role":"root"}"#);
+        assert!(
+            role.starts_with("role must be a role: viewer, submitter, operator, admin, worker"),
+            "{role}"
+        );
+        let permission = refused(r#"{"name":"a","role":"viewer","permissions":["jobs:read","all"]}"#);
+        assert!(permission.starts_with("permissions[1] must be a permission: jobs:read, "), "{permission}");
+    }
+
+    #[test]
+    fn a_token_of_a_user_has_no_grant_of_its_own() {
+        let of_user = new_token(asked(r#"{"name":"a","user_id":"u"}"#), Timestamp::EPOCH).unwrap();
+        assert_eq!((of_user.grant, of_user.user.as_deref()), (None, Some("u")));
+        for (field, value) in [("role", r#""viewer""#), ("owner_id", r#""x""#), ("queues", r#"["q"]"#)] {
+            let problem = refused(&format!(r#"{{"name":"a","user_id":"u","{field}":{value}}}"#));
+            assert!(problem.starts_with(&format!("{field} must not be given with user_id")), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_token_of_a_user_is_shown_with_what_the_user_may() {
+        let about = TokenAbout {
+            name: "laptop".to_owned(),
+            user: Some("u".to_owned()),
+            replaced: Some(ReplacedSecret { secret_sha256: [1; 32], until: Timestamp::from_micros(5) }),
+            ..TokenAbout::default()
+        };
+        let token = Token {
+            id: "t".to_owned(),
+            secret_sha256: [0; 32],
+            role: Role::Admin,
+            created_at: Timestamp::EPOCH,
+            expires_at: None,
+            last_used_at: None,
+            about,
+        };
+        let scope = Scope { owner: Some("team".to_owned()), ..Scope::default() };
+        let user = User {
+            id: "u".to_owned(),
+            email: "a@b".to_owned(),
+            role: Role::Viewer,
+            created_at: Timestamp::EPOCH,
+            about: UserAbout { owner: Some("team".to_owned()), scope, ..UserAbout::default() },
+        };
+        let body = view(&token, Some(&user), Timestamp::from_micros(4));
+        assert_eq!(
+            (body.role.as_str(), body.owner_id.as_deref(), body.all_owners),
+            ("viewer", Some("team"), false)
+        );
+        assert_eq!((body.old_secret_until, body.secret), (Some(Timestamp::from_micros(5)), None));
+        assert_eq!(view(&token, None, Timestamp::from_micros(5)).old_secret_until, None);
+    }
+}

@@ -1,0 +1,145 @@
+//! `punctual audit`: lists and verifies the audit log.
+
+use crate::dlq::filter::{Moment, moment, resolved};
+use crate::pages;
+use clap::Subcommand;
+use punctual_client::{AuditCheckBody, AuditEntryBody, AuditFilter, Page};
+use punctual_config::args;
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::Exit;
+use punctual_config::output::{OutputArgs, one_line, shortened, table, time};
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct AuditArgs {
+    #[command(subcommand)]
+    command: Option<AuditCommand>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+#[derive(Subcommand)]
+enum AuditCommand {
+    /// Check that no entry was changed, removed or inserted; exits with 1 if one was
+    Verify(VerifyArgs),
+}
+
+#[derive(clap::Args)]
+struct ListArgs {
+    /// Only requests with this token, by id
+    #[arg(long = "token-id", value_name = "TOKEN")]
+    token_id: Option<String>,
+    /// Only requests of this user, by id
+    #[arg(long)]
+    user: Option<String>,
+    /// Only actions that begin with this, such as job.pause, or job. for all actions on jobs
+    #[arg(long)]
+    action: Option<String>,
+    /// Only requests about exactly this, such as "queue mail"
+    #[arg(long)]
+    object: Option<String>,
+    /// Only outcomes that begin with this: ok or refused
+    #[arg(long)]
+    outcome: Option<String>,
+    /// Only from this time on: 2026-11-15T08:30:00Z, or 2h for the last two hours
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Moment>,
+    /// Only before this time, or longer ago than this
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<Moment>,
+    /// How many to show
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
+    limit: usize,
+    /// Continue where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+struct VerifyArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: AuditArgs) -> anyhow::Result<Exit> {
+    match args.command {
+        None => list(args.list).await,
+        Some(AuditCommand::Verify(args)) => verify(args).await,
+    }
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let filter = AuditFilter {
+        token_id: args.token_id,
+        user_id: args.user,
+        action: args.action,
+        object: args.object,
+        outcome: args.outcome,
+        from: resolved(&client, args.since).await?,
+        until: resolved(&client, args.until).await?,
+    };
+    let read =
+        async |limit, cursor: Option<String>| client.audit(&filter, Some(limit), cursor.as_deref()).await;
+    let page = pages::collect(args.limit, args.cursor, read).await?;
+    args.output.print(&page, entries_table)?;
+    pages::tell_more(args.output, page.next_cursor.as_deref());
+    Ok(Exit::Done)
+}
+
+fn entries_table(page: &Page<AuditEntryBody>) -> String {
+    if page.items.is_empty() {
+        return "no entries".to_owned();
+    }
+    let rows = page.items.iter().map(|entry| {
+        let number = entry.number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        vec![
+            number,
+            time(entry.at),
+            shortened(if entry.name.is_empty() { &entry.token_id } else { &entry.name }, 30),
+            entry.source.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.action.clone(),
+            shortened(&entry.object, 50),
+            shortened(&one_line(&entry.outcome), 60),
+        ]
+    });
+    table(&["NUMBER", "AT", "WHO", "FROM", "ACTION", "OBJECT", "OUTCOME"], rows)
+}
+
+async fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let (mut after, mut checked) = (0, 0);
+    let last = loop {
+        let step = client.verify_audit(after).await?;
+        checked += step.checked;
+        match step.next {
+            Some(next) => after = next,
+            None => break AuditCheckBody { checked, ..step },
+        }
+    };
+    args.output.print(&last, verified)?;
+    Ok(if last.broken.is_some() { Exit::Failed } else { Exit::Done })
+}
+
+fn verified(check: &AuditCheckBody) -> String {
+    let AuditCheckBody { checked, deleted_until, last_number, last_hash, .. } = check;
+    match &check.broken {
+        Some(broken) => format!(
+            "entry {} is not as it was written: {}; {checked} entries before it are unchanged",
+            broken.number, broken.problem
+        ),
+        None if *deleted_until > 0 => format!(
+            "{checked} entries are unchanged; entries up to {deleted_until} were deleted by retention; \
+             the last entry is {last_number} with hash {last_hash}"
+        ),
+        None => {
+            format!("{checked} entries are unchanged; the last entry is {last_number} with hash {last_hash}")
+        }
+    }
+}

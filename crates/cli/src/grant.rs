@@ -1,0 +1,85 @@
+//! What a token or a user may do, as arguments and in tables.
+
+use punctual_config::args;
+use punctual_config::output::shortened;
+use punctual_core::access::{Permission, Role};
+
+/// Characters of a scope in a table. The other formats contain all of it.
+const SCOPE_CHARS_MAX: usize = 60;
+
+/// The owner and the scope.
+#[derive(clap::Args)]
+pub struct ScopeArgs {
+    /// The owner of its jobs, such as a team; without --all-owners, it sees no others
+    #[arg(long, value_name = "OWNER")]
+    pub owner: Option<String>,
+    /// See and control the jobs of all owners, also with an owner of its own
+    #[arg(long)]
+    pub all_owners: bool,
+    /// Limit it to this queue, or to queues like mail-*; can be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub queue: Vec<String>,
+    /// Limit it to this job type, or to types like send-*; can be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub job_type: Vec<String>,
+    /// Add a permission to those of the role, such as payload:read; can be given more than once
+    #[arg(long, value_name = "PERMISSION", value_parser = permission)]
+    pub permission: Vec<Permission>,
+}
+
+impl ScopeArgs {
+    /// `None` where the server decides.
+    pub fn all_owners(&self) -> Option<bool> {
+        self.all_owners.then_some(true)
+    }
+}
+
+pub fn role(text: &str) -> Result<Role, String> {
+    args::small_word(text)
+}
+
+fn permission(text: &str) -> Result<Permission, String> {
+    args::small_word(text)
+}
+
+/// The owner column of a table.
+pub fn owner(owner: Option<&String>, all_owners: bool) -> String {
+    match (owner, all_owners) {
+        (Some(owner), true) => format!("{owner} (sees all)"),
+        (Some(owner), false) => owner.clone(),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// The scope and further permissions, for a table; `-` if there are none.
+pub fn limits(queues: &[String], job_types: &[String], permissions: &[String]) -> String {
+    let parts = [("queues", queues), ("types", job_types), ("also", permissions)];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<String> = parts.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+    if parts.is_empty() { "-".to_owned() } else { shortened(&parts.join("; "), SCOPE_CHARS_MAX) }
+}
+
+/// A list for the details of one object; `None` if it is empty.
+pub fn joined(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_words_are_answered_with_the_known_ones() {
+        assert_eq!(role("Viewer"), Ok(Role::Viewer));
+        assert_eq!(role("root"), Err("must be viewer, submitter, operator, admin or worker".to_owned()));
+        assert!(permission("all").unwrap_err().starts_with("must be jobs:read, payload:read, "));
+    }
+
+    #[test]
+    fn limits_are_named_by_what_they_limit() {
+        let [queues, types] = [vec!["mail-*".to_owned()], vec!["send".to_owned(), "bounce".to_owned()]];
+        assert_eq!(limits(&queues, &types, &[]), "queues: mail-*; types: send, bounce");
+        assert_eq!(limits(&[], &[], &["payload:read".to_owned()]), "also: payload:read");
+        assert_eq!(limits(&[], &[], &[]), "-");
+    }
+}

@@ -1,0 +1,329 @@
+//! Who may do what. A [`Role`] is a set of [`Permission`]s; a [`Scope`] says which jobs they apply to. The two
+//! are independent: an operator of one team has the permissions of an operator and the scope of the team.
+
+use crate::job::InvalidField;
+use crate::limits;
+use crate::names::name_problem;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// An enum whose variants have words that users write: in requests, configuration and stored documents.
+macro_rules! words {
+    ($(#[$about:meta])* $enum:ident ($what:literal) { $($(#[$doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $enum {
+            $($(#[$doc])* #[serde(rename = $word)] $variant),*
+        }
+
+        impl $enum {
+            pub const ALL: &'static [$enum] = &[$($enum::$variant),*];
+
+            pub fn word(self) -> &'static str {
+                match self { $($enum::$variant => $word),* }
+            }
+        }
+
+        impl fmt::Display for $enum {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl FromStr for $enum {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                match word {
+                    $($word => Ok($enum::$variant),)*
+                    _ => Err(format!(concat!("must be a ", $what, ": {}"), [$($word),*].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// What a use case needs.
+    Permission ("permission") {
+        /// See jobs, executions, events and dead letters, without the data of jobs.
+        JobsRead = "jobs:read",
+        /// See the data of jobs: payloads, results, checkpoints and logs.
+        PayloadRead = "payload:read",
+        /// Submit, change and control jobs.
+        JobsWrite = "jobs:write",
+        /// See queues, workers, nodes, statistics and metrics, which cover the jobs of all owners.
+        ServerRead = "server:read",
+        /// Pause queues and set their limits.
+        QueuesWrite = "queues:write",
+        /// Pause and drain workers.
+        WorkersWrite = "workers:write",
+        /// Drive the clock of a server that was started with a manual clock.
+        ClockWrite = "clock:write",
+        /// See tokens and users.
+        AccessRead = "access:read",
+        /// Create, change and remove tokens and users.
+        AccessWrite = "access:write",
+        /// Read the audit log.
+        AuditRead = "audit:read",
+        /// Open worker sessions and run jobs.
+        Work = "work:run",
+    }
+}
+
+words! {
+    /// A named set of permissions.
+    Role ("role") {
+        Viewer = "viewer",
+        Submitter = "submitter",
+        Operator = "operator",
+        Admin = "admin",
+        Worker = "worker",
+    }
+}
+
+impl Role {
+    pub fn permissions(self) -> PermissionSet {
+        use Permission::{
+            AuditRead, ClockWrite, JobsRead, JobsWrite, PayloadRead, QueuesWrite, ServerRead, Work,
+            WorkersWrite,
+        };
+        let own: &[Permission] = match self {
+            Role::Viewer => &[JobsRead, ServerRead],
+            Role::Submitter => &[JobsRead, ServerRead, PayloadRead, JobsWrite],
+            Role::Operator => &[
+                JobsRead,
+                ServerRead,
+                PayloadRead,
+                JobsWrite,
+                QueuesWrite,
+                WorkersWrite,
+                ClockWrite,
+                AuditRead,
+            ],
+            Role::Admin => Permission::ALL,
+            Role::Worker => &[Work],
+        };
+        own.iter().copied().collect()
+    }
+
+    /// The roles that have a permission, for people who lack it.
+    pub fn with(permission: Permission) -> impl Iterator<Item = Role> {
+        Role::ALL.iter().copied().filter(move |role| role.permissions().has(permission))
+    }
+
+    /// Whether a principal with this role and no owner of its own reaches the jobs of all owners. A submitter
+    /// sees and changes only its own.
+    pub fn reaches_all_owners(self) -> bool {
+        match self {
+            Role::Viewer | Role::Operator | Role::Admin | Role::Worker => true,
+            Role::Submitter => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PermissionSet(u16);
+
+impl PermissionSet {
+    pub fn has(self, permission: Permission) -> bool {
+        self.0 & bit(permission) != 0
+    }
+
+    #[must_use]
+    pub fn and(self, others: &[Permission]) -> Self {
+        others.iter().fold(self, |set, permission| PermissionSet(set.0 | bit(*permission)))
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Permission> {
+        Permission::ALL.iter().copied().filter(move |permission| self.has(*permission))
+    }
+}
+
+impl FromIterator<Permission> for PermissionSet {
+    fn from_iter<I: IntoIterator<Item = Permission>>(permissions: I) -> Self {
+        PermissionSet(permissions.into_iter().fold(0, |bits, permission| bits | bit(permission)))
+    }
+}
+
+fn bit(permission: Permission) -> u16 {
+    1 << permission as u16
+}
+
+/// Which jobs the permissions of a principal apply to. The default is everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scope {
+    /// The only owner whose jobs are in scope; `None` for all owners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The queues in scope; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<NamePattern>,
+    /// The job types in scope; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_types: Vec<NamePattern>,
+}
+
+impl Scope {
+    pub fn is_everything(&self) -> bool {
+        *self == Scope::default()
+    }
+
+    pub fn has_owner(&self, owner: &str) -> bool {
+        self.owner.as_deref().is_none_or(|own| own == owner)
+    }
+
+    pub fn has_queue(&self, queue: &str) -> bool {
+        is_any(&self.queues, queue)
+    }
+
+    pub fn has_job_type(&self, job_type: &str) -> bool {
+        is_any(&self.job_types, job_type)
+    }
+
+    pub fn has_job(&self, owner: &str, queue: &str, job_type: &str) -> bool {
+        self.has_owner(owner) && self.has_queue(queue) && self.has_job_type(job_type)
+    }
+
+    pub fn problems(&self) -> Vec<InvalidField> {
+        let owner =
+            self.owner.as_deref().and_then(name_problem).map(|fix| InvalidField::new("owner_id", fix));
+        let patterns = [("queues", &self.queues), ("job_types", &self.job_types)].into_iter();
+        let patterns =
+            patterns.filter_map(|(field, patterns)| Some(InvalidField::new(field, problem_of(patterns)?)));
+        owner.into_iter().chain(patterns).collect()
+    }
+}
+
+fn is_any(patterns: &[NamePattern], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
+}
+
+fn problem_of(patterns: &[NamePattern]) -> Option<String> {
+    if patterns.len() > limits::SCOPE_PATTERNS_MAX {
+        return Some(format!("must have at most {} patterns", limits::SCOPE_PATTERNS_MAX));
+    }
+    patterns.iter().find_map(|pattern| name_problem(pattern.as_str()))
+}
+
+/// A name in which `*` stands for any text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NamePattern(String);
+
+impl NamePattern {
+    pub fn new(pattern: impl Into<String>) -> Self {
+        NamePattern(pattern.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        let Some((start, rest)) = self.0.split_once('*') else { return self.0 == name };
+        let Some(mut name) = name.strip_prefix(start) else { return false };
+        let mut parts = rest.split('*');
+        // The last part must be at the end; the others are found from left to right.
+        let end = parts.next_back().unwrap_or_default();
+        for part in parts {
+            let Some(found) = name.find(part) else { return false };
+            name = &name[found + part.len()..];
+        }
+        name.ends_with(end)
+    }
+}
+
+/// The permissions of a principal and the jobs that they apply to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub role: Role,
+    pub permissions: PermissionSet,
+    /// The owner of the jobs that it submits without naming one.
+    pub owner: String,
+    pub scope: Scope,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_has_exactly_its_permissions() {
+        let words =
+            |role: Role| role.permissions().iter().map(Permission::word).collect::<Vec<_>>().join(" ");
+        assert_eq!(words(Role::Viewer), "jobs:read server:read");
+        assert_eq!(words(Role::Submitter), "jobs:read payload:read jobs:write server:read");
+        assert_eq!(
+            words(Role::Operator),
+            "jobs:read payload:read jobs:write server:read queues:write workers:write clock:write audit:read"
+        );
+        assert_eq!(words(Role::Worker), "work:run");
+        assert_eq!(Role::Admin.permissions().iter().count(), Permission::ALL.len());
+    }
+
+    #[test]
+    fn words_are_read_back_and_others_are_explained() {
+        for permission in Permission::ALL {
+            assert_eq!(permission.word().parse(), Ok(*permission));
+        }
+        assert_eq!(
+            "root".parse::<Role>(),
+            Err("must be a role: viewer, submitter, operator, admin, worker".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_pattern_matches_whole_names() {
+        let matches = |pattern: &str, name: &str| NamePattern::new(pattern).matches(name);
+        for (pattern, name) in [
+            ("mail", "mail"),
+            ("*", ""),
+            ("mail-*", "mail-eu"),
+            ("*-eu", "mail-eu"),
+            ("a*b*c", "a-b-b-c"),
+            ("a*a", "aa"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("mail", "mail-eu"),
+            ("mail", "Mail"),
+            ("mail-*", "mail"),
+            ("a*a", "a"),
+            ("a*b*c", "a-c"),
+            ("*b", "ab "),
+        ] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_scope_limits_owner_queue_and_type_together() {
+        let everything = Scope::default();
+        assert!(everything.is_everything() && everything.has_job("ann", "mail", "send"));
+        let scope = Scope {
+            owner: Some("ann".to_owned()),
+            queues: vec![NamePattern::new("mail-*")],
+            job_types: vec![NamePattern::new("send"), NamePattern::new("bounce")],
+        };
+        assert!(scope.has_job("ann", "mail-eu", "bounce"));
+        assert!(!scope.has_job("bob", "mail-eu", "bounce"));
+        assert!(!scope.has_job("ann", "mail", "bounce"));
+        assert!(!scope.has_job("ann", "mail-eu", "other"));
+    }
+
+    #[test]
+    fn bad_names_in_a_scope_are_reported_by_field() {
+        let scope = Scope {
+            owner: Some(" ann".to_owned()),
+            queues: vec![NamePattern::new("")],
+            job_types: vec![NamePattern::new("x"); limits::SCOPE_PATTERNS_MAX + 1],
+        };
+        let fields: Vec<String> = scope.problems().into_iter().map(|problem| problem.field).collect();
+        assert_eq!(fields, ["owner_id", "queues", "job_types"]);
+        assert_eq!(Scope::default().problems(), []);
+    }
+}

@@ -1,0 +1,160 @@
+//! The directory: tokens and users, and what each of them may do.
+
+use crate::access::{Grant, Permission, Role, Scope};
+use crate::job::DEFAULT_OWNER;
+use crate::ports::{Page, StoreError};
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+/// The tokens and users of a store. These tables are small and change rarely.
+#[async_trait]
+pub trait Directory: Send + Sync {
+    /// Stores a token, in place of one with the same id.
+    async fn put_token(&self, token: Token) -> Result<(), StoreError>;
+    /// Stores a token unless one with its id exists, and returns the stored one: concurrent callers all get
+    /// the same.
+    async fn add_token(&self, token: Token) -> Result<Token, StoreError>;
+    /// Stores a changed token if the stored one still has this secret; returns whether it had.
+    async fn replace_token(&self, token: Token, expected_secret: [u8; 32]) -> Result<bool, StoreError>;
+    /// Returns whether there was one.
+    async fn remove_token(&self, id: &str) -> Result<bool, StoreError>;
+    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
+    /// All tokens by id.
+    async fn tokens(&self, after: Option<&str>, limit: usize) -> Result<Page<Token, String>, StoreError>;
+    /// Records when tokens were last used. Earlier times than the stored ones and unknown ids are ignored.
+    async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError>;
+
+    async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError>;
+    /// Stores a changed user. The last change wins.
+    async fn replace_user(&self, user: User) -> Result<UserOutcome, StoreError>;
+    /// Returns whether there was one.
+    async fn remove_user(&self, id: &str) -> Result<bool, StoreError>;
+    async fn user(&self, id: &str) -> Result<Option<User>, StoreError>;
+    async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError>;
+    /// All users by id.
+    async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, StoreError>;
+}
+
+/// The result of storing a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserOutcome {
+    Stored,
+    /// Another user has the email address or the id.
+    Taken,
+    NotThere,
+}
+
+/// An API token; the secret itself is never stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The public part, by which it is found.
+    pub id: String,
+    pub secret_sha256: [u8; 32],
+    pub role: Role,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, to about a minute.
+    pub last_used_at: Option<Timestamp>,
+    pub about: TokenAbout,
+}
+
+/// The rest of a token, stored as one document.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TokenAbout {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The owner of the jobs that it submits without naming one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(default)]
+    pub scope: Scope,
+    /// Permissions beyond those of its role.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<Permission>,
+    /// The user to whom it belongs. Its role, owner, scope and permissions are then those of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The secret before the last rotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<ReplacedSecret>,
+    /// Whether it is the session of a browser.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_browser: bool,
+    /// The token that a browser logged in with. The session works only as long as that one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_of: Option<ParentToken>,
+}
+
+/// The token behind the session of a browser, and the secret that was shown at the login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentToken {
+    pub id: String,
+    pub secret_sha256: [u8; 32],
+}
+
+/// A secret that still works for a while after a rotation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplacedSecret {
+    pub secret_sha256: [u8; 32],
+    pub until: Timestamp,
+}
+
+impl Token {
+    /// A token for everything that its role may do, without an end.
+    pub fn new(id: impl Into<String>, secret_sha256: [u8; 32], role: Role, created_at: Timestamp) -> Self {
+        let id = id.into();
+        let about = TokenAbout { name: id.clone(), ..TokenAbout::default() };
+        Token { id, secret_sha256, role, created_at, expires_at: None, last_used_at: None, about }
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// What it may do, unless it belongs to a user.
+    pub fn grant(&self) -> Grant {
+        grant(self.role, &self.about.permissions, self.about.owner.as_ref(), &self.about.scope)
+    }
+}
+
+/// A person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub id: String,
+    /// In lower case, and unique.
+    pub email: String,
+    pub role: Role,
+    pub created_at: Timestamp,
+    pub about: UserAbout,
+}
+
+/// The rest of a user, stored as one document.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct UserAbout {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(default)]
+    pub scope: Scope,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<Permission>,
+    /// How the user prefers to be notified, such as `email` or `slack`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notification_channel: Option<String>,
+    /// Whether the user may not log in, and tokens of the user do not work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_disabled: bool,
+}
+
+impl User {
+    pub fn grant(&self) -> Grant {
+        grant(self.role, &self.about.permissions, self.about.owner.as_ref(), &self.about.scope)
+    }
+}
+
+fn grant(role: Role, extra: &[Permission], owner: Option<&String>, scope: &Scope) -> Grant {
+    let owner = owner.or(scope.owner.as_ref()).map_or(DEFAULT_OWNER, String::as_str);
+    Grant { role, permissions: role.permissions().and(extra), owner: owner.to_owned(), scope: scope.clone() }
+}

@@ -1,0 +1,499 @@
+//! Tokens and users: who may use the server. Only callers without a limited scope may manage them, and no
+//! caller can grant a permission that it lacks itself.
+
+use super::audit::{described_token, described_user};
+use super::table::UseCase;
+use super::{Forbidden, UseCaseError, UseCases};
+use punctual_core::access::{NamePattern, Permission, Role, Scope};
+use punctual_core::job::InvalidField;
+use punctual_core::limits;
+use punctual_core::names::{line_problem, name_problem, path_name_problem};
+use punctual_core::ports::{
+    Page, ReplacedSecret, StoreError, Token, TokenAbout, User, UserAbout, UserOutcome,
+};
+use punctual_core::time::Timestamp;
+use serde_json::json;
+use std::time::Duration;
+
+/// How often the sessions of a revoked token are read again, because their workers keep sending heartbeats.
+const LOSE_TRIES_MAX: usize = 20;
+/// How often a rotation is repeated because the token was changed concurrently.
+const ROTATE_TRIES_MAX: usize = 20;
+
+/// What a new token or user is to be allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewGrant {
+    pub role: Role,
+    /// Permissions beyond those of the role.
+    pub permissions: Vec<Permission>,
+    /// The owner of the jobs that it submits and, unless `all_owners` says otherwise, the only one whose jobs
+    /// it sees.
+    pub owner: Option<String>,
+    /// By default, only principals without an owner of their own reach the jobs of all owners.
+    pub all_owners: Option<bool>,
+    pub queues: Vec<NamePattern>,
+    pub job_types: Vec<NamePattern>,
+}
+
+impl NewGrant {
+    /// The owner of its jobs, and its scope. A submitter that names no owner is the owner `own_name`.
+    fn resolve(self, own_name: &str) -> (Option<String>, Scope) {
+        let needs_owner = !self.role.reaches_all_owners() || self.all_owners == Some(false);
+        let owner = self.owner.or_else(|| needs_owner.then(|| own_name.to_owned()));
+        let is_limited = !self.all_owners.unwrap_or(owner.is_none());
+        let scope = Scope {
+            owner: owner.clone().filter(|_| is_limited),
+            queues: self.queues,
+            job_types: self.job_types,
+        };
+        (owner, scope)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    pub name: String,
+    /// `None` for a token of a user, which has the grant of the user.
+    pub grant: Option<NewGrant>,
+    pub user: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    pub is_browser: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewUser {
+    pub email: String,
+    pub display_name: Option<String>,
+    pub notification_channel: Option<String>,
+    pub grant: NewGrant,
+}
+
+/// A token's id and the hash of its secret. The secret is known only to the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub token_id: String,
+    pub secret_sha256: [u8; 32],
+}
+
+impl UseCases {
+    pub async fn tokens(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Token, String>, UseCaseError> {
+        self.permit(UseCase::ReadTokens)?;
+        Ok(self.store().tokens(after, limit).await?)
+    }
+
+    pub async fn token(&self, id: &str) -> Result<Token, UseCaseError> {
+        self.permit(UseCase::ReadTokens)?;
+        self.stored_token(id).await
+    }
+
+    /// Stores a token with these credentials.
+    pub async fn create_token(&self, new: NewToken, credentials: Credentials) -> Result<Token, UseCaseError> {
+        self.permit(UseCase::CreateToken)?;
+        let now = self.now();
+        let mut problems: Vec<InvalidField> =
+            name_problem(&new.name).map(|fix| InvalidField::new("name", fix)).into_iter().collect();
+        if new.expires_at.is_some_and(|at| at <= now) {
+            problems.push(InvalidField::new("expires_at", "must be in the future"));
+        }
+        let (role, permissions, owner, scope) = match (new.grant, &new.user) {
+            (Some(grant), None) => {
+                let (role, permissions) = (grant.role, grant.permissions.clone());
+                let (owner, scope) = self.checked(grant, &new.name, &mut problems)?;
+                (role, permissions, owner, scope)
+            }
+            (None, Some(user)) => match self.user_by_id(user).await? {
+                Some(user) => {
+                    self.check_grantable(user.role, &user.about.permissions)?;
+                    (user.role, vec![], None, Scope::default())
+                }
+                None => {
+                    return Err(UseCaseError::invalid(
+                        "user_id",
+                        "must be the id of a user: see `punctual user list`",
+                    ));
+                }
+            },
+            _ => {
+                let fix = "must be given for a token of its own, and not for a token of a user";
+                return Err(UseCaseError::invalid("role", fix));
+            }
+        };
+        if !problems.is_empty() {
+            return Err(UseCaseError::Invalid(problems));
+        }
+        self.check_room(UseCase::CreateToken).await?;
+        let token = Token {
+            id: credentials.token_id,
+            secret_sha256: credentials.secret_sha256,
+            role,
+            created_at: now,
+            expires_at: new.expires_at,
+            last_used_at: None,
+            about: TokenAbout {
+                name: new.name,
+                owner,
+                scope,
+                permissions,
+                user: new.user,
+                replaced: None,
+                is_browser: new.is_browser,
+                session_of: None,
+            },
+        };
+        let stored = self.store().add_token(token).await?;
+        let after = json!({ "after": described_token(&stored) });
+        self.record(UseCase::CreateToken, format!("token {}", stored.id), Some(&after)).await;
+        Ok(stored)
+    }
+
+    /// Gives a token another secret. The old one works until `overlap` has passed.
+    pub async fn rotate_token(
+        &self,
+        id: &str,
+        secret_sha256: [u8; 32],
+        overlap: Duration,
+    ) -> Result<Token, UseCaseError> {
+        self.permit(UseCase::RotateToken)?;
+        if overlap > limits::TOKEN_OVERLAP_MAX {
+            let days = limits::TOKEN_OVERLAP_MAX.as_secs() / 86_400;
+            return Err(UseCaseError::invalid("overlap", format!("must be at most {days} days")));
+        }
+        for _ in 0..ROTATE_TRIES_MAX {
+            let stored = self.stored_token(id).await?;
+            self.check_grantable(stored.role, &stored.about.permissions)?;
+            let expected = stored.secret_sha256;
+            let until = self.now().plus(overlap);
+            let replaced = (!overlap.is_zero()).then_some(ReplacedSecret { secret_sha256: expected, until });
+            let about = TokenAbout { replaced, ..stored.about.clone() };
+            let token = Token { secret_sha256, about, ..stored };
+            if self.store().replace_token(token.clone(), expected).await? {
+                let details = json!({ "old_secret_until": until });
+                self.record(UseCase::RotateToken, format!("token {id}"), Some(&details)).await;
+                return Ok(token);
+            }
+        }
+        Err(UseCaseError::Busy)
+    }
+
+    /// Removes a token, and ends the sessions of workers that it has opened: what they run is lost and
+    /// retried.
+    pub async fn revoke_token(&self, id: &str) -> Result<(), UseCaseError> {
+        self.permit(UseCase::RevokeToken)?;
+        if !is_id(id) {
+            return Err(UseCaseError::NoSuchToken(id.to_owned()));
+        }
+        self.check_not_last(id).await?;
+        self.remove_token(id).await
+    }
+
+    /// Refuses to remove the last token with which tokens can be managed.
+    async fn check_not_last(&self, id: &str) -> Result<(), UseCaseError> {
+        match self.store().token(id).await? {
+            Some(token) if self.manages_access(&token).await? => {}
+            _ => return Ok(()),
+        }
+        let mut after = None;
+        loop {
+            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
+            for other in page.items.iter().filter(|other| other.id != id) {
+                if self.manages_access(other).await? {
+                    return Ok(());
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Err(UseCaseError::LastManager(id.to_owned()));
+            }
+        }
+    }
+
+    async fn manages_access(&self, token: &Token) -> Result<bool, StoreError> {
+        if token.about.is_browser || token.is_expired(self.now()) {
+            return Ok(false);
+        }
+        let grant = match &token.about.user {
+            None => token.grant(),
+            Some(id) => match self.store().user(id).await? {
+                Some(user) if !user.about.is_disabled => user.grant(),
+                _ => return Ok(false),
+            },
+        };
+        Ok(grant.permissions.has(Permission::AccessWrite) && grant.scope.is_everything())
+    }
+
+    /// Removes the caller's own token: how a browser logs out.
+    pub async fn log_out(&self) -> Result<(), UseCaseError> {
+        self.remove_token(&self.caller.token_id).await
+    }
+
+    async fn remove_token(&self, id: &str) -> Result<(), UseCaseError> {
+        let existed = self.store().remove_token(id).await?;
+        if existed {
+            self.record(UseCase::RevokeToken, format!("token {id}"), None).await;
+        }
+        // Also if it was removed before: an earlier call may have been interrupted.
+        self.lose_sessions_of(id).await?;
+        if existed { Ok(()) } else { Err(UseCaseError::NoSuchToken(id.to_owned())) }
+    }
+
+    pub(super) async fn lose_sessions_of(&self, token: &str) -> Result<(), UseCaseError> {
+        for _ in 0..LOSE_TRIES_MAX {
+            let mut sessions = self.store().sessions().await?;
+            sessions.retain(|row| row.token.as_deref() == Some(token));
+            if sessions.is_empty() {
+                return Ok(());
+            }
+            let pulses = sessions.into_iter().map(|row| row.pulse).collect();
+            self.engine.lose_sessions(pulses).await?;
+        }
+        Err(UseCaseError::Busy)
+    }
+
+    async fn stored_token(&self, id: &str) -> Result<Token, UseCaseError> {
+        let token = if is_id(id) { self.store().token(id).await? } else { None };
+        token.ok_or_else(|| UseCaseError::NoSuchToken(id.to_owned()))
+    }
+
+    pub async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, UseCaseError> {
+        self.permit(UseCase::ReadUsers)?;
+        Ok(self.store().users(after, limit).await?)
+    }
+
+    /// A user by id or email address.
+    pub async fn user(&self, id: &str) -> Result<User, UseCaseError> {
+        self.permit(UseCase::ReadUsers)?;
+        self.stored_user(id).await
+    }
+
+    pub async fn add_user(&self, id: String, new: NewUser) -> Result<User, UseCaseError> {
+        self.permit(UseCase::AddUser)?;
+        self.check_room(UseCase::AddUser).await?;
+        let user = self.checked_user(id, self.now(), new, false)?;
+        match self.store().add_user(user.clone()).await? {
+            UserOutcome::Stored => {
+                let after = json!({ "after": described_user(&user) });
+                self.record(UseCase::AddUser, format!("user {}", user.id), Some(&after)).await;
+                Ok(user)
+            }
+            UserOutcome::Taken | UserOutcome::NotThere => Err(UseCaseError::EmailTaken(user.email)),
+        }
+    }
+
+    /// Replaces the description of a user by what `make` computes from the stored one.
+    pub async fn update_user<E: From<UseCaseError>>(
+        &self,
+        id: &str,
+        make: impl FnOnce(&User) -> Result<(NewUser, bool), E>,
+    ) -> Result<User, E> {
+        self.permit(UseCase::UpdateUser).map_err(UseCaseError::from)?;
+        let stored = self.stored_user(id).await?;
+        self.check_grantable(stored.role, &stored.about.permissions).map_err(UseCaseError::from)?;
+        let before = described_user(&stored);
+        let (new, is_disabled) = make(&stored)?;
+        let user = self.checked_user(stored.id, stored.created_at, new, is_disabled)?;
+        match self.store().replace_user(user.clone()).await.map_err(UseCaseError::from)? {
+            UserOutcome::Stored => {
+                let change = json!({ "before": before, "after": described_user(&user) });
+                self.record(UseCase::UpdateUser, format!("user {}", user.id), Some(&change)).await;
+                Ok(user)
+            }
+            UserOutcome::Taken => Err(UseCaseError::EmailTaken(user.email).into()),
+            UserOutcome::NotThere => Err(UseCaseError::NoSuchUser(id.to_owned()).into()),
+        }
+    }
+
+    /// Removes a user and the tokens that belong to it.
+    pub async fn remove_user(&self, id: &str) -> Result<(), UseCaseError> {
+        self.permit(UseCase::RemoveUser)?;
+        let user = self.stored_user(id).await?;
+        self.store().remove_user(&user.id).await?;
+        let before = json!({ "before": described_user(&user) });
+        self.record(UseCase::RemoveUser, format!("user {}", user.id), Some(&before)).await;
+        let mut after = None;
+        loop {
+            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
+            for token in page.items.iter().filter(|token| token.about.user.as_ref() == Some(&user.id)) {
+                self.store().remove_token(&token.id).await?;
+                self.lose_sessions_of(&token.id).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn stored_user(&self, id: &str) -> Result<User, UseCaseError> {
+        let user = match id.contains('@') {
+            true if name_problem(id).is_some() => None,
+            true => self.store().user_by_email(&id.to_lowercase()).await?,
+            false => self.user_by_id(id).await?,
+        };
+        user.ok_or_else(|| UseCaseError::NoSuchUser(id.to_owned()))
+    }
+
+    async fn user_by_id(&self, id: &str) -> Result<Option<User>, StoreError> {
+        if is_id(id) { self.store().user(id).await } else { Ok(None) }
+    }
+
+    fn checked_user(
+        &self,
+        id: String,
+        created_at: Timestamp,
+        new: NewUser,
+        is_disabled: bool,
+    ) -> Result<User, UseCaseError> {
+        let email = new.email.to_lowercase();
+        let texts =
+            [("display_name", &new.display_name), ("notification_channel", &new.notification_channel)];
+        let texts =
+            texts.into_iter().filter_map(|(field, text)| Some((field, line_problem(text.as_deref()?)?)));
+        let mut problems: Vec<InvalidField> = path_name_problem(&id)
+            .map(|fix| ("user_id", fix))
+            .into_iter()
+            .chain(email_problem(&email).map(|fix| ("email", fix)))
+            .chain(texts)
+            .map(|(field, fix)| InvalidField::new(field, fix))
+            .collect();
+        let (role, permissions) = (new.grant.role, new.grant.permissions.clone());
+        let (owner, scope) = self.checked(new.grant, &email, &mut problems)?;
+        if !problems.is_empty() {
+            return Err(UseCaseError::Invalid(problems));
+        }
+        let about = UserAbout {
+            display_name: new.display_name,
+            owner,
+            scope,
+            permissions,
+            notification_channel: new.notification_channel,
+            is_disabled,
+        };
+        Ok(User { id, email, role, created_at, about })
+    }
+
+    /// The owner and scope of a new principal, if the caller may grant what it asks for.
+    fn checked(
+        &self,
+        grant: NewGrant,
+        own_name: &str,
+        problems: &mut Vec<InvalidField>,
+    ) -> Result<(Option<String>, Scope), Forbidden> {
+        self.check_grantable(grant.role, &grant.permissions)?;
+        let (owner, scope) = grant.resolve(own_name);
+        if let Some(fix) = owner.as_deref().and_then(name_problem) {
+            problems.push(InvalidField::new("owner_id", fix));
+        }
+        problems.extend(scope.problems().into_iter().filter(|problem| problem.field != "owner_id"));
+        Ok((owner, scope))
+    }
+
+    fn check_grantable(&self, role: Role, extra: &[Permission]) -> Result<(), Forbidden> {
+        let granted = role.permissions().and(extra);
+        match granted.iter().find(|permission| !self.caller.has(*permission)) {
+            None => Ok(()),
+            Some(lacking) => {
+                Err(Forbidden(format!("it would grant {lacking}, which its own role does not have")))
+            }
+        }
+    }
+
+    /// Refuses another token or user when the table is full.
+    async fn check_room(&self, case: UseCase) -> Result<(), UseCaseError> {
+        let (count, max, what) = match case {
+            UseCase::AddUser => (self.count_users().await?, limits::USERS_MAX, "users"),
+            _ => (self.count_tokens().await?, limits::TOKENS_MAX, "tokens"),
+        };
+        if count < max { Ok(()) } else { Err(UseCaseError::DirectoryFull { what, max }) }
+    }
+
+    async fn count_tokens(&self) -> Result<usize, StoreError> {
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
+            count += page.items.iter().filter(|token| !token.about.is_browser).count();
+            after = page.next;
+            if after.is_none() {
+                return Ok(count);
+            }
+        }
+    }
+
+    async fn count_users(&self) -> Result<usize, StoreError> {
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = self.store().users(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
+            count += page.items.len();
+            after = page.next;
+            if after.is_none() {
+                return Ok(count);
+            }
+        }
+    }
+}
+
+/// Whether a token or user can have this id. Databases refuse some other texts instead of finding nothing.
+fn is_id(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= limits::NAME_BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn email_problem(email: &str) -> Option<String> {
+    if let Some(problem) = name_problem(email) {
+        return Some(problem);
+    }
+    let is_address = email.split_once('@').is_some_and(|(person, host)| {
+        !person.is_empty() && !host.is_empty() && !host.contains('@') && !email.contains(char::is_whitespace)
+    });
+    (!is_address).then(|| "must be an email address, as in ann@example.org".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(role: Role) -> NewGrant {
+        NewGrant {
+            role,
+            permissions: vec![],
+            owner: None,
+            all_owners: None,
+            queues: vec![],
+            job_types: vec![],
+        }
+    }
+
+    #[test]
+    fn an_owner_limits_the_scope_unless_all_owners_are_asked_for() {
+        let ann = || Some("ann".to_owned());
+        let own = |owner: Option<String>| Scope { owner, ..Scope::default() };
+        let resolved = |grant: NewGrant| grant.resolve("deploy");
+        assert_eq!(resolved(grant(Role::Viewer)), (None, Scope::default()));
+        assert_eq!(resolved(grant(Role::Admin)), (None, Scope::default()));
+        let itself = Some("deploy".to_owned());
+        assert_eq!(resolved(grant(Role::Submitter)), (itself.clone(), own(itself.clone())));
+        for role in [Role::Viewer, Role::Submitter, Role::Operator] {
+            assert_eq!(resolved(NewGrant { owner: ann(), ..grant(role) }), (ann(), own(ann())));
+            let all = NewGrant { owner: ann(), all_owners: Some(true), ..grant(role) };
+            assert_eq!(resolved(all), (ann(), Scope::default()));
+        }
+        let limited = NewGrant { all_owners: Some(false), ..grant(Role::Operator) };
+        assert_eq!(resolved(limited), (itself.clone(), own(itself.clone())));
+        let everyone = NewGrant { all_owners: Some(true), ..grant(Role::Submitter) };
+        assert_eq!(resolved(everyone), (itself, Scope::default()));
+    }
+
+    #[test]
+    fn email_addresses_are_checked() {
+        for good in ["ann@example.org", "a.b+c@localhost"] {
+            assert_eq!(email_problem(good), None, "{good}");
+        }
+        for bad in ["", "ann", "@x", "ann@", "a@b@c", "a b@c"] {
+            assert!(email_problem(bad).is_some(), "{bad}");
+        }
+    }
+}

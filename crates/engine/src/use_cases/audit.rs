@@ -1,0 +1,211 @@
+//! The audit log: the entries of use cases, reading it, and verifying its chain.
+
+use super::{Access, Caller, Forbidden, UseCase, UseCaseError, UseCases};
+use crate::Engine;
+use punctual_core::ids::OccurrenceId;
+use punctual_core::job::JobSpec;
+use punctual_core::limits;
+use punctual_core::ports::{
+    AuditEntry, AuditId, AuditQuery, AuditRow, ChainCheck, ChainEnds, ChainPart, OUTCOME_OK, Page, Token,
+    User,
+};
+use punctual_core::queue::QueueSettings;
+use serde_json::{Map, Value, json};
+
+/// The action of an entry about a request that was not authenticated.
+const AUTHENTICATE: &str = "token.use";
+
+/// What a verification of a part of the chain has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditVerification {
+    pub check: ChainCheck,
+    pub ends: ChainEnds,
+    /// The number after which the next part begins; `None` if this was the last one.
+    pub next: Option<u64>,
+}
+
+impl UseCases {
+    /// The entry of a request, for the transaction of its change.
+    pub(super) fn audited(&self, case: UseCase, object: impl ToString) -> Option<AuditEntry> {
+        Some(self.entry(case, object.to_string(), None))
+    }
+
+    /// The same with details: what was before and after.
+    pub(super) fn audited_with(
+        &self,
+        case: UseCase,
+        object: impl ToString,
+        details: &Value,
+    ) -> Option<AuditEntry> {
+        Some(self.entry(case, object.to_string(), Some(details)))
+    }
+
+    /// The same for a request about several occurrences.
+    pub(super) fn audited_ids(&self, case: UseCase, ids: &[OccurrenceId]) -> Option<AuditEntry> {
+        if let [id] = ids {
+            return self.audited(case, format_args!("dead letter {id}"));
+        }
+        let first: Vec<String> =
+            ids.iter().take(limits::AUDIT_IDS_MAX).map(OccurrenceId::to_string).collect();
+        let details = json!({ "dead_letters": ids.len(), "first": first });
+        self.audited_with(case, format_args!("{} dead letters", ids.len()), &details)
+    }
+
+    /// Writes the entry of a change that is not a write of the store's verbs, right after it. If that fails,
+    /// the entry is written later.
+    pub(super) async fn record(&self, case: UseCase, object: String, details: Option<&Value>) {
+        let entry = self.entry(case, object, details);
+        if let Err(error) = self.store().record_audit(vec![entry.clone()]).await {
+            tracing::warn!(%error, action = entry.action, "an entry of the audit log was not written; retrying");
+            self.engine.context.refusals.put_back(vec![entry]);
+        }
+    }
+
+    fn entry(&self, case: UseCase, object: String, details: Option<&Value>) -> AuditEntry {
+        let entry = entry(&self.engine, &self.caller, case.name(), object);
+        AuditEntry { details: details.map(Value::to_string), ..entry }.bounded()
+    }
+
+    /// Notes a request that the caller may not make.
+    pub(super) fn note_refusal(&self, case: UseCase, forbidden: &Forbidden) {
+        let entry = self.entry(case, String::new(), None);
+        self.engine.context.refusals.add(entry.refused(&forbidden.0));
+    }
+
+    pub async fn audit(&self, query: AuditQuery) -> Result<Page<AuditRow, AuditId>, UseCaseError> {
+        self.permit(UseCase::ReadAudit)?;
+        Ok(self.store().audit(query).await?)
+    }
+
+    /// Verifies the chain after this number, as far as one call goes.
+    pub async fn verify_audit(&self, after: u64) -> Result<AuditVerification, UseCaseError> {
+        self.permit(UseCase::ReadAudit)?;
+        let store = self.store();
+        let before = store.audit_ends().await?;
+        let start = after.min(before.head.number);
+        // The row before the first one has the hash that the first one follows.
+        let rows_max = limits::AUDIT_VERIFIED_MAX + 1;
+        let rows = store.audit_chain(start.saturating_sub(1), rows_max).await?;
+        let is_cut_off = rows.len() == rows_max;
+        let ends = store.audit_ends().await?;
+        let check = ChainPart { before, rows, after: ends, is_cut_off }.check(start);
+        let next = (is_cut_off && check.broken.is_none()).then_some(check.last.number);
+        Ok(AuditVerification { check, ends, next })
+    }
+}
+
+impl Access {
+    /// Notes a request that was not authenticated although its token is known: expired, or with a wrong
+    /// secret.
+    pub fn record_refusal(&self, caller: &Caller, reason: &str) {
+        let object = format!("token {}", caller.token_id);
+        let entry = entry(&self.engine, caller, AUTHENTICATE, object).bounded();
+        self.engine.context.refusals.add(entry.refused(reason));
+    }
+}
+
+fn entry(engine: &Engine, caller: &Caller, action: &str, object: String) -> AuditEntry {
+    let at = engine.now();
+    AuditEntry {
+        id: AuditId::new(at, engine.context.host.random.next_u64()),
+        at,
+        token: caller.token_id.clone(),
+        name: caller.name.clone(),
+        user: caller.user.clone(),
+        source: caller.source.clone(),
+        action: action.to_owned(),
+        object,
+        outcome: OUTCOME_OK.to_owned(),
+        details: None,
+    }
+}
+
+/// The fields of a job that an update changes, before and after. Payloads are not repeated: reading them needs
+/// another permission.
+pub(super) fn changed_fields(before: &JobSpec, after: &JobSpec) -> Value {
+    let (before_fields, after_fields) = (fields(before), fields(after));
+    let mut changes = Map::new();
+    for name in before_fields.keys().chain(after_fields.keys()) {
+        let (was, is) = (before_fields.get(name), after_fields.get(name));
+        if was != is {
+            changes.insert(name.clone(), json!({ "before": was, "after": is }));
+        }
+    }
+    if before.payload != after.payload {
+        changes.insert("payload".to_owned(), json!("changed"));
+    }
+    Value::Object(changes)
+}
+
+/// A token without its secret.
+pub(super) fn described_token(token: &Token) -> Value {
+    let about = &token.about;
+    json!({
+        "name": about.name,
+        "role": token.role,
+        "owner_id": about.owner,
+        "scope": about.scope,
+        "permissions": about.permissions,
+        "user_id": about.user,
+        "expires_at": token.expires_at,
+    })
+}
+
+pub(super) fn described_user(user: &User) -> Value {
+    let about = &user.about;
+    json!({
+        "email": user.email,
+        "role": user.role,
+        "owner_id": about.owner,
+        "scope": about.scope,
+        "permissions": about.permissions,
+        "is_disabled": about.is_disabled,
+    })
+}
+
+/// The settings of a queue.
+pub(super) fn described(settings: &QueueSettings) -> Value {
+    json!({ "max_depth": settings.max_depth, "limits": settings.limits })
+}
+
+/// Settings with default values are left out.
+fn fields(spec: &JobSpec) -> Map<String, Value> {
+    let mut fields = match serde_json::to_value(&spec.settings) {
+        Ok(Value::Object(settings)) => settings,
+        _ => Map::new(),
+    };
+    fields.insert("name".to_owned(), json!(spec.name));
+    fields.insert("job_type".to_owned(), json!(spec.job_type));
+    fields.insert("queue".to_owned(), json!(spec.queue));
+    fields.insert("owner_id".to_owned(), json!(spec.owner));
+    fields.insert("priority".to_owned(), json!(spec.priority.get()));
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::job::{Priority, Settings};
+
+    #[test]
+    fn an_update_tells_what_it_changes_but_not_the_payload() {
+        let before = JobSpec {
+            name: "nightly".to_owned(),
+            job_type: "echo".to_owned(),
+            queue: "default".to_owned(),
+            owner: "ann".to_owned(),
+            priority: Priority::default(),
+            payload: r#"{"password":"x"}"#.to_owned(),
+            settings: Settings::default(),
+        };
+        let mut after = JobSpec { name: "daily".to_owned(), payload: "{}".to_owned(), ..before.clone() };
+        after.settings.max_retries = 7;
+        let changes = changed_fields(&before, &after);
+        let expected = json!({
+            "name": { "before": "nightly", "after": "daily" },
+            "max_retries": { "before": null, "after": 7 },
+            "payload": "changed",
+        });
+        assert_eq!(changes, expected);
+    }
+}

@@ -1,0 +1,234 @@
+//! What a caller may see: the jobs in its scope, and their data if it may read payloads. A job outside the
+//! scope does not exist for the caller.
+
+use super::{Forbidden, UseCaseError, UseCases};
+use async_trait::async_trait;
+use punctual_core::access::{NamePattern, Permission};
+use punctual_core::ids::JobId;
+use punctual_core::job::JobSpec;
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::{
+    DeadLetter, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, JobView, Lane,
+    ListedExecution, Page, Store, StoreError,
+};
+use std::collections::BTreeSet;
+
+/// Pages of a list that are read in search of something that the caller may see. After that, the caller gets
+/// what was found and continues from there.
+const PAGES_READ_MAX: usize = 20;
+
+/// The jobs of a set that are in a caller's scope.
+pub(super) enum InScope {
+    All,
+    These(BTreeSet<JobId>),
+}
+
+impl InScope {
+    pub(super) fn has(&self, job: JobId) -> bool {
+        match self {
+            InScope::All => true,
+            InScope::These(jobs) => jobs.contains(&job),
+        }
+    }
+}
+
+impl UseCases {
+    pub(super) fn is_in_scope(&self, spec: &JobSpec) -> bool {
+        self.caller.grant.scope.has_job(&spec.owner, &spec.queue, &spec.job_type)
+    }
+
+    /// Whether the caller may see how much work all owners have in a lane.
+    pub(super) fn sees_lane(&self, lane: &Lane) -> bool {
+        let scope = &self.caller.grant.scope;
+        scope.owner.is_none() && scope.has_queue(lane.queue()) && scope.has_job_type(lane.job_type())
+    }
+
+    /// Which of these jobs are in the caller's scope.
+    pub(super) async fn in_scope(
+        &self,
+        jobs: impl IntoIterator<Item = JobId>,
+    ) -> Result<InScope, StoreError> {
+        let scope = &self.caller.grant.scope;
+        if scope.is_everything() {
+            return Ok(InScope::All);
+        }
+        let jobs: BTreeSet<JobId> = jobs.into_iter().collect();
+        if jobs.is_empty() {
+            return Ok(InScope::These(jobs));
+        }
+        let owners = self.store().job_owners(jobs.into_iter().collect()).await?.into_iter();
+        let visible = owners
+            .filter(|job| scope.has_job(&job.owner, job.lane.queue(), job.lane.job_type()))
+            .map(|job| job.job);
+        Ok(InScope::These(visible.collect()))
+    }
+
+    /// Reads pages of a list until one has items in the caller's scope.
+    pub(super) async fn read_in_scope<Q: PagedQuery>(
+        &self,
+        mut query: Q,
+    ) -> Result<Page<Q::Item, Q::Cursor>, StoreError> {
+        let scope = &self.caller.grant.scope;
+        match (&scope.owner, query.owner()) {
+            (Some(own), Some(asked)) if own != asked => return Ok(Page { items: vec![], next: None }),
+            (Some(own), None) => *query.owner() = Some(own.clone()),
+            (None, _) | (Some(_), Some(_)) => {}
+        }
+        let mut page = query.read(self.store()).await?;
+        if scope.queues.is_empty() && scope.job_types.is_empty() {
+            return Ok(page);
+        }
+        for pages_read in 1.. {
+            page.items.retain(|item| {
+                let (queue, job_type) = Q::queue_and_type(item);
+                scope.has_queue(queue) && scope.has_job_type(job_type)
+            });
+            let next = page.next.filter(|_| page.items.is_empty() && pages_read < PAGES_READ_MAX);
+            let Some(next) = next else { break };
+            query.continue_at(next);
+            page = query.read(self.store()).await?;
+        }
+        Ok(page)
+    }
+
+    /// Refuses a job that the caller may not store: it must be in its scope.
+    pub(super) fn check_target(&self, spec: &JobSpec) -> Result<(), Forbidden> {
+        let scope = &self.caller.grant.scope;
+        let refused = |what: &str, name: &str, limits: String| {
+            Err(Forbidden(format!("{what} {name} is not in its scope, which is limited to {limits}")))
+        };
+        if let Some(own) = scope.owner.as_ref().filter(|own| **own != spec.owner) {
+            return refused("owner_id", &spec.owner, own.clone());
+        }
+        let list = |patterns: &[NamePattern]| {
+            patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")
+        };
+        if !scope.has_queue(&spec.queue) {
+            return refused("queue", &spec.queue, list(&scope.queues));
+        }
+        if !scope.has_job_type(&spec.job_type) {
+            return refused("job_type", &spec.job_type, list(&scope.job_types));
+        }
+        Ok(())
+    }
+
+    pub(super) fn may_read_payloads(&self) -> bool {
+        self.caller.has(Permission::PayloadRead)
+    }
+
+    /// The view without the data that the caller may not read.
+    pub(super) fn shown(&self, mut view: JobView) -> JobView {
+        if !self.may_read_payloads() {
+            view.job.spec.payload.clear();
+            view.last_finished.as_mut().into_iter().for_each(remove_data);
+        }
+        view
+    }
+
+    pub(super) fn shown_finished(&self, mut finished: Finished) -> Finished {
+        if !self.may_read_payloads() {
+            remove_data(&mut finished);
+        }
+        finished
+    }
+
+    pub(super) fn shown_execution(&self, view: ExecutionView) -> ExecutionView {
+        match view {
+            ExecutionView::Finished(finished) => ExecutionView::Finished(self.shown_finished(finished)),
+            live @ ExecutionView::Live { .. } => live,
+        }
+    }
+
+    /// A job in the caller's scope, with all its data.
+    pub(super) async fn job_in_scope(&self, id: JobId) -> Result<JobView, UseCaseError> {
+        let view = self.store().job(id).await?.filter(|view| self.is_in_scope(&view.job.spec));
+        view.ok_or(UseCaseError::NoSuchJob(id))
+    }
+
+    /// Refuses a job outside of the caller's scope like one that does not exist.
+    pub(super) async fn check_in_scope(&self, id: JobId) -> Result<(), UseCaseError> {
+        if self.in_scope([id]).await?.has(id) { Ok(()) } else { Err(UseCaseError::NoSuchJob(id)) }
+    }
+}
+
+fn remove_data(finished: &mut Finished) {
+    finished.result = None;
+}
+
+/// The query of a list over all jobs.
+#[async_trait]
+pub(super) trait PagedQuery: Send + Sync {
+    type Item: Send;
+    type Cursor: Copy + Send;
+
+    async fn read(&self, store: &dyn Store) -> Result<Page<Self::Item, Self::Cursor>, StoreError>;
+    fn owner(&mut self) -> &mut Option<String>;
+    fn continue_at(&mut self, cursor: Self::Cursor);
+    fn queue_and_type(item: &Self::Item) -> (&str, &str);
+}
+
+#[async_trait]
+impl PagedQuery for JobQuery {
+    type Item = JobView;
+    type Cursor = JobId;
+
+    async fn read(&self, store: &dyn Store) -> Result<Page<JobView, JobId>, StoreError> {
+        store.jobs(self.clone()).await
+    }
+
+    fn owner(&mut self) -> &mut Option<String> {
+        &mut self.owner
+    }
+
+    fn continue_at(&mut self, cursor: JobId) {
+        self.before = Some(cursor);
+    }
+
+    fn queue_and_type(item: &JobView) -> (&str, &str) {
+        (&item.job.spec.queue, &item.job.spec.job_type)
+    }
+}
+
+#[async_trait]
+impl PagedQuery for ExecutionQuery {
+    type Item = ListedExecution;
+    type Cursor = ExecutionWalk;
+
+    async fn read(&self, store: &dyn Store) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError> {
+        store.executions(self.clone()).await
+    }
+
+    fn owner(&mut self) -> &mut Option<String> {
+        &mut self.owner
+    }
+
+    fn continue_at(&mut self, cursor: ExecutionWalk) {
+        self.walk = cursor;
+    }
+
+    fn queue_and_type(item: &ListedExecution) -> (&str, &str) {
+        (&item.queue, &item.job_type)
+    }
+}
+
+#[async_trait]
+impl PagedQuery for DeadLetterQuery {
+    type Item = DeadLetter;
+    type Cursor = u64;
+
+    async fn read(&self, store: &dyn Store) -> Result<Page<DeadLetter, u64>, StoreError> {
+        store.dead_letters(self.clone()).await
+    }
+
+    fn owner(&mut self) -> &mut Option<String> {
+        &mut self.owner
+    }
+
+    fn continue_at(&mut self, cursor: u64) {
+        self.before = Some(cursor);
+    }
+
+    fn queue_and_type(item: &DeadLetter) -> (&str, &str) {
+        (&item.queue, &item.job_type)
+    }
+}

@@ -1,0 +1,115 @@
+//! The audit log, end to end.
+
+use crate::principals::Principal;
+use crate::server::{Server, eventually};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::fs;
+
+/// Entries of the audit log that match these filters, latest first.
+fn entries(server: &Server, filters: &[&str]) -> Vec<Value> {
+    let said = server.said(&[&["audit", "-o", "json"], filters].concat());
+    let page: Value = serde_json::from_str(&said).expect("JSON");
+    page["items"].as_array().expect("a list").clone()
+}
+
+/// Waits until all entries are sealed.
+async fn sealed(server: &Server) {
+    let is_sealed = |entry: &Value| entry["number"].is_number() && entry["hash"].is_string();
+    eventually("all entries are sealed", async || entries(server, &[]).iter().all(is_sealed)).await;
+}
+
+#[tokio::test]
+async fn every_change_is_recorded_with_who_and_what() {
+    let server = Server::start();
+    let job = server.submit(json!({ "job_type": "echo", "name": "a", "cron_expression": "0 3 * * *" })).await;
+    let pause = format!("/api/v1/jobs/{job}/pause");
+    assert_eq!(server.post(&pause, "").await.0, StatusCode::OK);
+    server
+        .patch(&format!("/api/v1/jobs/{job}"), &json!({ "name": "b", "payload": { "password": "x" } }))
+        .await;
+    let late = json!({ "job_type": "echo", "name": "late", "delay": "1h", "unique_key": "k" });
+    let batch = json!({ "jobs": [{ "job_type": "echo", "name": "now" }, late, late] });
+    let (status, body) = server.post("/api/v1/jobs/batch", &batch.to_string()).await;
+    assert!(status.is_success() && body.to_string().contains("unique_key"), "{body}");
+    server.said(&["queue", "pause", "mail"]);
+    server.said(&["queue", "set", "mail", "--max-depth", "7"]);
+    let token = Principal::create(&server, json!({ "name": "deploy", "role": "viewer" })).await;
+    assert_eq!(server.get(&format!("/api/v1/jobs/{job}")).await.0, StatusCode::OK);
+
+    let written = entries(&server, &[]);
+    let told: Vec<(&str, &str)> = written
+        .iter()
+        .map(|entry| (entry["action"].as_str().unwrap(), entry["outcome"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        ("token.create", "ok"),
+        ("queue.set", "ok"),
+        ("queue.pause", "ok"),
+        ("job.submit", "2 of 3"),
+        ("job.update", "ok"),
+        ("job.pause", "ok"),
+        ("job.submit", "ok"),
+    ];
+    assert_eq!(told, expected);
+    assert!(written.iter().all(|entry| entry["token_id"] == "admin" && entry["source"] == "127.0.0.1"));
+    assert_eq!(written[5]["object"], format!("job {job}"));
+    assert_eq!(written[4]["details"]["name"], json!({ "before": "a", "after": "b" }));
+    assert!(!written[4].to_string().contains("password"), "payloads are not repeated");
+    assert_eq!(written[3]["details"]["jobs"], 3);
+    assert_eq!(written[1]["details"]["after"]["max_depth"], 7);
+    assert!(!written[0].to_string().contains("secret"));
+
+    assert_eq!(token.post(&pause, &json!({})).await.0, StatusCode::FORBIDDEN);
+    let refused = ["--outcome", "refused"];
+    eventually("the refusal is recorded", async || !entries(&server, &refused).is_empty()).await;
+    let refused = entries(&server, &refused);
+    assert_eq!(
+        (refused[0]["action"].as_str(), refused[0]["name"].as_str()),
+        (Some("job.pause"), Some("deploy"))
+    );
+    assert_eq!(entries(&server, &["--action", "queue.", "--limit", "1"]).len(), 1);
+    assert_eq!(entries(&server, &["--object", "queue mail", "--since", "1h"]).len(), 2);
+    assert!(entries(&server, &["--until", "1h"]).is_empty());
+    assert!(server.said(&["audit"]).contains("queue.pause"));
+    let (status, _) = token.get("/api/v1/audit").await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+
+    let forged = format!("{}0", token.secret);
+    let answer = server.anonymous(Method::GET, "/api/v1/me").bearer_auth(forged).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+    let unauthenticated = ["--action", "token.use", "--token-id", &token.id];
+    eventually("a wrong secret is recorded", async || !entries(&server, &unauthenticated).is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_entry_that_was_changed_in_the_file_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    for queue in ["first", "second", "third"] {
+        server.said(&["queue", "pause", queue]);
+    }
+    sealed(&server).await;
+    let verified = server.said(&["audit", "verify"]);
+    assert!(verified.starts_with("3 entries are unchanged; the last entry is 3 with hash "), "{verified}");
+    assert!(server.stop().success());
+
+    let file = directory.path().join("punctual.db");
+    let mut bytes = fs::read(&file).unwrap();
+    let (written, forged) = (b"queue second", b"queue secoND");
+    let places: Vec<usize> =
+        (0..bytes.len() - written.len()).filter(|at| bytes[*at..].starts_with(written)).collect();
+    assert!(!places.is_empty(), "it is in the file");
+    for at in places {
+        bytes[at..at + forged.len()].copy_from_slice(forged);
+    }
+    fs::write(&file, bytes).unwrap();
+
+    let server = Server::start_in(directory.path(), &[]);
+    let output = server.cli(&["audit", "verify", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let check: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&check["broken"]["number"], &check["checked"]), (&json!(2), &json!(1)));
+    let output = server.cli(&["audit", "verify"]);
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("entry 2 is not as it was written: "));
+}

@@ -1,0 +1,146 @@
+//! Worker tokens: a session belongs to the token that opened it, and ends with it.
+
+use crate::principals::Principal;
+use crate::server::{Server, eventually};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+async fn worker<'a>(server: &'a Server, name: &str, queue: &str) -> Principal<'a> {
+    let fields = json!({"name": name, "role": "worker", "queues": [queue], "job_types": ["raw"]});
+    Principal::create(server, fields).await
+}
+
+async fn say(worker: &Principal<'_>, verb: &str, body: Value) -> (StatusCode, Value) {
+    worker.post(&format!("/api/v1/worker/{verb}"), &body).await
+}
+
+fn opening(queue: &str) -> Value {
+    json!({"worker": "raw", "job_types": ["raw"], "queues": [queue], "lease_secs": 600})
+}
+
+async fn open(worker: &Principal<'_>, queue: &str) -> i64 {
+    let (status, session) = say(worker, "sessions", opening(queue)).await;
+    assert_eq!(status, StatusCode::CREATED, "{session}");
+    session["session"].as_i64().expect("a number")
+}
+
+fn poll(session: i64, queue: &str) -> Value {
+    json!({"session": session, "turn": 1, "job_types": ["raw"], "queues": [queue], "wait_secs": 0})
+}
+
+/// A job that runs in a new session of this worker: the session, and the lease.
+async fn take(server: &Server, worker: &Principal<'_>, queue: &str) -> (i64, Value) {
+    server.submit(json!({"name": "raw", "queue": queue, "payload": {"n": 1}})).await;
+    let session = open(worker, queue).await;
+    let (status, polled) = say(worker, "poll", poll(session, queue)).await;
+    assert_eq!(status, StatusCode::OK, "{polled}");
+    let found = &polled["assignments"][0];
+    (session, json!({"execution_id": found["execution_id"], "epoch": found["epoch"]}))
+}
+
+fn report(session: i64, lease: &Value) -> Value {
+    json!({"session": session, "execution_id": lease["execution_id"], "epoch": lease["epoch"], "outcome": "succeeded"})
+}
+
+async fn status_of(server: &Server, lease: &Value) -> Value {
+    let execution = lease["execution_id"].as_str().expect("an id");
+    server.get(&format!("/api/v1/executions/{execution}")).await.1["status"].clone()
+}
+
+#[tokio::test]
+async fn a_worker_token_works_in_its_queues_and_does_nothing_else() {
+    let server = Server::start();
+    let mail = worker(&server, "mail", "mail").await;
+    let (session, lease) = take(&server, &mail, "mail").await;
+    let (status, body) = say(&mail, "report", json!({"reports": [report(session, &lease)]})).await;
+    assert_eq!((status, &body["answers"][0]), (StatusCode::OK, &json!("accepted")), "{body}");
+    assert_eq!(status_of(&server, &lease).await, "SUCCEEDED");
+
+    for (queues, job_types) in [
+        (json!([]), json!(["raw"])),
+        (json!(["pay"]), json!(["raw"])),
+        (json!(["mail"]), json!(["raw", "x"])),
+    ] {
+        let opening = json!({"worker": "raw", "job_types": job_types, "queues": queues, "lease_secs": 60});
+        let (status, body) = say(&mail, "sessions", opening).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
+    }
+    let (status, body) = say(&mail, "poll", poll(session, "pay")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
+    for path in [
+        "/api/v1/jobs",
+        "/api/v1/executions",
+        "/api/v1/workers",
+        "/api/v1/stats",
+        "/api/v1/tokens",
+        "/metrics",
+    ] {
+        assert_eq!(mail.get(path).await.0, StatusCode::FORBIDDEN, "{path}");
+    }
+    let (status, _) = mail.post("/api/v1/jobs", &json!({"name": "x"})).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_token_cannot_touch_the_sessions_of_another() {
+    let server = Server::start();
+    let (first, second) = (worker(&server, "first", "mail").await, worker(&server, "second", "mail").await);
+    let (session, lease) = take(&server, &first, "mail").await;
+    let own = open(&second, "mail").await;
+    let over = StatusCode::GONE;
+    for (verb, body) in [
+        ("poll", poll(session, "mail")),
+        ("heartbeat", json!({"session": session, "beat": 9})),
+        ("give-back", json!({"session": session, "leases": [lease]})),
+        ("resync", json!({"session": session, "turn": 7, "held": []})),
+    ] {
+        let (status, answer) = say(&second, verb, body).await;
+        assert_eq!(status, over, "{verb}: {answer}");
+    }
+    let forged =
+        json!({"session": session, "execution_id": lease["execution_id"], "lines": [{"message": "forged"}]});
+    let (status, answer) = say(&second, "logs", forged).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+    let (status, _) =
+        second.send(Method::DELETE, &format!("/api/v1/worker/sessions/{session}"), &Value::Null).await;
+    assert_ne!(status, StatusCode::NO_CONTENT);
+    // Reports and notes in a batch: those for the other's session, and for its execution in the own session.
+    let reports = json!({"reports": [report(session, &lease), report(own, &lease)]});
+    let (status, body) = say(&second, "report", reports).await;
+    assert_eq!((status, &body["answers"]), (StatusCode::OK, &json!(["stale", "stale"])), "{body}");
+    let note =
+        json!({"execution_id": lease["execution_id"], "epoch": lease["epoch"], "progress": {"percent": 99}});
+    for used in [session, own] {
+        let (status, body) = say(&second, "notes", json!({"session": used, "notes": [note]})).await;
+        assert_eq!((status, &body["answers"]), (StatusCode::OK, &json!(["stale"])), "{body}");
+    }
+    assert_eq!(status_of(&server, &lease).await, "RUNNING");
+    // The right token still can.
+    let (_, body) = say(&first, "report", json!({"reports": [report(session, &lease)]})).await;
+    assert_eq!(body["answers"][0], "accepted", "{body}");
+}
+
+#[tokio::test]
+async fn revoking_a_token_ends_its_sessions_and_their_work_is_retried() {
+    let server = Server::start();
+    let (first, second) = (worker(&server, "first", "mail").await, worker(&server, "second", "mail").await);
+    let (session, lease) = take(&server, &first, "mail").await;
+    first.revoke().await;
+    // The lease is ten minutes long: nothing but the revocation can have ended it.
+    eventually("the execution is lost", async || status_of(&server, &lease).await == "LOST").await;
+    let (status, _) = say(&first, "heartbeat", json!({"session": session, "beat": 9})).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    let (status, _) = say(&first, "sessions", opening("mail")).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    let next = open(&second, "mail").await;
+    let mut turn = 0;
+    eventually("another worker gets the next attempt", async || {
+        turn += 1;
+        let mut body = poll(next, "mail");
+        body["turn"] = json!(turn);
+        let (status, polled) = say(&second, "poll", body).await;
+        assert_eq!(status, StatusCode::OK, "{polled}");
+        !polled["assignments"].as_array().expect("a list").is_empty()
+    })
+    .await;
+}

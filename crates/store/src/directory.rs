@@ -1,0 +1,136 @@
+//! Tokens and users as rows, the same for every database.
+
+use crate::cells::{Cell, CellValue, RowCells};
+use crate::codes::document;
+use crate::fault::Fault;
+use crate::layout::{TOKENS, TokenColumns, USERS, UserColumns};
+use punctual_core::ports::{Token, User, UserOutcome};
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A token or a user.
+pub(crate) trait DirectoryRow: Sized {
+    /// The index of the column that may be large.
+    const ABOUT: usize;
+
+    /// Reads all columns.
+    fn read(row: &(impl RowCells + ?Sized)) -> Result<Self, Fault>;
+
+    fn id(&self) -> &str;
+}
+
+impl DirectoryRow for Token {
+    const ABOUT: usize = TOKENS.at("about");
+
+    fn read(row: &(impl RowCells + ?Sized)) -> Result<Self, Fault> {
+        let columns = TokenColumns::read(row, 0)?;
+        Ok(Token {
+            about: read_about(columns.about.as_deref(), "tokens.about", &columns.id)?,
+            id: columns.id.into_owned(),
+            secret_sha256: columns.secret_sha256,
+            role: columns.role,
+            created_at: columns.created_at,
+            expires_at: columns.expires_at,
+            last_used_at: columns.last_used_at,
+        })
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl DirectoryRow for User {
+    const ABOUT: usize = USERS.at("about");
+
+    fn read(row: &(impl RowCells + ?Sized)) -> Result<Self, Fault> {
+        let columns = UserColumns::read(row, 0)?;
+        Ok(User {
+            about: read_about(columns.about.as_deref(), "users.about", &columns.id)?,
+            id: columns.id.into_owned(),
+            email: columns.email.into_owned(),
+            role: columns.role,
+            created_at: columns.created_at,
+        })
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// NULL if nothing differs from the defaults.
+fn about_column<T: Serialize + Default + PartialEq>(about: &T) -> Result<Option<Cow<'static, str>>, Fault> {
+    if *about == T::default() { Ok(None) } else { Ok(Some(serde_json::to_string(about)?.into())) }
+}
+
+fn read_about<T: DeserializeOwned + Default>(text: Option<&str>, what: &str, id: &str) -> Result<T, Fault> {
+    let about = text.map(|text| document(serde_json::from_str(text), format!("{what} of {id}")));
+    Ok(about.transpose()?.unwrap_or_default())
+}
+
+/// All columns.
+pub(crate) fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len()], Fault> {
+    let columns = TokenColumns {
+        id: token.id.as_str().into(),
+        secret_sha256: token.secret_sha256,
+        role: token.role,
+        created_at: token.created_at,
+        expires_at: token.expires_at,
+        last_used_at: token.last_used_at,
+        about: about_column(&token.about)?,
+    };
+    Ok(columns.into_cells())
+}
+
+/// The columns of a token that replaces another one, its id, and the secret of the other one. The time of
+/// the last use stays.
+pub(crate) fn replaced_token(token: &Token, expected_secret: [u8; 32]) -> Result<[Cell<'_>; 7], Fault> {
+    let [id, secret, role, created_at, expires_at, _, about] = token_cells(token)?;
+    Ok([secret, role, created_at, expires_at, about, id, expected_secret.into_cell()])
+}
+
+/// The columns of a user and, at the end, its id.
+pub(crate) fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()], Fault> {
+    let columns = UserColumns {
+        id: user.id.as_str().into(),
+        email: user.email.as_str().into(),
+        role: user.role,
+        created_at: user.created_at,
+        about: about_column(&user.about)?,
+    };
+    let [id, email, role, created_at, about] = columns.into_cells();
+    Ok([email, role, created_at, about, id])
+}
+
+/// How a user is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserStoring {
+    Add,
+    Replace,
+}
+
+impl UserStoring {
+    /// Why a user cannot be stored, given the ids of those with its id or email address.
+    pub(crate) fn refusal(self, user: &User, holders: &[String]) -> Option<UserOutcome> {
+        let is_there = holders.contains(&user.id);
+        match self {
+            UserStoring::Add => (!holders.is_empty()).then_some(UserOutcome::Taken),
+            UserStoring::Replace if !is_there => Some(UserOutcome::NotThere),
+            UserStoring::Replace => (holders.len() > 1).then_some(UserOutcome::Taken),
+        }
+    }
+}
+
+/// The last use of each token, by id.
+pub(crate) fn last_uses(used: &[(String, Timestamp)]) -> BTreeMap<&str, Timestamp> {
+    let mut last = BTreeMap::new();
+    for (id, at) in used {
+        let kept = last.entry(id.as_str()).or_insert(*at);
+        *kept = (*at).max(*kept);
+    }
+    last
+}

@@ -1,0 +1,42 @@
+//! The statements of the directory: see [`crate::server::directory`].
+
+use super::connection::Connection;
+use super::lists::list;
+use super::reads::statements::statement;
+use crate::server::directory::DirectoryStatements;
+use crate::server::reads::Read;
+
+macro_rules! insert_token {
+    ($on_duplicate:literal) => {
+        concat!(
+            "INSERT INTO tokens (id, secret_sha256, role, created_at, expires_at, last_used_at, about) \
+             VALUES (?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE ",
+            $on_duplicate
+        )
+    };
+}
+
+impl DirectoryStatements for Connection {
+    const PUT_TOKEN: &'static str = insert_token!(
+        "secret_sha256 = VALUES(secret_sha256), role = VALUES(role), created_at = VALUES(created_at), \
+         expires_at = VALUES(expires_at), last_used_at = VALUES(last_used_at), about = VALUES(about)"
+    );
+    const ADD_TOKEN: &'static str = insert_token!("id = VALUES(id)");
+    const REPLACE_TOKEN: &'static str = "UPDATE tokens SET secret_sha256 = ?, role = ?, created_at = ?, expires_at = ?, \
+         about = ? WHERE id = ? AND secret_sha256 = ?";
+    const REMOVE_TOKEN: &'static str = "DELETE FROM tokens WHERE id = ?";
+    const TOUCH_TOKENS: &'static str = concat!(
+        "UPDATE ",
+        list!(0 id name, 1 used_at int),
+        " STRAIGHT_JOIN tokens FORCE INDEX (PRIMARY) ON tokens.id = given.id SET tokens.last_used_at = given.used_at \
+         WHERE tokens.last_used_at IS NULL OR tokens.last_used_at < given.used_at"
+    );
+    const TOKEN: &'static str = statement(Read::Token).0;
+    const HOLDERS: &'static str =
+        "SELECT id FROM users WHERE id = ? UNION SELECT id FROM users WHERE email = ?";
+    const ADD_USER: &'static str =
+        "INSERT INTO users (email, role, created_at, about, id) VALUES (?, ?, ?, ?, ?)";
+    const REPLACE_USER: &'static str =
+        "UPDATE users SET email = ?, role = ?, created_at = ?, about = ? WHERE id = ?";
+    const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = ?";
+}

@@ -1,0 +1,38 @@
+//! The statements of the directory: see [`crate::server::directory`].
+
+use super::reads::statements::statement;
+use super::wire::Wire;
+use crate::server::directory::DirectoryStatements;
+use crate::server::reads::Read;
+
+macro_rules! insert_token {
+    ($on_conflict:literal) => {
+        concat!(
+            "INSERT INTO tokens (id, secret_sha256, role, created_at, expires_at, last_used_at, about) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO ",
+            $on_conflict
+        )
+    };
+}
+
+impl DirectoryStatements for Wire {
+    const PUT_TOKEN: &'static str = insert_token!(
+        "UPDATE SET secret_sha256 = excluded.secret_sha256, role = excluded.role, created_at = excluded.created_at, \
+         expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, about = excluded.about"
+    );
+    const ADD_TOKEN: &'static str = insert_token!("NOTHING");
+    const REPLACE_TOKEN: &'static str = "UPDATE tokens SET secret_sha256 = $1, role = $2, created_at = $3, expires_at = $4, \
+         about = $5 WHERE id = $6 AND secret_sha256 = $7 RETURNING 1";
+    const REMOVE_TOKEN: &'static str = "DELETE FROM tokens WHERE id = $1 RETURNING 1";
+    const TOUCH_TOKENS: &'static str = "UPDATE tokens SET last_used_at = used.at \
+         FROM unnest($1::text[], $2::bigint[]) AS used(id, at) \
+         WHERE tokens.id = used.id AND (tokens.last_used_at IS NULL OR tokens.last_used_at < used.at)";
+    const TOKEN: &'static str = statement(Read::Token);
+    const HOLDERS: &'static str =
+        "SELECT id FROM users WHERE id = $1 UNION SELECT id FROM users WHERE email = $2";
+    const ADD_USER: &'static str =
+        "INSERT INTO users (email, role, created_at, about, id) VALUES ($1, $2, $3, $4, $5) RETURNING 1";
+    const REPLACE_USER: &'static str =
+        "UPDATE users SET email = $1, role = $2, created_at = $3, about = $4 WHERE id = $5 RETURNING 1";
+    const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = $1 RETURNING 1";
+}
