@@ -19,7 +19,7 @@ def call(verb, body, method="POST"):  # The status and the answer; status 0 if n
     except (OSError, ValueError, http.client.HTTPException) as error:
         return getattr(error, "code", 0), error
 def beat(session, job, sent, stopping, status=200, beats=0):
-    while status != 410:
+    while status not in (401, 403, 410):  # The session is over, or its token was revoked.
         if status == 200:  # Unless the next one is answered in time, SIGALRM ends the process and its handler.
             signal.setitimer(signal.ITIMER_REAL, max(0.001, sent + session["stop_after_secs"] - time.monotonic()))
         time.sleep(session["beat_secs"])

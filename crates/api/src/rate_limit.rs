@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_client::API_PREFIX;
+use punctual_core::access::Permission;
 use punctual_core::limits;
 use punctual_core::ports::Clock;
 use punctual_engine::{Caller, Quota, QuotaLeft, RetryAfter, TokenBuckets};
@@ -101,7 +102,8 @@ pub async fn limit(State(limiter): State<Arc<RateLimiter>>, request: Request, ne
     if limiter.failures.is_some() {
         limiter.proven.insert(request.headers());
     }
-    let Some(buckets) = limiter.requests.as_ref().filter(|_| !is_unlimited(request.uri().path())) else {
+    let Some(buckets) = limiter.requests.as_ref().filter(|_| !is_unlimited(request.uri().path(), caller))
+    else {
         return next.run(request).await;
     };
     let quota = buckets.quota();
@@ -155,17 +157,19 @@ pub async fn limit_failures(
     }
 }
 
-/// The name under which a caller's requests are counted: all tokens of a user count together.
+/// The name under which a caller's requests are counted: all tokens of a user count together, and so do a token
+/// and the sessions of browsers that have logged in with it.
 fn principal(caller: &Caller) -> Cow<'_, str> {
-    match &caller.user {
-        Some(user) => Cow::Owned(format!("user {user}")),
-        None => Cow::Borrowed(&caller.token_id),
+    match (&caller.user, &caller.session_of) {
+        (Some(user), _) => Cow::Owned(format!("user {user}")),
+        (None, Some(parent)) => Cow::Borrowed(parent),
+        (None, None) => Cow::Borrowed(&caller.token_id),
     }
 }
 
-fn is_unlimited(path: &str) -> bool {
-    let below = path.strip_prefix(API_PREFIX);
-    UNLIMITED_PATHS.contains(&path) || below.is_some_and(|below| below.starts_with(WORKER_PATH))
+fn is_unlimited(path: &str, caller: &Caller) -> bool {
+    let is_worker_path = || path.strip_prefix(API_PREFIX).is_some_and(|below| below.starts_with(WORKER_PATH));
+    UNLIMITED_PATHS.contains(&path) || caller.has(Permission::Work) && is_worker_path()
 }
 
 /// How long it takes from the moment when one request is available until the whole burst is.
@@ -302,7 +306,9 @@ mod tests {
             // The second part of the name of a user is the number of its token.
             let user = name.starts_with("u-").then(|| name.split('/').next().unwrap().to_owned());
             let (token_id, is_stored, source) = (name.clone(), true, None);
-            request.extensions_mut().insert(Caller { token_id, name, user, is_stored, grant, source });
+            let session_of = None;
+            let caller = Caller { token_id, name, user, session_of, is_stored, grant, source };
+            request.extensions_mut().insert(caller);
         }
         next.run(request).await
     }

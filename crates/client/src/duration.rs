@@ -24,6 +24,8 @@ pub enum ParseSpanError {
     TooLong,
 }
 
+/// Bytes of a duration that is written as text.
+pub const SPAN_BYTES_MAX: usize = 100;
 const MICROS_MAX: u64 = 10_000 * 366 * 24 * 3_600 * 1_000_000;
 
 /// Units from the longest to the shortest, with their microseconds.
@@ -53,6 +55,9 @@ impl FromStr for Span {
     type Err = ParseSpanError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > SPAN_BYTES_MAX {
+            return Err(ParseSpanError::Malformed);
+        }
         let micros = match text.strip_prefix('P') {
             Some(iso) => parse_iso(iso)?,
             None => parse_short(text)?,

@@ -136,6 +136,11 @@ impl PermissionSet {
         others.iter().fold(self, |set, permission| PermissionSet(set.0 | bit(*permission)))
     }
 
+    #[must_use]
+    pub fn without(self, permission: Permission) -> Self {
+        PermissionSet(self.0 & !bit(permission))
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Permission> {
         Permission::ALL.iter().copied().filter(move |permission| self.has(*permission))
     }
@@ -246,6 +251,16 @@ pub struct Grant {
     pub scope: Scope,
 }
 
+impl Grant {
+    /// A worker gets the jobs of all owners in its queues, so a principal that is limited to an owner cannot be
+    /// one.
+    pub fn new(role: Role, extra: &[Permission], owner: String, scope: Scope) -> Self {
+        let granted = role.permissions().and(extra);
+        let permissions = if scope.owner.is_some() { granted.without(Permission::Work) } else { granted };
+        Grant { role, permissions, owner, scope }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +328,17 @@ mod tests {
         assert!(!scope.has_job("bob", "mail-eu", "bounce"));
         assert!(!scope.has_job("ann", "mail", "bounce"));
         assert!(!scope.has_job("ann", "mail-eu", "other"));
+    }
+
+    #[test]
+    fn a_principal_that_is_limited_to_an_owner_cannot_work() {
+        let own = Scope { owner: Some("ann".to_owned()), ..Scope::default() };
+        for role in Role::ALL {
+            let limited = Grant::new(*role, &[Permission::Work], "ann".to_owned(), own.clone());
+            assert!(!limited.permissions.has(Permission::Work), "{role}");
+        }
+        let worker = Grant::new(Role::Worker, &[], "ann".to_owned(), Scope::default());
+        assert!(worker.permissions.has(Permission::Work));
     }
 
     #[test]

@@ -465,7 +465,7 @@ pub const QUOTA_NAMES_MAX: usize = 20_000;
 /// How often at most names that are no longer in use are searched to make room for others.
 pub const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Requests per second of one user or token by default, and how many may come at once. Further ones are
-/// answered 429. About twice what one server with two cores answers.
+/// answered 429. More than one server with two cores answers.
 pub const RATE_LIMIT_DEFAULT: u32 = 50_000;
 pub const RATE_BURST_DEFAULT: u32 = 100_000;
 /// Requests per second without a valid token from one address by default, and how many may come at once.

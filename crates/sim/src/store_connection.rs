@@ -306,7 +306,7 @@ impl Directory for NodeStore {
         Err(no_directory())
     }
 
-    async fn replace_user(&self, _user: User) -> Result<UserOutcome, StoreError> {
+    async fn replace_user(&self, _user: User, _expected: User) -> Result<UserOutcome, StoreError> {
         Err(no_directory())
     }
 

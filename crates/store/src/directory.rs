@@ -106,6 +106,16 @@ pub(crate) fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()],
     Ok([email, role, created_at, about, id])
 }
 
+/// The columns of a user that replaces another one, its id, and what the other one must be like.
+pub(crate) fn replaced_user<'a>(
+    user: &'a User,
+    expected: &'a User,
+) -> Result<[Cell<'a>; USERS.columns.len() + 3], Fault> {
+    let [email, role, created_at, about, id] = user_cells(user)?;
+    let [old_email, old_role, _, old_about, _] = user_cells(expected)?;
+    Ok([email, role, created_at, about, id, old_email, old_role, old_about])
+}
+
 /// How a user is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserStoring {

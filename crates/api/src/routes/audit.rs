@@ -7,6 +7,7 @@ use crate::views::raw_json;
 use axum::Json;
 use punctual_client::{AuditCheckBody, AuditEntryBody, BrokenEntryBody, Page};
 use punctual_core::ports::{AuditId, AuditQuery, AuditRow};
+use std::str::FromStr;
 
 /// The prefix of this list's cursors.
 const LIST: &str = "audit";
@@ -33,7 +34,8 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<AuditE
 
 /// Verifies the chain after a number, as far as one request goes.
 pub async fn verify(call: Call, mut query: QueryParams) -> Result<Json<AuditCheckBody>, ApiError> {
-    let after = query.parsed::<u64>("after").unwrap_or(0);
+    // Numbers are signed in databases.
+    let after = query.parsed::<NonNegative>("after").map_or(0, |NonNegative(number)| number);
     query.finish()?;
     let verified = call.cases.verify_audit(after).await?;
     let broken = verified.check.broken;
@@ -66,4 +68,17 @@ fn view(AuditRow { entry, seal }: AuditRow) -> AuditEntryBody {
 
 fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A number from 0 to the largest one that a database holds.
+struct NonNegative(u64);
+
+impl FromStr for NonNegative {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number: Option<i64> = text.parse().ok();
+        let number = number.and_then(|number| u64::try_from(number).ok());
+        number.map(NonNegative).ok_or_else(|| format!("must be a number from 0 to {}", i64::MAX))
+    }
 }

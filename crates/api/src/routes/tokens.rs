@@ -78,12 +78,24 @@ pub async fn show(
     Ok(Json(shown(&call, &token).await?))
 }
 
+/// Runs a change to its end, even if the client disconnects meanwhile: a change of access has several steps.
+pub async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let ended = tokio::spawn(change).await;
+    ended.unwrap_or_else(|error| Err(ApiError::Internal(format!("a change was interrupted: {error}"))))
+}
+
 /// Responds with the token and its secret.
 pub async fn create(
     call: Call,
     _: NoRequestKey,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
+    to_the_end(created(call, body)).await
+}
+
+async fn created(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response, ApiError> {
     let asked: CreateToken = json::parse(&body.bytes, Shape::Token)?;
     let new = new_token(asked, call.cases.now())?;
     let (token_id, secret) = (new_id().map_err(no_randomness)?, new_secret().map_err(no_randomness)?);
@@ -107,17 +119,23 @@ pub async fn rotate(
     let RotateToken { overlap } = body.parse()?;
     let overlap = overlap.map_or(limits::TOKEN_OVERLAP_DEFAULT, |overlap| overlap.get());
     let secret = new_secret().map_err(no_randomness)?;
-    let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap).await?;
-    call.api.verified.clear();
-    Ok(Json(with_secret(told(&call, &token).await, &secret)))
+    to_the_end(async move {
+        let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap).await?;
+        call.api.verified.clear();
+        Ok(Json(with_secret(told(&call, &token).await, &secret)))
+    })
+    .await
 }
 
 pub async fn revoke(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<StatusCode, ApiError> {
-    let revoked = call.cases.revoke_token(&id).await;
-    // Also after an error: the token may be gone.
-    call.api.verified.clear();
-    revoked?;
-    Ok(StatusCode::NO_CONTENT)
+    to_the_end(async move {
+        let revoked = call.cases.revoke_token(&id).await;
+        // Also after an error: the token may be gone.
+        call.api.verified.clear();
+        revoked?;
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
 }
 
 fn no_randomness(error: getrandom::Error) -> ApiError {

@@ -6,7 +6,7 @@ use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
 use crate::json::{self, Shape};
 use crate::new_id;
 use crate::query::{QueryParams, next_cursor};
-use crate::routes::tokens::{Place, distinct, explicit_all_owners, patterns, texts, words};
+use crate::routes::tokens::{Place, distinct, explicit_all_owners, patterns, texts, to_the_end, words};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
@@ -40,9 +40,12 @@ pub async fn show(
 pub async fn add(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response, ApiError> {
     let asked: CreateUser = json::parse(&body.bytes, Shape::User)?;
     let id = new_id().map_err(|error| ApiError::Internal(format!("cannot read randomness: {error}")))?;
-    let user = call.cases.add_user(id, new_user(asked)).await?;
-    let location = format!("{API_PREFIX}/users/{}", user.id);
-    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(view(user))).into_response())
+    to_the_end(async move {
+        let user = call.cases.add_user(id, new_user(asked)).await?;
+        let location = format!("{API_PREFIX}/users/{}", user.id);
+        Ok((StatusCode::CREATED, [(LOCATION, location)], Json(view(user))).into_response())
+    })
+    .await
 }
 
 /// Changes only the fields that the body names.
@@ -52,16 +55,22 @@ pub async fn patch(
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Json<UserBody>, ApiError> {
     let named: Map<String, Value> = json::parse(&body.bytes, Shape::UserPatch)?;
-    let user = call.cases.update_user(&id, |stored| patched(stored, named)).await?;
-    call.api.verified.clear();
-    Ok(Json(view(user)))
+    to_the_end(async move {
+        let user = call.cases.update_user(&id, |stored| patched(stored, named.clone())).await;
+        call.api.verified.clear();
+        Ok(Json(view(user?)))
+    })
+    .await
 }
 
 pub async fn remove(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<StatusCode, ApiError> {
-    let removed = call.cases.remove_user(&id).await;
-    call.api.verified.clear();
-    removed?;
-    Ok(StatusCode::NO_CONTENT)
+    to_the_end(async move {
+        let removed = call.cases.remove_user(&id).await;
+        call.api.verified.clear();
+        removed?;
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
 }
 
 /// The user after a merge patch (RFC 7396), and whether it is disabled.

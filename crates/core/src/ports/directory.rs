@@ -26,8 +26,8 @@ pub trait Directory: Send + Sync {
     async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError>;
 
     async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError>;
-    /// Stores a changed user. The last change wins.
-    async fn replace_user(&self, user: User) -> Result<UserOutcome, StoreError>;
+    /// Stores a changed user if the stored one is still as expected.
+    async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError>;
     /// Returns whether there was one.
     async fn remove_user(&self, id: &str) -> Result<bool, StoreError>;
     async fn user(&self, id: &str) -> Result<Option<User>, StoreError>;
@@ -43,6 +43,8 @@ pub enum UserOutcome {
     /// Another user has the email address or the id.
     Taken,
     NotThere,
+    /// The stored user is not as expected.
+    Changed,
 }
 
 /// An API token; the secret itself is never stored.
@@ -156,5 +158,5 @@ impl User {
 
 fn grant(role: Role, extra: &[Permission], owner: Option<&String>, scope: &Scope) -> Grant {
     let owner = owner.or(scope.owner.as_ref()).map_or(DEFAULT_OWNER, String::as_str);
-    Grant { role, permissions: role.permissions().and(extra), owner: owner.to_owned(), scope: scope.clone() }
+    Grant::new(role, extra, owner.to_owned(), scope.clone())
 }

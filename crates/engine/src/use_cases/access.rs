@@ -4,7 +4,7 @@
 use super::audit::{described_token, described_user};
 use super::table::UseCase;
 use super::{Forbidden, UseCaseError, UseCases};
-use punctual_core::access::{NamePattern, Permission, Role, Scope};
+use punctual_core::access::{Grant, NamePattern, Permission, PermissionSet, Role, Scope};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::names::{line_problem, name_problem, path_name_problem};
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// How often the sessions of a revoked token are read again, because their workers keep sending heartbeats.
 const LOSE_TRIES_MAX: usize = 20;
-/// How often a rotation is repeated because the token was changed concurrently.
-const ROTATE_TRIES_MAX: usize = 20;
+/// How often a change is computed again because the token or user was changed concurrently.
+const CHANGE_TRIES_MAX: usize = 20;
 
 /// What a new token or user is to be allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +38,11 @@ pub struct NewGrant {
 impl NewGrant {
     /// The owner of its jobs, and its scope. A submitter that names no owner is the owner `own_name`.
     fn resolve(self, own_name: &str) -> (Option<String>, Scope) {
-        let needs_owner = !self.role.reaches_all_owners() || self.all_owners == Some(false);
+        // A worker gets the jobs of all owners in its queues.
+        let all_owners = if self.role == Role::Worker { Some(true) } else { self.all_owners };
+        let needs_owner = !self.role.reaches_all_owners() || all_owners == Some(false);
         let owner = self.owner.or_else(|| needs_owner.then(|| own_name.to_owned()));
-        let is_limited = !self.all_owners.unwrap_or(owner.is_none());
+        let is_limited = !all_owners.unwrap_or(owner.is_none());
         let scope = Scope {
             owner: owner.clone().filter(|_| is_limited),
             queues: self.queues,
@@ -102,12 +104,12 @@ impl UseCases {
         let (role, permissions, owner, scope) = match (new.grant, &new.user) {
             (Some(grant), None) => {
                 let (role, permissions) = (grant.role, grant.permissions.clone());
-                let (owner, scope) = self.checked(grant, &new.name, &mut problems)?;
+                let (owner, scope) = self.checked(UseCase::CreateToken, grant, &new.name, &mut problems)?;
                 (role, permissions, owner, scope)
             }
             (None, Some(user)) => match self.user_by_id(user).await? {
                 Some(user) => {
-                    self.check_grantable(user.role, &user.about.permissions)?;
+                    self.check_grantable(UseCase::CreateToken, user.grant().permissions)?;
                     (user.role, vec![], None, Scope::default())
                 }
                 None => {
@@ -162,9 +164,14 @@ impl UseCases {
             let days = limits::TOKEN_OVERLAP_MAX.as_secs() / 86_400;
             return Err(UseCaseError::invalid("overlap", format!("must be at most {days} days")));
         }
-        for _ in 0..ROTATE_TRIES_MAX {
+        for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_token(id).await?;
-            self.check_grantable(stored.role, &stored.about.permissions)?;
+            if stored.about.is_browser {
+                return Err(UseCaseError::NoSuchToken(id.to_owned()));
+            }
+            if let Some(grant) = self.grant_of(&stored).await? {
+                self.check_grantable(UseCase::RotateToken, grant.permissions)?;
+            }
             let expected = stored.secret_sha256;
             let until = self.now().plus(overlap);
             let replaced = (!overlap.is_zero()).then_some(ReplacedSecret { secret_sha256: expected, until });
@@ -186,43 +193,54 @@ impl UseCases {
         if !is_id(id) {
             return Err(UseCaseError::NoSuchToken(id.to_owned()));
         }
-        self.check_not_last(id).await?;
+        let _one_at_a_time = self.directory_changes.lock().await;
+        let stored = self.store().token(id).await?;
+        if let Some(token) = &stored
+            && let Some(grant) = self.grant_of(token).await?
+        {
+            if token.id != self.caller.token_id {
+                self.check_grantable(UseCase::RevokeToken, grant.permissions)?;
+            }
+            if !token.about.is_browser {
+                self.check_not_last(id, &grant, |other| other.id == token.id).await?;
+            }
+        }
         self.remove_token(id).await
     }
 
-    /// Refuses to remove the last token with which tokens can be managed.
-    async fn check_not_last(&self, id: &str) -> Result<(), UseCaseError> {
-        match self.store().token(id).await? {
-            Some(token) if self.manages_access(&token).await? => {}
-            _ => return Ok(()),
+    /// Refuses to take away the last token with which everything can be granted. `is_gone` selects the tokens
+    /// that the change takes away, and `lost` is what they may do.
+    async fn check_not_last(
+        &self,
+        what: &str,
+        lost: &Grant,
+        is_gone: impl Fn(&Token) -> bool,
+    ) -> Result<(), UseCaseError> {
+        if !grants_everything(lost) {
+            return Ok(());
         }
         let mut after = None;
         loop {
             let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
-            for other in page.items.iter().filter(|other| other.id != id) {
-                if self.manages_access(other).await? {
+            for other in page.items.iter().filter(|other| !is_gone(other)) {
+                // One that ends by itself does not count.
+                let lasts = !other.about.is_browser && other.expires_at.is_none();
+                if lasts && self.grant_of(other).await?.is_some_and(|grant| grants_everything(&grant)) {
                     return Ok(());
                 }
             }
             after = page.next;
             if after.is_none() {
-                return Err(UseCaseError::LastManager(id.to_owned()));
+                return Err(UseCaseError::LastManager(what.to_owned()));
             }
         }
     }
 
-    async fn manages_access(&self, token: &Token) -> Result<bool, StoreError> {
-        if token.about.is_browser || token.is_expired(self.now()) {
-            return Ok(false);
-        }
-        let grant = match &token.about.user {
-            None => token.grant(),
-            Some(id) => match self.store().user(id).await? {
-                Some(user) if !user.about.is_disabled => user.grant(),
-                _ => return Ok(false),
-            },
-        };
-        Ok(grant.permissions.has(Permission::AccessWrite) && grant.scope.is_everything())
+    /// What a token may do; `None` if its user is gone or disabled.
+    async fn grant_of(&self, token: &Token) -> Result<Option<Grant>, StoreError> {
+        let Some(id) = &token.about.user else { return Ok(Some(token.grant())) };
+        let user = self.store().user(id).await?;
+        Ok(user.filter(|user| !user.about.is_disabled).map(|user| user.grant()))
     }
 
     /// Removes the caller's own token: how a browser logs out.
@@ -272,44 +290,90 @@ impl UseCases {
     pub async fn add_user(&self, id: String, new: NewUser) -> Result<User, UseCaseError> {
         self.permit(UseCase::AddUser)?;
         self.check_room(UseCase::AddUser).await?;
-        let user = self.checked_user(id, self.now(), new, false)?;
+        let user = self.checked_user(UseCase::AddUser, id, self.now(), new, false)?;
         match self.store().add_user(user.clone()).await? {
             UserOutcome::Stored => {
                 let after = json!({ "after": described_user(&user) });
                 self.record(UseCase::AddUser, format!("user {}", user.id), Some(&after)).await;
                 Ok(user)
             }
-            UserOutcome::Taken | UserOutcome::NotThere => Err(UseCaseError::EmailTaken(user.email)),
+            UserOutcome::Taken | UserOutcome::NotThere | UserOutcome::Changed => {
+                Err(UseCaseError::EmailTaken(user.email))
+            }
         }
     }
 
-    /// Replaces the description of a user by what `make` computes from the stored one.
+    /// Replaces the description of a user by what `make` computes from the stored one. If the user has changed
+    /// meanwhile, it computes it again.
     pub async fn update_user<E: From<UseCaseError>>(
         &self,
         id: &str,
-        make: impl FnOnce(&User) -> Result<(NewUser, bool), E>,
+        make: impl Fn(&User) -> Result<(NewUser, bool), E>,
     ) -> Result<User, E> {
         self.permit(UseCase::UpdateUser).map_err(UseCaseError::from)?;
-        let stored = self.stored_user(id).await?;
-        self.check_grantable(stored.role, &stored.about.permissions).map_err(UseCaseError::from)?;
-        let before = described_user(&stored);
-        let (new, is_disabled) = make(&stored)?;
-        let user = self.checked_user(stored.id, stored.created_at, new, is_disabled)?;
-        match self.store().replace_user(user.clone()).await.map_err(UseCaseError::from)? {
-            UserOutcome::Stored => {
-                let change = json!({ "before": before, "after": described_user(&user) });
-                self.record(UseCase::UpdateUser, format!("user {}", user.id), Some(&change)).await;
-                Ok(user)
+        let _one_at_a_time = self.directory_changes.lock().await;
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_user(id).await?;
+            let refused = self.check_grantable(UseCase::UpdateUser, stored.grant().permissions);
+            refused.map_err(UseCaseError::from)?;
+            let (new, is_disabled) = make(&stored)?;
+            let user = self.checked_user(
+                UseCase::UpdateUser,
+                stored.id.clone(),
+                stored.created_at,
+                new,
+                is_disabled,
+            )?;
+            if is_disabled || !grants_everything(&user.grant()) {
+                self.check_user_not_last(&stored).await?;
             }
-            UserOutcome::Taken => Err(UseCaseError::EmailTaken(user.email).into()),
-            UserOutcome::NotThere => Err(UseCaseError::NoSuchUser(id.to_owned()).into()),
+            let outcome = self.store().replace_user(user.clone(), stored.clone()).await;
+            match outcome.map_err(UseCaseError::from)? {
+                UserOutcome::Stored => {
+                    let change = json!({ "before": described_user(&stored), "after": described_user(&user) });
+                    self.record(UseCase::UpdateUser, format!("user {}", user.id), Some(&change)).await;
+                    return Ok(user);
+                }
+                UserOutcome::Taken => return Err(UseCaseError::EmailTaken(user.email).into()),
+                UserOutcome::NotThere => return Err(UseCaseError::NoSuchUser(id.to_owned()).into()),
+                UserOutcome::Changed => {}
+            }
+        }
+        Err(UseCaseError::Busy.into())
+    }
+
+    /// Refuses to take away what the tokens of a user may do, if they are the last ones that may do everything.
+    async fn check_user_not_last(&self, user: &User) -> Result<(), UseCaseError> {
+        if user.about.is_disabled || !self.has_lasting_token(user).await? {
+            return Ok(());
+        }
+        self.check_not_last(&user.id, &user.grant(), |token| token.about.user.as_ref() == Some(&user.id))
+            .await
+    }
+
+    async fn has_lasting_token(&self, user: &User) -> Result<bool, StoreError> {
+        let mut after = None;
+        loop {
+            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
+            let is_its =
+                |token: &Token| token.about.user.as_ref() == Some(&user.id) && !token.about.is_browser;
+            if page.items.iter().any(is_its) {
+                return Ok(true);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(false);
+            }
         }
     }
 
     /// Removes a user and the tokens that belong to it.
     pub async fn remove_user(&self, id: &str) -> Result<(), UseCaseError> {
         self.permit(UseCase::RemoveUser)?;
+        let _one_at_a_time = self.directory_changes.lock().await;
         let user = self.stored_user(id).await?;
+        self.check_grantable(UseCase::RemoveUser, user.grant().permissions)?;
+        self.check_user_not_last(&user).await?;
         self.store().remove_user(&user.id).await?;
         let before = json!({ "before": described_user(&user) });
         self.record(UseCase::RemoveUser, format!("user {}", user.id), Some(&before)).await;
@@ -342,6 +406,7 @@ impl UseCases {
 
     fn checked_user(
         &self,
+        case: UseCase,
         id: String,
         created_at: Timestamp,
         new: NewUser,
@@ -360,7 +425,7 @@ impl UseCases {
             .map(|(field, fix)| InvalidField::new(field, fix))
             .collect();
         let (role, permissions) = (new.grant.role, new.grant.permissions.clone());
-        let (owner, scope) = self.checked(new.grant, &email, &mut problems)?;
+        let (owner, scope) = self.checked(case, new.grant, &email, &mut problems)?;
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
@@ -378,12 +443,19 @@ impl UseCases {
     /// The owner and scope of a new principal, if the caller may grant what it asks for.
     fn checked(
         &self,
+        case: UseCase,
         grant: NewGrant,
         own_name: &str,
         problems: &mut Vec<InvalidField>,
     ) -> Result<(Option<String>, Scope), Forbidden> {
-        self.check_grantable(grant.role, &grant.permissions)?;
+        self.check_grantable(case, grant.role.permissions().and(&grant.permissions))?;
+        let works = grant.permissions.contains(&Permission::Work);
         let (owner, scope) = grant.resolve(own_name);
+        if works && scope.owner.is_some() {
+            let fix =
+                "must not contain work:run for one owner: a worker gets the jobs of all owners in its queues";
+            problems.push(InvalidField::new("permissions", fix));
+        }
         if let Some(fix) = owner.as_deref().and_then(name_problem) {
             problems.push(InvalidField::new("owner_id", fix));
         }
@@ -391,14 +463,16 @@ impl UseCases {
         Ok((owner, scope))
     }
 
-    fn check_grantable(&self, role: Role, extra: &[Permission]) -> Result<(), Forbidden> {
-        let granted = role.permissions().and(extra);
-        match granted.iter().find(|permission| !self.caller.has(*permission)) {
-            None => Ok(()),
-            Some(lacking) => {
-                Err(Forbidden(format!("it would grant {lacking}, which its own role does not have")))
-            }
-        }
+    /// A caller may give, renew and take away only what it may do itself.
+    fn check_grantable(&self, case: UseCase, granted: PermissionSet) -> Result<(), Forbidden> {
+        let Some(lacking) = granted.iter().find(|permission| !self.caller.has(*permission)) else {
+            return Ok(());
+        };
+        let forbidden = Forbidden(format!(
+            "it concerns a token or user with {lacking}, which the caller does not have itself"
+        ));
+        self.note_refusal(case, &forbidden);
+        Err(forbidden)
     }
 
     /// Refuses another token or user when the table is full.
@@ -442,6 +516,10 @@ fn is_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+fn grants_everything(grant: &Grant) -> bool {
+    Permission::ALL.iter().all(|permission| grant.permissions.has(*permission)) && grant.scope.is_everything()
+}
+
 fn email_problem(email: &str) -> Option<String> {
     if let Some(problem) = name_problem(email) {
         return Some(problem);
@@ -481,6 +559,8 @@ mod tests {
             let all = NewGrant { owner: ann(), all_owners: Some(true), ..grant(role) };
             assert_eq!(resolved(all), (ann(), Scope::default()));
         }
+        let worker = NewGrant { owner: ann(), all_owners: Some(false), ..grant(Role::Worker) };
+        assert_eq!(resolved(worker), (ann(), Scope::default()));
         let limited = NewGrant { all_owners: Some(false), ..grant(Role::Operator) };
         assert_eq!(resolved(limited), (itself.clone(), own(itself.clone())));
         let everyone = NewGrant { all_owners: Some(true), ..grant(Role::Submitter) };

@@ -72,8 +72,13 @@ impl UseCases {
         self.engine.context.refusals.add(entry.refused(&forbidden.0));
     }
 
-    pub async fn audit(&self, query: AuditQuery) -> Result<Page<AuditRow, AuditId>, UseCaseError> {
+    /// Entries that match, latest first. A user is named by id or email address.
+    pub async fn audit(&self, mut query: AuditQuery) -> Result<Page<AuditRow, AuditId>, UseCaseError> {
         self.permit(UseCase::ReadAudit)?;
+        if let Some(email) = query.user.take_if(|user| user.contains('@')) {
+            let user = self.store().user_by_email(&email.to_lowercase()).await?;
+            query.user = Some(user.ok_or(UseCaseError::NoSuchUser(email))?.id);
+        }
         Ok(self.store().audit(query).await?)
     }
 

@@ -7,38 +7,50 @@ use punctual_core::time::Timestamp;
 
 /// Live sessions of all browsers. Beyond that, a login ends the oldest session.
 const SESSIONS_MAX: usize = 10_000;
+/// Live sessions of one user or token. Beyond that, a login ends the oldest one of them.
+const SESSIONS_PER_PRINCIPAL_MAX: usize = 100;
 
 impl Access {
     /// Stores the session of a browser that has just logged in, and removes those that have expired.
     pub async fn open_session(&self, session: Token) -> Result<(), StoreError> {
         assert!(session.about.is_browser && session.expires_at.is_some(), "{session:?} is no session");
         let store = &self.engine.context.store;
-        for outdated in self.outdated_sessions().await? {
+        for outdated in self.outdated_sessions(&session).await? {
             store.remove_token(&outdated).await?;
         }
         store.put_token(session).await
     }
 
-    async fn outdated_sessions(&self) -> Result<Vec<String>, StoreError> {
+    async fn outdated_sessions(&self, new: &Token) -> Result<Vec<String>, StoreError> {
         let (mut sessions, mut after) = (Vec::new(), None);
         loop {
             let page = self.engine.context.store.tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
             sessions.extend(page.items.into_iter().filter(|token| token.about.is_browser));
             after = page.next;
             if after.is_none() {
-                return Ok(outdated(sessions, self.engine.now()));
+                return Ok(outdated(sessions, new, self.engine.now()));
             }
         }
     }
 }
 
-/// Expired sessions, and the oldest of the others if there are too many of them for another one.
-fn outdated(sessions: Vec<Token>, now: Timestamp) -> Vec<String> {
+/// Expired sessions, and the oldest of the others if there are too many of them for another one, in all or of
+/// the same user or token.
+fn outdated(sessions: Vec<Token>, new: &Token, now: Timestamp) -> Vec<String> {
     let (expired, mut live): (Vec<_>, Vec<_>) =
         sessions.into_iter().partition(|session| session.is_expired(now));
     live.sort_by_key(|session| session.created_at);
-    let surplus = (live.len() + 1).saturating_sub(SESSIONS_MAX);
-    expired.into_iter().chain(live.into_iter().take(surplus)).map(|session| session.id).collect()
+    let surplus = |count: usize, max: usize| (count + 1).saturating_sub(max);
+    let is_own = |session: &&Token| {
+        (&session.about.user, &session.about.session_of) == (&new.about.user, &new.about.session_of)
+    };
+    let own = live.iter().filter(is_own).count();
+    let own: Vec<Token> =
+        live.iter().filter(is_own).take(surplus(own, SESSIONS_PER_PRINCIPAL_MAX)).cloned().collect();
+    live.retain(|session| !own.contains(session));
+    let rest = surplus(live.len(), SESSIONS_MAX);
+    let ended = expired.into_iter().chain(own).chain(live.into_iter().take(rest));
+    ended.map(|session| session.id).collect()
 }
 
 #[cfg(test)]
@@ -60,13 +72,31 @@ mod tests {
         }
     }
 
+    fn of(number: usize, user: String) -> Token {
+        let token = session(number, Timestamp::MAX);
+        Token { about: TokenAbout { user: Some(user), ..token.about }, ..token }
+    }
+
     #[test]
     fn expired_sessions_go_and_the_oldest_make_room() {
         let now = Timestamp::EPOCH.plus(Duration::from_secs(100_000));
         let later = now.plus(Duration::from_secs(1));
-        assert_eq!(outdated(vec![session(1, now), session(2, later)], now), ["1"]);
-        let many = || (0..SESSIONS_MAX).rev().map(|number| session(number, later)).collect::<Vec<_>>();
-        assert_eq!(outdated(many(), now), ["0"]);
-        assert_eq!(outdated(many().split_off(1), now), [""; 0]);
+        let new = of(SESSIONS_MAX, "new".to_owned());
+        assert_eq!(outdated(vec![session(1, now), session(2, later)], &new, now), ["1"]);
+        let many =
+            || (0..SESSIONS_MAX).rev().map(|number| of(number, format!("u{number}"))).collect::<Vec<_>>();
+        assert_eq!(outdated(many(), &new, now), ["0"]);
+        assert_eq!(outdated(many().split_off(1), &new, now), [""; 0]);
+    }
+
+    #[test]
+    fn many_sessions_of_one_user_end_only_its_own() {
+        let now = Timestamp::EPOCH.plus(Duration::from_secs(100_000));
+        let mut sessions: Vec<Token> =
+            (1..=SESSIONS_PER_PRINCIPAL_MAX).map(|number| of(number, "ann".to_owned())).collect();
+        sessions.push(of(0, "bob".to_owned()));
+        let new = |user: &str| of(SESSIONS_MAX, user.to_owned());
+        assert_eq!(outdated(sessions.clone(), &new("ann"), now), ["1"]);
+        assert_eq!(outdated(sessions, &new("bob"), now), [""; 0]);
     }
 }

@@ -14,6 +14,8 @@ pub struct Caller {
     pub name: String,
     /// Its user, if it is a person.
     pub user: Option<String>,
+    /// The token with which it has logged in, if it is the session of a browser.
+    pub session_of: Option<String>,
     /// Whether its token is in the store. Other callers have a token of an identity provider.
     pub is_stored: bool,
     pub grant: Grant,
@@ -32,6 +34,7 @@ impl Caller {
             token_id: token.id.clone(),
             name: token.about.name.clone(),
             user: token.about.user.clone(),
+            session_of: token.about.session_of.as_ref().map(|parent| parent.id.clone()),
             is_stored: true,
             grant: token.grant(),
             source: None,
@@ -45,6 +48,10 @@ impl Caller {
 
     pub(super) fn check(&self, case: UseCase) -> Result<(), Forbidden> {
         self.check_permission(case.permission())?;
+        // Changes answer with the job.
+        if case.permission() == Permission::JobsWrite {
+            self.check_permission(Permission::JobsRead)?;
+        }
         if case.is_server_wide() {
             self.check_whole_server()?;
         }

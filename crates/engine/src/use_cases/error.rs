@@ -25,7 +25,7 @@ pub enum UseCaseError {
     #[error("there are {max} {what} already, which is the limit: remove some that are not needed")]
     DirectoryFull { what: &'static str, max: usize },
     /// No other token has the permission to manage tokens.
-    #[error("the token {0} is the last one that can manage tokens and users")]
+    #[error("{0} is the last token or user without an expiry that may do everything")]
     LastManager(String),
     #[error("no worker is connected with the name or session id {0}")]
     NoSuchWorker(String),

@@ -130,7 +130,8 @@ impl UseCases {
         let scope = &self.caller.grant.scope;
         let mut sessions = store.sessions().await?;
         sessions.retain(|row| {
-            scope.queues.is_empty() || row.about.queues.iter().any(|queue| scope.has_queue(queue))
+            let queues = &row.about.queues;
+            queues.is_empty() || queues.iter().any(|queue| scope.has_queue(queue))
         });
         let mut depths = store.depths().await?;
         let own_lane = lane_of(&view.job.spec);

@@ -7,7 +7,7 @@ use crate::{ControlError, SubmitError, Submitted};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobSpec, JobStatus};
+use punctual_core::job::{InvalidField, JobSpec, JobStatus};
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{Controlled, JobQuery, JobView, OPEN_IN_VIEW_MAX, Page, SessionRow, StoreError};
@@ -45,6 +45,7 @@ impl UseCases {
         let undecided: Vec<bool> =
             specs.iter().map(|spec| attempt.is_repeated || !spec.settings.depends_on.is_empty()).collect();
         let mut answers = self.submit_in_scope(specs, attempt).await?;
+        self.hide_jobs_out_of_scope(&mut answers).await?;
         for (answer, is_undecided) in answers.iter_mut().zip(undecided) {
             if let Ok(submitted) = answer
                 && (is_undecided || submitted.is_existing)
@@ -56,6 +57,28 @@ impl UseCases {
         Ok(answers)
     }
 
+    /// Keys belong to an owner, so that a job in a queue that the caller does not see may have one.
+    async fn hide_jobs_out_of_scope(
+        &self,
+        answers: &mut [Result<Submitted, SubmitError>],
+    ) -> Result<(), UseCaseError> {
+        let other = |answer: &Result<Submitted, SubmitError>| match answer {
+            Ok(submitted) if submitted.is_existing => Some((submitted.job, "idempotency_key")),
+            Err(SubmitError::KeyTaken(job)) => Some((*job, "unique_key")),
+            _ => None,
+        };
+        let visible = self.in_scope(answers.iter().filter_map(other).map(|(job, _)| job)).await?;
+        for answer in answers {
+            if let Some((job, field)) = other(answer)
+                && !visible.has(job)
+            {
+                let fix = "is used by a job of the owner that the token may not see: use another key";
+                *answer = Err(SubmitError::Invalid(vec![InvalidField::new(field, fix)]));
+            }
+        }
+        Ok(())
+    }
+
     /// Submits the jobs that the caller may store; the others are refused, each independently.
     async fn submit_in_scope(
         &self,
@@ -65,7 +88,7 @@ impl UseCases {
         let parents = specs.iter().flat_map(|spec| spec.settings.depends_on.iter().copied());
         let parents = self.in_scope(parents).await?;
         let checked = |spec: JobSpec| {
-            self.check_target(&spec).map_err(SubmitError::Forbidden)?;
+            self.noted(UseCase::Submit, self.check_target(&spec)).map_err(SubmitError::Forbidden)?;
             match spec.settings.depends_on.iter().find(|parent| !parents.has(**parent)) {
                 Some(hidden) => Err(SubmitError::Invalid(vec![unknown_parent(*hidden)])),
                 None => Ok(spec),
@@ -144,7 +167,7 @@ impl UseCases {
     async fn check_change(&self, stored: &JobSpec, spec: &JobSpec) -> Result<(), UseCaseError> {
         let is_moved = stored.queue != spec.queue || stored.job_type != spec.job_type;
         if is_moved {
-            self.check_target(spec)?;
+            self.noted(UseCase::UpdateJob, self.check_target(spec))?;
         }
         let (old, new) = (&stored.settings.depends_on, &spec.settings.depends_on);
         let added: Vec<JobId> = new.iter().copied().filter(|parent| !old.contains(parent)).collect();

@@ -49,6 +49,7 @@ use crate::Engine;
 use punctual_core::ports::{Store, StoreError, Token, User};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
+use tokio::sync::Mutex;
 use work::SessionTokens;
 
 /// What a node offers before it knows who asks.
@@ -56,11 +57,13 @@ use work::SessionTokens;
 pub struct Access {
     engine: Arc<Engine>,
     session_tokens: Arc<SessionTokens>,
+    /// Held during changes that must leave someone who can manage access.
+    directory_changes: Arc<Mutex<()>>,
 }
 
 impl Access {
     pub fn new(engine: Arc<Engine>) -> Self {
-        Access { engine, session_tokens: Arc::default() }
+        Access { engine, session_tokens: Arc::default(), directory_changes: Arc::default() }
     }
 
     /// The store's time, as estimated by this node.
@@ -70,7 +73,12 @@ impl Access {
 
     /// The use cases for an authenticated caller.
     pub fn on_behalf_of(&self, caller: Caller) -> UseCases {
-        UseCases { engine: self.engine.clone(), session_tokens: self.session_tokens.clone(), caller }
+        UseCases {
+            engine: self.engine.clone(),
+            session_tokens: self.session_tokens.clone(),
+            directory_changes: self.directory_changes.clone(),
+            caller,
+        }
     }
 
     /// The stored token with this id, to authenticate a request.
@@ -110,6 +118,7 @@ impl Access {
 pub struct UseCases {
     engine: Arc<Engine>,
     session_tokens: Arc<SessionTokens>,
+    directory_changes: Arc<Mutex<()>>,
     caller: Caller,
 }
 
@@ -124,7 +133,12 @@ impl UseCases {
     }
 
     fn permit(&self, case: UseCase) -> Result<(), Forbidden> {
-        self.caller.check(case).inspect_err(|forbidden| self.note_refusal(case, forbidden))
+        self.noted(case, self.caller.check(case))
+    }
+
+    /// The same result; a refusal is noted for the audit log.
+    fn noted(&self, case: UseCase, checked: Result<(), Forbidden>) -> Result<(), Forbidden> {
+        checked.inspect_err(|forbidden| self.note_refusal(case, forbidden))
     }
 
     fn store(&self) -> &dyn Store {

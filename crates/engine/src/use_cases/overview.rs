@@ -54,7 +54,7 @@ impl UseCases {
     /// The load of the queue with this name, for a caller that may see it.
     pub async fn capacity_of(&self, queue: &str) -> Result<Capacity, UseCaseError> {
         self.permit(UseCase::ReadQueues)?;
-        self.caller.check_queue(queue)?;
+        self.noted(UseCase::ReadQueues, self.caller.check_queue(queue))?;
         Ok(Capacity::of(self.overview().await?))
     }
 }

@@ -44,7 +44,7 @@ impl UseCases {
         limit: usize,
     ) -> Result<Page<QueueView, String>, UseCaseError> {
         self.permit(UseCase::ReadQueues)?;
-        self.caller.check_all_jobs_of_queues()?;
+        self.noted(UseCase::ReadQueues, self.caller.check_all_jobs_of_queues())?;
         let depths = &self.overview().await?.depths;
         let mut rest = by_name(depths, self.store().queues().await?).into_iter();
         let mut items: Vec<QueueView> = rest
@@ -61,9 +61,7 @@ impl UseCases {
 
     /// Any valid name: an unused queue is empty and not paused.
     pub async fn queue(&self, queue: &str) -> Result<QueueView, UseCaseError> {
-        self.permit(UseCase::ReadQueues)?;
-        self.caller.check_queue(queue)?;
-        self.check_name(queue).await?;
+        self.check_queue(UseCase::ReadQueues, queue).await?;
         self.queue_view(queue).await
     }
 
@@ -102,7 +100,7 @@ impl UseCases {
 
     async fn check_queue(&self, case: UseCase, queue: &str) -> Result<(), UseCaseError> {
         self.permit(case)?;
-        self.caller.check_queue(queue).inspect_err(|forbidden| self.note_refusal(case, forbidden))?;
+        self.noted(case, self.caller.check_queue(queue))?;
         self.check_name(queue).await
     }
 

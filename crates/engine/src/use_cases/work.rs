@@ -62,6 +62,10 @@ impl UseCases {
 
     /// Refuses work outside of the caller's scope. An empty list of queues means all of them.
     pub fn check_served(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
+        self.noted(UseCase::Work, self.served_in_scope(queues, job_types))
+    }
+
+    fn served_in_scope(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
         let scope = &self.caller.grant.scope;
         let limits = |patterns: &[NamePattern]| {
             patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")

@@ -9,16 +9,16 @@ use serde_json::Value;
 const JOB: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11";
 
 /// A request that is right in form, about things that need not exist.
-struct Asked {
-    method: Method,
-    path: String,
-    body: Option<Value>,
+pub struct Asked {
+    pub method: Method,
+    pub path: String,
+    pub body: Option<Value>,
     /// `None` if any token will do.
     permission: Option<Permission>,
 }
 
 /// All operations that need a token, as the document describes them.
-async fn operations(server: &Server) -> Vec<Asked> {
+pub async fn operations(server: &Server) -> Vec<Asked> {
     let (_, document) = server.get("/openapi.json").await;
     let mut operations = Vec::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {

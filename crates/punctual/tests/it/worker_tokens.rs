@@ -144,3 +144,36 @@ async fn revoking_a_token_ends_its_sessions_and_their_work_is_retried() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_waiting_poll_gets_no_work_after_its_token_has_ended() {
+    let server = Server::start();
+    let (first, second) = (worker(&server, "first", "mail").await, worker(&server, "second", "mail").await);
+    let session = open(&first, "mail").await;
+    let mut body = poll(session, "mail");
+    body["wait_secs"] = json!(30);
+    let waiting = say(&first, "poll", body);
+    let change = async {
+        // The poll waits by now, or arrives later and is refused at once.
+        eventually("the session is known", async || {
+            server.get("/api/v1/workers").await.1["items"].as_array().is_some_and(|items| items.len() > 1)
+        })
+        .await;
+        let path = format!("/api/v1/tokens/{}/rotate", first.id);
+        let (status, body) = server.post(&path, r#"{"overlap": "0s"}"#).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        server.submit(json!({"name": "raw", "queue": "mail"})).await;
+    };
+    let ((status, body), ()) = tokio::join!(waiting, change);
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{body}");
+    let next = open(&second, "mail").await;
+    let mut turn = 0;
+    eventually("another worker gets the job, as its first attempt", async || {
+        turn += 1;
+        let mut body = poll(next, "mail");
+        body["turn"] = json!(turn);
+        let (_, polled) = say(&second, "poll", body).await;
+        polled["assignments"][0]["attempt_number"] == json!(1)
+    })
+    .await;
+}

@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, every, failed, job, job_with, lane, once, succ
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{CommitEffects, CancelOutcome, ControlOutcome, FireOutcome, ReportAnswer, Store};
+use punctual_core::ports::{CancelOutcome, CommitEffects, ControlOutcome, FireOutcome, ReportAnswer, Store};
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
 
@@ -113,7 +113,10 @@ pub async fn a_paused_job_can_be_cancelled(store: Arc<dyn Store>) {
     harness.done(at(2), job(1).id, Verb::Pause).await;
     assert_eq!(harness.done(at(3), job(1).id, Verb::Cancel).await.effects.ended.len(), 1);
     assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled);
-    assert_eq!(harness.refused(at(4), job(1).id, Verb::Resume).await, Refusal::Finished(JobStatus::Cancelled));
+    assert_eq!(
+        harness.refused(at(4), job(1).id, Verb::Resume).await,
+        Refusal::Finished(JobStatus::Cancelled)
+    );
 }
 
 pub async fn cancelling_twice_is_cancelling_once(store: Arc<dyn Store>) {
@@ -197,6 +200,8 @@ pub async fn a_recurring_job_outlives_a_cancelled_execution(store: Arc<dyn Store
     let report = harness.report(at(13), worker.session, &running, succeeded(13)).await;
     assert_eq!((report.answer, report.is_retried), (ReportAnswer::Accepted, false));
     assert_eq!(harness.status(job.id).await, JobStatus::Active);
-    let FireOutcome::Fired { effects, .. } = harness.fire(at(20), job.id, 2).await else { panic!("it is due") };
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(20), job.id, 2).await else {
+        panic!("it is due")
+    };
     assert_eq!(effects.queued, [lane()]);
 }

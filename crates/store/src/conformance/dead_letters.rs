@@ -144,7 +144,10 @@ pub async fn a_cancelled_job_is_not_redriven(store: Arc<dyn Store>) {
 pub async fn a_discarded_dead_letter_is_gone(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (_, dead) = with_dead_job(&harness).await;
-    assert_eq!(harness.store.discard(vec![dead, dead, job(2).id.occurrence(1)]).await.unwrap(), [true, false, false]);
+    assert_eq!(
+        harness.store.discard(vec![dead, dead, job(2).id.occurrence(1)]).await.unwrap(),
+        [true, false, false]
+    );
     assert_eq!(harness.dead_letters().await, []);
     assert_eq!(harness.redrive(at(9), dead).await, ControlOutcome::NotThere);
     assert_eq!(harness.status(dead.job).await, JobStatus::Failed);

@@ -4,7 +4,8 @@ use super::fixture::{Harness, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::lifecycle::Status;
 use punctual_core::ports::{
-    CommitEffects, CancelOutcome, ControlOutcome, FireOutcome, JobQuery, LogLine, LogStream, Store, SubmitOutcome,
+    CancelOutcome, CommitEffects, ControlOutcome, FireOutcome, JobQuery, LogLine, LogStream, Store,
+    SubmitOutcome,
 };
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -74,7 +75,10 @@ pub async fn what_runs_of_a_deleted_job_still_reports(store: Arc<dyn Store>) {
     assert_eq!(worker.beat(at(5)).await.len(), 2);
     assert_eq!(worker.end(at(6), &running[0], succeeded(6)).await, CommitEffects::default());
     let ended = vec![(running[1].execution, Status::Cancelled)];
-    assert_eq!(worker.give_back(at(6), &running[1]).await, CommitEffects { ended, ..CommitEffects::default() });
+    assert_eq!(
+        worker.give_back(at(6), &running[1]).await,
+        CommitEffects { ended, ..CommitEffects::default() }
+    );
     assert!(worker.is_idle(at(7)).await);
 }
 

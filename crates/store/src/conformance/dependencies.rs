@@ -1,6 +1,8 @@
 //! Jobs that depend on others.
 
-use super::fixture::{Harness, Worker, at, behind, died, every, failed, job, job_with, lane, once, succeeded};
+use super::fixture::{
+    Harness, Worker, at, behind, died, every, failed, job, job_with, lane, once, succeeded,
+};
 use punctual_core::control::Verb;
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::JobId;
@@ -52,7 +54,10 @@ pub async fn the_final_failure_of_one_parent_skips_the_child(store: Arc<dyn Stor
     let view = harness.view(job(3).id).await;
     assert_eq!((view.status(), view.open), (JobStatus::Failed, vec![]));
     let last = view.last_finished.expect("it was skipped");
-    assert_eq!((last.id, last.status, last.reason), (execution, Status::Skipped, Some(SkipReason::Dependency)));
+    assert_eq!(
+        (last.id, last.status, last.reason),
+        (execution, Status::Skipped, Some(SkipReason::Dependency))
+    );
     assert!(last.error.is_some_and(|error| error.contains(&job(1).id.to_string())));
     assert_eq!(harness.dead_letters().await.len(), 1, "only the parent can be redriven");
     assert_eq!(worker.run(at(5), succeeded(5)).await.1, CommitEffects::default());
@@ -108,7 +113,9 @@ pub async fn a_child_whose_parents_are_done_waits_for_its_time(store: Arc<dyn St
     assert_eq!(effects.due[0].at, at(100));
     assert_eq!(worker.run(at(3), succeeded(3)).await.1, CommitEffects::default());
     assert_eq!(harness.due(at(100)).await, [at(100)]);
-    let FireOutcome::Fired { effects, .. } = harness.fire(at(100), job(2).id, 1).await else { panic!("it is due") };
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(100), job(2).id, 1).await else {
+        panic!("it is due")
+    };
     assert_eq!(effects.queued, [lane()]);
 }
 
@@ -117,7 +124,9 @@ pub async fn a_child_that_is_due_waits_for_its_parents(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     harness.submit(at(1), job(1)).await;
     harness.submit(at(2), later_child(2, &[1])).await;
-    let FireOutcome::Fired { effects, .. } = harness.fire(at(100), job(2).id, 1).await else { panic!("it is due") };
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(100), job(2).id, 1).await else {
+        panic!("it is due")
+    };
     assert_eq!(effects, CommitEffects::default());
     assert_eq!(harness.open(job(2).id).await, [(1, behind(Gate::Dependency))]);
     assert_eq!(worker.run(at(101), succeeded(101)).await.1.queued, [lane()]);
@@ -197,7 +206,11 @@ pub async fn a_parent_that_is_cancelled_skips_its_children(store: Arc<dyn Store>
     }
     harness.submit(at(1), job_with(5, |spec| spec.settings.schedule = once(100))).await;
     harness.submit(at(2), child(6, &[5])).await;
-    assert_eq!(harness.done(at(3), job(5).id, Verb::Cancel).await.effects, skipped(&[6]), "before it was due");
+    assert_eq!(
+        harness.done(at(3), job(5).id, Verb::Cancel).await.effects,
+        skipped(&[6]),
+        "before it was due"
+    );
 
     harness.submit(at(1), job(7)).await;
     harness.submit(at(2), child(8, &[7])).await;
@@ -234,7 +247,8 @@ pub async fn a_parent_that_expires_skips_its_children(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), job_with(1, |spec| spec.settings.expiry = Some(Expiry::AfterMs(10_000)))).await;
     harness.submit(at(2), child(2, &[1])).await;
-    let LookOutcome::Expired(effects) = harness.look(at(11), job(1).id.occurrence(1).attempt(1), None).await else {
+    let LookOutcome::Expired(effects) = harness.look(at(11), job(1).id.occurrence(1).attempt(1), None).await
+    else {
         panic!("it has expired");
     };
     assert_eq!(effects.ended[1..], skipped(&[2]).ended);

@@ -126,7 +126,11 @@ pub async fn settings_of_queues_are_listed_with_their_pauses(store: Arc<dyn Stor
     for queue in ["bulk", "a"] {
         harness.store.pause_queue(at(2), queue.to_owned(), Pausing::Resume).await.unwrap();
     }
-    assert_eq!(harness.store.queues().await.unwrap(), [row("bulk", None, Some(7))], "a resume keeps the limit");
+    assert_eq!(
+        harness.store.queues().await.unwrap(),
+        [row("bulk", None, Some(7))],
+        "a resume keeps the limit"
+    );
     harness.store.set_queue("bulk".to_owned(), QueueSettings::default()).await.unwrap();
     assert_eq!(harness.store.queues().await.unwrap(), []);
 }

@@ -146,14 +146,15 @@ pub async fn an_email_address_belongs_to_one_user(store: Arc<dyn Store>) {
         assert_eq!(store.add_user(taken).await.unwrap(), UserOutcome::Taken);
     }
     let bob = User { about: UserAbout::default(), role: Role::Viewer, ..user("u2", "bob@example.org") };
-    assert_eq!(store.replace_user(bob.clone()).await.unwrap(), UserOutcome::NotThere);
+    assert_eq!(store.replace_user(bob.clone(), bob.clone()).await.unwrap(), UserOutcome::NotThere);
     assert_eq!(store.add_user(bob.clone()).await.unwrap(), UserOutcome::Stored);
     let as_ann = User { email: ann.email.clone(), ..bob.clone() };
-    assert_eq!(store.replace_user(as_ann.clone()).await.unwrap(), UserOutcome::Taken);
+    assert_eq!(store.replace_user(as_ann.clone(), bob.clone()).await.unwrap(), UserOutcome::Taken);
     assert_eq!(store.user("u2").await.unwrap(), Some(bob.clone()));
     assert!(store.remove_user("u1").await.unwrap());
     assert!(!store.remove_user("u1").await.unwrap());
-    assert_eq!(store.replace_user(as_ann.clone()).await.unwrap(), UserOutcome::Stored, "it is free again");
+    let replaced = store.replace_user(as_ann.clone(), bob.clone()).await.unwrap();
+    assert_eq!(replaced, UserOutcome::Stored, "it is free again");
     assert_eq!(store.user_by_email("ann@example.org").await.unwrap(), Some(as_ann));
     assert_eq!(store.user_by_email("bob@example.org").await.unwrap(), None);
     assert_eq!(store.user("u1").await.unwrap(), None);
@@ -167,8 +168,13 @@ pub async fn users_are_changed_and_listed_by_id_in_pages(store: Arc<dyn Store>) 
         assert_eq!(store.user(&new.id).await.unwrap().as_ref(), Some(new));
     }
     let changed = User { role: Role::Admin, about: UserAbout::default(), ..users[1].clone() };
-    for _twice in 0..2 {
-        assert_eq!(store.replace_user(changed.clone()).await.unwrap(), UserOutcome::Stored);
+    for expected in [&users[1], &changed] {
+        assert_eq!(store.replace_user(changed.clone(), expected.clone()).await.unwrap(), UserOutcome::Stored);
+    }
+    let disabled = UserAbout { is_disabled: true, ..UserAbout::default() };
+    for outdated in [users[1].clone(), User { about: disabled, ..changed.clone() }] {
+        let other = User { role: Role::Viewer, ..changed.clone() };
+        assert_eq!(store.replace_user(other, outdated).await.unwrap(), UserOutcome::Changed);
     }
     let [first, _, last] = users;
     let page = store.users(None, 2).await.unwrap();

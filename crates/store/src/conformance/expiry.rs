@@ -5,7 +5,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::{Expiry, Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{CommitEffects, ClaimOutcome, DueKind, FireOutcome, LookOutcome, Store};
+use punctual_core::ports::{ClaimOutcome, CommitEffects, DueKind, FireOutcome, LookOutcome, Store};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;

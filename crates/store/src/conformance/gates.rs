@@ -84,7 +84,8 @@ pub async fn an_offer_made_for_another_lane_is_not_taken(store: Arc<dyn Store>) 
     spec.job_type = "another".to_owned();
     let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
     harness.done(at(4), job(1).id, update).await;
-    let LookOutcome::Opened(effects) = harness.look(due_at, execution, Some(SlotReservation { session, turn: 2 })).await
+    let LookOutcome::Opened(effects) =
+        harness.look(due_at, execution, Some(SlotReservation { session, turn: 2 })).await
     else {
         panic!("its time has come");
     };

@@ -162,7 +162,11 @@ pub async fn a_finished_job_whose_unique_key_was_taken_cannot_begin_again(store:
 
     worker.run(at(5), succeeded(5)).await;
     harness.redriven(at(6), dead.occurrence).await;
-    assert_eq!(harness.try_submit(at(7), unique(3)).await, SubmitOutcome::KeyTaken(first), "it has the key again");
+    assert_eq!(
+        harness.try_submit(at(7), unique(3)).await,
+        SubmitOutcome::KeyTaken(first),
+        "it has the key again"
+    );
     assert_eq!(harness.refused(at(8), unique(2).id, TRIGGER).await, Refusal::KeyTaken(first));
 }
 

@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::Expiry;
-use punctual_core::limiter::{LimiterId, WaitList, QueueLimits, Rate};
+use punctual_core::limiter::{LimiterId, QueueLimits, Rate, WaitList};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Store};
 use punctual_core::queue::QueueSettings;

@@ -89,7 +89,11 @@ pub async fn the_next_attempt_begins_with_the_last_checkpoint(store: Arc<dyn Sto
     let second = worker.claim_one(retry_at).await;
     assert_eq!((second.execution.attempt, &second.checkpoint), (2, &Some(document("{\"offset\": 7.50}"))));
     let said = Note { progress: Some(progress(1.0, "again")), ..note(&worker, &second, 1) };
-    assert_eq!(say(&harness, retry_at, said).await, NoteAnswer::Accepted, "each lease starts its own count of notes");
+    assert_eq!(
+        say(&harness, retry_at, said).await,
+        NoteAnswer::Accepted,
+        "each lease starts its own count of notes"
+    );
     let now = noted(&harness, id).await.unwrap();
     assert_eq!((now.attempt, now.progress), (2, progress(1.0, "again")));
     assert_eq!(now.checkpoint_bytes, Some(16), "progress leaves the checkpoint alone");

@@ -93,7 +93,8 @@ pub async fn one_in_line_can_leave_it(store: Arc<dyn Store>) {
     let job = recurring(OverlapPolicy::Queue);
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(30), job.id, 1).await;
-    let CancelOutcome::Cancelled(effects) = harness.cancel(at(31), job.id.occurrence(2).attempt(1)).await else {
+    let CancelOutcome::Cancelled(effects) = harness.cancel(at(31), job.id.occurrence(2).attempt(1)).await
+    else {
         panic!("it waits");
     };
     assert_eq!(effects.queued, [], "the first one is still open");
@@ -138,7 +139,9 @@ pub async fn a_replaced_run_is_asked_to_stop_and_its_successor_waits_for_the_end
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(10), job.id, 1).await;
     let running = worker.claim_one(at(11)).await;
-    let FireOutcome::Fired { effects, .. } = harness.fire(at(20), job.id, 2).await else { panic!("it is due") };
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(20), job.id, 2).await else {
+        panic!("it is due")
+    };
     assert!(effects.queued.is_empty() && effects.ended.is_empty());
     assert_eq!(harness.open(job.id).await[1], (2, behind(Gate::Overlap)));
     assert_eq!(worker.beat(at(21)).await, [running.lease()]);
@@ -182,7 +185,9 @@ pub async fn a_successor_that_waits_is_replaced_in_turn(store: Arc<dyn Store>) {
     harness.fired(at(10), job.id, 1).await;
     let running = worker.claim_one(at(11)).await;
     harness.fired(at(20), job.id, 2).await;
-    let FireOutcome::Fired { effects, .. } = harness.fire(at(30), job.id, 3).await else { panic!("it is due") };
+    let FireOutcome::Fired { effects, .. } = harness.fire(at(30), job.id, 3).await else {
+        panic!("it is due")
+    };
     assert_eq!(effects.ended, [(job.id.occurrence(2).attempt(1), Status::Cancelled)]);
     assert_eq!(effects.queued, [], "the first one has not ended yet");
     assert_eq!(worker.end(at(31), &running, succeeded(31)).await.queued, [lane()]);

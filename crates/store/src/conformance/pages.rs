@@ -7,7 +7,8 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Control, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, LogLine, LogStream, Store,
+    Control, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, LogLine, LogStream,
+    Store,
 };
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -60,7 +61,9 @@ pub async fn a_page_of_jobs_is_bounded_by_its_payloads(store: Arc<dyn Store>) {
 pub async fn a_page_holds_one_item_however_large(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     for number in 1..=2 {
-        harness.submit(at(1), job_with(number, |spec| spec.payload = large(limits::PAGE_BYTES_MAX + 1))).await;
+        harness
+            .submit(at(1), job_with(number, |spec| spec.payload = large(limits::PAGE_BYTES_MAX + 1)))
+            .await;
     }
     let query = |before| JobQuery { before, limit: 10, ..JobQuery::default() };
     assert_eq!(sizes(&followed!(before => harness.store.jobs(query(before)))), [1, 1]);

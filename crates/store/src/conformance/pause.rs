@@ -1,6 +1,8 @@
 //! Pausing and resuming jobs.
 
-use super::fixture::{Harness, at, behind, every, failed, job, job_with, lane, once, recurring_every, succeeded};
+use super::fixture::{
+    Harness, at, behind, every, failed, job, job_with, lane, once, recurring_every, succeeded,
+};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;

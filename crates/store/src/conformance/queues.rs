@@ -5,7 +5,8 @@ use punctual_core::ids::JobId;
 use punctual_core::job::Job;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, CommitEffects, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store, SubmitOutcome,
+    Assignment, CommitEffects, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store,
+    SubmitOutcome,
 };
 use std::sync::Arc;
 
@@ -27,10 +28,15 @@ pub async fn nothing_of_a_paused_queue_is_claimed(store: Arc<dyn Store>) {
 pub async fn a_resumed_queue_names_all_its_lanes(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), in_bulk(1)).await;
-    harness.submit(at(1), job_with(2, |spec| {
-        spec.queue = "bulk".to_owned();
-        spec.job_type = "mail".to_owned();
-    })).await;
+    harness
+        .submit(
+            at(1),
+            job_with(2, |spec| {
+                spec.queue = "bulk".to_owned();
+                spec.job_type = "mail".to_owned();
+            }),
+        )
+        .await;
     harness.submit(at(1), job(3)).await;
     pause(&harness, Pausing::Pause).await;
     let mut lanes = pause(&harness, Pausing::Resume).await.queued;
@@ -41,10 +47,15 @@ pub async fn a_resumed_queue_names_all_its_lanes(store: Arc<dyn Store>) {
 pub async fn an_offer_takes_nothing_of_a_paused_queue(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
-    harness.submit(at(1), job_with(1, |spec| {
-        spec.queue = "bulk".to_owned();
-        spec.settings.schedule = once(100);
-    })).await;
+    harness
+        .submit(
+            at(1),
+            job_with(1, |spec| {
+                spec.queue = "bulk".to_owned();
+                spec.settings.schedule = once(100);
+            }),
+        )
+        .await;
     harness.submit(at(1), in_bulk(2)).await;
     let (failing, _) = worker.run(at(2), failed(2)).await;
     pause(&harness, Pausing::Pause).await;
@@ -57,7 +68,9 @@ pub async fn an_offer_takes_nothing_of_a_paused_queue(store: Arc<dyn Store>) {
     let fired = harness.store.fire(at(100), vec![fire]).await.unwrap().remove(0);
     let FireOutcome::Fired { effects, .. } = fired else { panic!("{fired:?}") };
     assert_eq!((effects.assigned, effects.queued), (vec![], bulk.clone()));
-    let LookOutcome::Opened(effects) = harness.look(at(100), failing.occurrence.attempt(2), reservation).await else {
+    let LookOutcome::Opened(effects) =
+        harness.look(at(100), failing.occurrence.attempt(2), reservation).await
+    else {
         panic!("it is due");
     };
     assert_eq!((effects.assigned, effects.queued), (vec![], bulk));

@@ -11,7 +11,7 @@ use punctual_core::ids::SessionId;
 use punctual_core::job::{Job, JobSpec};
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Assignment, CommitEffects, Claim, ClaimOutcome, Depth, ReportAnswer, Resync, ResyncOutcome, Store,
+    Assignment, Claim, ClaimOutcome, CommitEffects, Depth, ReportAnswer, Resync, ResyncOutcome, Store,
 };
 use punctual_core::time::Timestamp;
 use std::future::Future;

@@ -7,7 +7,7 @@ use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, CommitEffects, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome,
+    Assignment, Beat, BeatOutcome, ClaimOutcome, CommitEffects, Lane, ReportAnswer, Resync, ResyncOutcome,
     SessionOpening, SessionRow, Store,
 };
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -136,7 +136,8 @@ pub async fn a_lost_session_cannot_come_back(store: Arc<dyn Store>) {
         if recovered {
             harness.store.recover(at(9), 10).await.unwrap();
         }
-        let beat = harness.store.beat(at(10), vec![Beat { session, beat: 5, draining: false }]).await.unwrap();
+        let beat =
+            harness.store.beat(at(10), vec![Beat { session, beat: 5, draining: false }]).await.unwrap();
         assert_eq!(beat, [BeatOutcome::SessionLost]);
         assert_eq!(harness.try_claim(at(10), session, 2, 1).await, ClaimOutcome::SessionLost);
         let resync = Resync { session, turn: 9, held: vec![assignment.lease()] };

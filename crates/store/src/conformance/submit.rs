@@ -4,7 +4,9 @@ use super::fixture::{Harness, at, every, job, job_with, once};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{CommitEffects, DueKind, JobQuery, Lane, NewJob, SlotReservation, Store, SubmitOutcome};
+use punctual_core::ports::{
+    CommitEffects, DueKind, JobQuery, Lane, NewJob, SlotReservation, Store, SubmitOutcome,
+};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::OverlapPolicy;
 use std::collections::BTreeSet;
@@ -26,11 +28,11 @@ pub async fn a_submitted_job_is_queued(store: Arc<dyn Store>) {
 pub async fn a_repeated_submit_is_already_there(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     harness.submit(at(1), job(1)).await;
-    let twice =
-        vec![NewJob { job: job(1), reservation: None }, NewJob { job: job(2), reservation: None }, NewJob {
-            job: job(2),
-            reservation: None,
-        }];
+    let twice = vec![
+        NewJob { job: job(1), reservation: None },
+        NewJob { job: job(2), reservation: None },
+        NewJob { job: job(2), reservation: None },
+    ];
     let outcomes = harness.store.submit(at(2), twice).await.unwrap();
     assert_eq!(outcomes[0], SubmitOutcome::AlreadyThere);
     assert!(matches!(outcomes[1], SubmitOutcome::Created(_)));
@@ -74,7 +76,10 @@ pub async fn a_valid_offer_leases_the_job(store: Arc<dyn Store>) {
     let effects = harness.submit_to(at(1), job(1), Some(reservation)).await;
     assert_eq!((effects.queued, effects.due), (vec![], vec![]));
     let (to, assignment) = effects.assigned.into_iter().next().expect("it is leased");
-    assert_eq!((to, assignment.execution, assignment.epoch.0), (reservation, job(1).id.occurrence(1).attempt(1), 1));
+    assert_eq!(
+        (to, assignment.execution, assignment.epoch.0),
+        (reservation, job(1).id.occurrence(1).attempt(1), 1)
+    );
     let open = harness.view(job(1).id).await.open;
     assert!(matches!(open[0].state, LiveState::Running(lease) if lease.session == session));
     assert_eq!(harness.claim(at(2), session, 2, 1).await, [], "nothing is queued, and turn 1 is used");
@@ -149,7 +154,8 @@ pub async fn a_thousand_concurrent_submits_are_neither_lost_nor_doubled(store: A
         // Each is sent twice, like a client that did not get the first reply.
         async move { futures_util::future::join(create(&harness, n), create(&harness, n)).await }
     });
-    let created: Vec<bool> = futures_util::future::join_all(submits).await.into_iter().map(|(a, b)| a != b).collect();
+    let created: Vec<bool> =
+        futures_util::future::join_all(submits).await.into_iter().map(|(a, b)| a != b).collect();
     assert!(created.iter().all(|exactly_one| *exactly_one));
 
     let query = JobQuery { limit: 1_000, ..JobQuery::default() };
@@ -163,6 +169,7 @@ pub async fn a_thousand_concurrent_submits_are_neither_lost_nor_doubled(store: A
 
 /// Submits the n-th job. Returns whether that created it.
 async fn create(harness: &Harness, n: u32) -> bool {
-    let outcomes = harness.store.submit(at(1), vec![NewJob { job: job(n), reservation: None }]).await.unwrap();
+    let outcomes =
+        harness.store.submit(at(1), vec![NewJob { job: job(n), reservation: None }]).await.unwrap();
     matches!(outcomes[0], SubmitOutcome::Created(_))
 }

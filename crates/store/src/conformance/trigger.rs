@@ -1,6 +1,8 @@
 //! Triggering jobs.
 
-use super::fixture::{Harness, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded};
+use super::fixture::{
+    Harness, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded,
+};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::job::{Job, JobStatus};
@@ -53,7 +55,11 @@ pub async fn a_trigger_obeys_the_policy_skip_unless_told_otherwise(store: Arc<dy
     assert_eq!(harness.refused(at(3), job.id, TRIGGER).await, Refusal::Overlap);
     harness.done(at(4), job.id, DESPITE).await;
     assert_eq!(harness.open(job.id).await, [(1, LiveState::Queued), (2, LiveState::Queued)]);
-    assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [], "the answer to the trigger reports it instead");
+    assert_eq!(
+        harness.store.skipped(job.id, 10).await.unwrap(),
+        [],
+        "the answer to the trigger reports it instead"
+    );
 }
 
 pub async fn a_trigger_under_allow_runs_beside(store: Arc<dyn Store>) {
@@ -111,7 +117,9 @@ pub async fn a_trigger_works_while_the_job_is_paused(store: Arc<dyn Store>) {
     assert_eq!(harness.status(job.id).await, JobStatus::Paused);
     let (first, _) = worker.run(at(4), failed(4)).await;
     let next = first.occurrence.attempt(2);
-    assert!(matches!(harness.look(at(100), next, None).await, LookOutcome::Opened(effects) if effects.queued == [lane()]));
+    assert!(
+        matches!(harness.look(at(100), next, None).await, LookOutcome::Opened(effects) if effects.queued == [lane()])
+    );
     assert_eq!(worker.run(at(101), succeeded(101)).await.0, next, "nor does the pause hold its retry");
     assert_eq!(harness.due(at(9_999)).await, []);
 }

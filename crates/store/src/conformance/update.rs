@@ -160,7 +160,8 @@ pub async fn a_gate_that_opens_to_an_offer_hands_out_the_new_description(store: 
     let (first, _) = worker.run(at(2), failed(2)).await;
     harness.done(at(3), job(1).id, to(&job_with(1, |spec| spec.payload = "7".to_owned()))).await;
     let reservation = worker.reservation();
-    let LookOutcome::Opened(effects) = harness.look(at(100), first.occurrence.attempt(2), Some(reservation)).await
+    let LookOutcome::Opened(effects) =
+        harness.look(at(100), first.occurrence.attempt(2), Some(reservation)).await
     else {
         panic!("it is due");
     };

@@ -254,8 +254,7 @@ pub async fn jobs_are_counted_by_status(store: Arc<dyn Store>) {
     worker.run(at(2), died(2)).await;
     harness.done(at(3), job(3).id, Verb::Cancel).await;
     harness.done(at(3), job(5).id, Verb::Pause).await;
-    let expected =
-        JobCounts { active: 1, paused: 1, completed: 1, failed: 1, cancelled: 1, dead_letters: 1 };
+    let expected = JobCounts { active: 1, paused: 1, completed: 1, failed: 1, cancelled: 1, dead_letters: 1 };
     assert_eq!(harness.store.job_counts().await.unwrap(), expected);
     let dead = harness.dead_letters().await[0].occurrence;
     harness.redriven(at(4), dead).await;
@@ -281,8 +280,13 @@ pub async fn dead_letters_are_listed_latest_first_in_pages(store: Arc<dyn Store>
         let assignment = harness.claim_one(at(2), session, u64::from(n)).await;
         harness.accept(at(3), session, &assignment, End { retryable: false, ..failed(3) }).await;
     }
-    let first = harness.store.dead_letters(DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
-    let second = harness.store.dead_letters(DeadLetterQuery { before: first.next, limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
+    let first =
+        harness.store.dead_letters(DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
+    let second = harness
+        .store
+        .dead_letters(DeadLetterQuery { before: first.next, limit: 2, ..DeadLetterQuery::default() })
+        .await
+        .unwrap();
     let listed: Vec<_> =
         first.items.iter().chain(&second.items).map(|letter| letter.occurrence.job).collect();
     assert_eq!(listed, [job(3).id, job(2).id, job(1).id]);

@@ -557,7 +557,7 @@ impl Walk {
         both!(self, replace_token(full_token(&id, secret + 1), [secret; 32]));
         both!(self, touch_tokens(vec![(id.clone(), self.now), ("t1".to_owned(), self.now)]));
         let user = user(&id, &format!("{}@example.org", self.draw(9)));
-        both!(self, replace_user(user));
+        both!(self, replace_user(user, user.clone()));
         both!(self, add_user(user));
         if self.draw(9) == 0 {
             both!(self, remove_token(id.as_str()));

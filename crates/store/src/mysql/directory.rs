@@ -36,7 +36,7 @@ impl DirectoryStatements for Connection {
         "SELECT id FROM users WHERE id = ? UNION SELECT id FROM users WHERE email = ?";
     const ADD_USER: &'static str =
         "INSERT INTO users (email, role, created_at, about, id) VALUES (?, ?, ?, ?, ?)";
-    const REPLACE_USER: &'static str =
-        "UPDATE users SET email = ?, role = ?, created_at = ?, about = ? WHERE id = ?";
+    const REPLACE_USER: &'static str = "UPDATE users SET email = ?, role = ?, created_at = ?, about = ? \
+         WHERE id = ? AND email = ? AND role = ? AND about <=> ?";
     const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = ?";
 }

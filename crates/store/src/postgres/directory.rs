@@ -32,7 +32,7 @@ impl DirectoryStatements for Wire {
         "SELECT id FROM users WHERE id = $1 UNION SELECT id FROM users WHERE email = $2";
     const ADD_USER: &'static str =
         "INSERT INTO users (email, role, created_at, about, id) VALUES ($1, $2, $3, $4, $5) RETURNING 1";
-    const REPLACE_USER: &'static str =
-        "UPDATE users SET email = $1, role = $2, created_at = $3, about = $4 WHERE id = $5 RETURNING 1";
+    const REPLACE_USER: &'static str = "UPDATE users SET email = $1, role = $2, created_at = $3, about = $4 \
+         WHERE id = $5 AND email = $6 AND role = $7 AND about IS NOT DISTINCT FROM $8 RETURNING 1";
     const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = $1 RETURNING 1";
 }

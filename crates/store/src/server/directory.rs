@@ -4,7 +4,9 @@ use super::connection::{Argument, ServerAnswer, ServerCall, ServerConnection, re
 use super::list::{List, row};
 use super::maintenance::{Maintenance, MaintenanceStatements};
 use crate::cells::Cell;
-use crate::directory::{DirectoryRow, UserStoring, last_uses, replaced_token, token_cells, user_cells};
+use crate::directory::{
+    DirectoryRow, UserStoring, last_uses, replaced_token, replaced_user, token_cells, user_cells,
+};
 use crate::fault::Fault;
 use punctual_core::ports::{Token, User, UserOutcome};
 use punctual_core::time::Timestamp;
@@ -57,19 +59,39 @@ impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
     }
 
     /// If another node stores a user with the same email address at the same time, the second run finds it.
-    pub async fn store_user(&self, user: &User, storing: UserStoring) -> Result<UserOutcome, Fault> {
-        retry_conflicts!(TRIES, self.try_store_user(user, storing))
+    pub async fn add_user(&self, user: &User) -> Result<UserOutcome, Fault> {
+        retry_conflicts!(TRIES, self.try_add_user(user))
     }
 
-    async fn try_store_user(&self, user: &User, storing: UserStoring) -> Result<UserOutcome, Fault> {
-        let key = [value(user.id.as_str()), value(user.email.as_str())];
-        let holders = self.probe.send(ServerCall::new(C::HOLDERS, key)).await?.column::<String>()?;
-        if let Some(refusal) = storing.refusal(user, &holders) {
+    async fn try_add_user(&self, user: &User) -> Result<UserOutcome, Fault> {
+        if let Some(refusal) = self.user_refusal(user, UserStoring::Add).await? {
             return Ok(refusal);
         }
-        let sql = if storing == UserStoring::Add { C::ADD_USER } else { C::REPLACE_USER };
-        let stored = self.probe.send(ServerCall::new(sql, user_cells(user)?.map(Argument::Value))).await?;
-        Ok(if stored.count > 0 { UserOutcome::Stored } else { UserOutcome::NotThere })
+        self.probe.send(ServerCall::new(C::ADD_USER, user_cells(user)?.map(Argument::Value))).await?;
+        Ok(UserOutcome::Stored)
+    }
+
+    pub async fn replace_user(&self, user: &User, expected: &User) -> Result<UserOutcome, Fault> {
+        retry_conflicts!(TRIES, self.try_replace_user(user, expected))
+    }
+
+    async fn try_replace_user(&self, user: &User, expected: &User) -> Result<UserOutcome, Fault> {
+        if let Some(refusal) = self.user_refusal(user, UserStoring::Replace).await? {
+            return Ok(refusal);
+        }
+        // MySQL does not count a row that stays as it is.
+        if user == expected {
+            return Ok(UserOutcome::Stored);
+        }
+        let values = replaced_user(user, expected)?.map(Argument::Value);
+        let stored = self.probe.send(ServerCall::new(C::REPLACE_USER, values)).await?;
+        Ok(if stored.count > 0 { UserOutcome::Stored } else { UserOutcome::Changed })
+    }
+
+    async fn user_refusal(&self, user: &User, storing: UserStoring) -> Result<Option<UserOutcome>, Fault> {
+        let key = [value(user.id.as_str()), value(user.email.as_str())];
+        let holders = self.probe.send(ServerCall::new(C::HOLDERS, key)).await?.column::<String>()?;
+        Ok(storing.refusal(user, &holders))
     }
 
     pub async fn remove_user(&self, id: &str) -> Result<bool, Fault> {
@@ -90,7 +112,6 @@ impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
 macro_rules! serve_directory {
     ($store:ty) => {
         const _: () = {
-            use crate::directory::UserStoring;
             use crate::server::reads::Read;
             use async_trait::async_trait;
             use punctual_core::ports::{Directory, Page, StoreError, Token, User, UserOutcome};
@@ -131,11 +152,11 @@ macro_rules! serve_directory {
                 }
 
                 async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-                    Ok(self.maintenance.store_user(&user, UserStoring::Add).await?)
+                    Ok(self.maintenance.add_user(&user).await?)
                 }
 
-                async fn replace_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-                    Ok(self.maintenance.store_user(&user, UserStoring::Replace).await?)
+                async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError> {
+                    Ok(self.maintenance.replace_user(&user, &expected).await?)
                 }
 
                 async fn remove_user(&self, id: &str) -> Result<bool, StoreError> {

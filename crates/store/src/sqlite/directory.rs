@@ -5,7 +5,9 @@ use super::rows::{all, bound, one};
 use super::store::{SqliteStore, kept};
 use super::write::{Call, Reply, Upkeep, UpkeepReply};
 use crate::cells::{Cell, RowCells};
-use crate::directory::{DirectoryRow, UserStoring, last_uses, replaced_token, token_cells, user_cells};
+use crate::directory::{
+    DirectoryRow, UserStoring, last_uses, replaced_token, replaced_user, token_cells, user_cells,
+};
 use crate::fault::Fault;
 use crate::layout::{sqlite_token_columns as token_columns, sqlite_user_columns as user_columns};
 use crate::lists::Room;
@@ -25,8 +27,8 @@ const TOUCH_TOKEN: &str = "UPDATE tokens SET last_used_at = ?2 \
      WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
 const HOLDERS: &str = "SELECT id FROM users WHERE id = ?1 UNION SELECT id FROM users WHERE email = ?2";
 const ADD_USER: &str = "INSERT INTO users (email, role, created_at, about, id) VALUES (?1, ?2, ?3, ?4, ?5)";
-const REPLACE_USER: &str =
-    "UPDATE users SET email = ?1, role = ?2, created_at = ?3, about = ?4 WHERE id = ?5";
+const REPLACE_USER: &str = "UPDATE users SET email = ?1, role = ?2, created_at = ?3, about = ?4 \
+     WHERE id = ?5 AND email = ?6 AND role = ?7 AND about IS ?8";
 const REMOVE_USER: &str = "DELETE FROM users WHERE id = ?1";
 pub(crate) const TOKEN: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = ?1");
 pub(crate) const TOKENS: &str =
@@ -44,7 +46,8 @@ pub enum DirectoryCall {
     ReplaceToken { token: Token, expected_secret: [u8; 32] },
     RemoveToken(String),
     TouchTokens(Vec<(String, Timestamp)>),
-    StoreUser(User, UserStoring),
+    AddUser(User),
+    ReplaceUser { user: User, expected: User },
     RemoveUser(String),
 }
 
@@ -88,21 +91,33 @@ pub(super) fn perform(conn: &Connection, call: &DirectoryCall) -> Result<Directo
             }
             DirectoryReply::Done
         }
-        DirectoryCall::StoreUser(user, storing) => DirectoryReply::User(store_user(conn, user, *storing)?),
+        DirectoryCall::AddUser(user) => {
+            DirectoryReply::User(match user_refusal(conn, user, UserStoring::Add)? {
+                Some(refusal) => refusal,
+                None => {
+                    execute(conn, ADD_USER, user_cells(user)?)?;
+                    UserOutcome::Stored
+                }
+            })
+        }
+        DirectoryCall::ReplaceUser { user, expected } => {
+            DirectoryReply::User(match user_refusal(conn, user, UserStoring::Replace)? {
+                Some(refusal) => refusal,
+                None if execute(conn, REPLACE_USER, replaced_user(user, expected)?)? > 0 => {
+                    UserOutcome::Stored
+                }
+                None => UserOutcome::Changed,
+            })
+        }
         DirectoryCall::RemoveToken(id) => DirectoryReply::Changed(remove(conn, REMOVE_TOKEN, id)?),
         DirectoryCall::RemoveUser(id) => DirectoryReply::Changed(remove(conn, REMOVE_USER, id)?),
     })
 }
 
-fn store_user(conn: &Connection, user: &User, storing: UserStoring) -> Result<UserOutcome, Fault> {
+fn user_refusal(conn: &Connection, user: &User, storing: UserStoring) -> Result<Option<UserOutcome>, Fault> {
     let mut holders = conn.prepare_cached(HOLDERS)?;
     let holders: Vec<String> = all(&mut holders, params![user.id, user.email], |row| Ok(row.get(0)?))?;
-    if let Some(refusal) = storing.refusal(user, &holders) {
-        return Ok(refusal);
-    }
-    let sql = if storing == UserStoring::Add { ADD_USER } else { REPLACE_USER };
-    execute(conn, sql, user_cells(user)?)?;
-    Ok(UserOutcome::Stored)
+    Ok(storing.refusal(user, &holders))
 }
 
 fn execute<const N: usize>(conn: &Connection, sql: &str, cells: [Cell<'_>; N]) -> Result<usize, Fault> {
@@ -179,12 +194,12 @@ impl Directory for SqliteStore {
     }
 
     async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-        let call = DirectoryCall::StoreUser(user, UserStoring::Add);
+        let call = DirectoryCall::AddUser(user);
         changed!(self, call, DirectoryReply::User(outcome) => outcome)
     }
 
-    async fn replace_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-        let call = DirectoryCall::StoreUser(user, UserStoring::Replace);
+    async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError> {
+        let call = DirectoryCall::ReplaceUser { user, expected };
         changed!(self, call, DirectoryReply::User(outcome) => outcome)
     }
 

@@ -87,6 +87,13 @@ async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
         () = call.api.stopping() => return Err(ApiError::Stopping),
         assignments = take(&port, poll, held) => assignments?,
     };
+    // A poll waits for a while, and the token may have stopped working meanwhile.
+    if !assignments.is_empty()
+        && let Err(error) = call.credential.caller(&call.api).await
+    {
+        port.give_back(session, assignments.iter().map(Assignment::lease).collect()).await?;
+        return Err(error);
+    }
     let now = call.cases.now();
     let (mut readable, mut unreadable) = (Vec::with_capacity(assignments.len()), Vec::new());
     for assignment in assignments {
