@@ -4,7 +4,7 @@ use crate::Api;
 use crate::body_check::{self, DocumentCheck};
 use crate::error::ApiError;
 use crate::json::{self, Shape};
-use axum::body::{BodyDataStream, Bytes};
+use axum::body::{BodyDataStream, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
@@ -83,7 +83,7 @@ impl<const LIMIT: usize> FromRequest<Api> for JsonBody<LIMIT> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        check_content_type(request.method(), request.headers())?;
+        check_content_type(&request)?;
         read(request, api, DocumentCheck::WholeBody).await
     }
 }
@@ -96,7 +96,7 @@ impl<const LIMIT: usize> FromRequest<Api> for DocumentsBody<LIMIT> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        check_content_type(request.method(), request.headers())?;
+        check_content_type(&request)?;
         read(request, api, DocumentCheck::EachByRoute).await.map(DocumentsBody)
     }
 }
@@ -108,7 +108,7 @@ impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        let is_json = check_content_type(request.method(), request.headers());
+        let is_json = check_content_type(&request);
         let body = read(request, api, DocumentCheck::WholeBody).await?;
         if !body.bytes.is_empty() {
             is_json?;
@@ -205,11 +205,14 @@ async fn look_through(bytes: Bytes, documents: DocumentCheck) -> Result<(), ApiE
         .unwrap_or_else(|broken| Err(ApiError::Internal(format!("reading a body was interrupted: {broken}"))))
 }
 
-fn check_content_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(kind) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+/// A body must have a content type: browsers send requests without one to other sites unasked.
+fn check_content_type(request: &Request) -> Result<(), ApiError> {
+    let Some(kind) = request.headers().get(CONTENT_TYPE) else {
+        return if request.body().is_end_stream() { Ok(()) } else { Err(ApiError::NotJson) };
+    };
     let essence = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let is = |kind: &str| essence.eq_ignore_ascii_case(kind);
-    let is_patch = *method == Method::PATCH && is("application/merge-patch+json");
+    let is_patch = *request.method() == Method::PATCH && is("application/merge-patch+json");
     if is("application/json") || is_patch { Ok(()) } else { Err(ApiError::NotJson) }
 }
 

@@ -372,7 +372,7 @@ async fn stalled_senders(server: &Server, count: usize, sent_bytes: usize) -> Ve
         let mut stream = TcpStream::connect(&server.address).await.unwrap();
         let head = format!(
             "POST /api/v1/jobs/batch HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
-             content-length: 8388608\r\nexpect: 100-continue\r\n\r\n",
+             content-type: application/json\r\ncontent-length: 8388608\r\nexpect: 100-continue\r\n\r\n",
             server.token
         );
         stream.write_all(head.as_bytes()).await.unwrap();
