@@ -428,7 +428,7 @@ impl From<UseCaseError> for ApiError {
             UseCaseError::EmailTaken(_) | UseCaseError::DirectoryFull { .. } => {
                 ApiError::Conflict(error.to_string())
             }
-            UseCaseError::LastManager(_) => ApiError::Conflict(format!(
+            UseCaseError::LastAdmin(_) => ApiError::Conflict(format!(
                 "{error}: create another one with the role admin first; `punctual serve --new-admin-token` replaces the \
                  token admin"
             )),

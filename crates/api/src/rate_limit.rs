@@ -237,7 +237,7 @@ mod tests {
     use axum::body::{Body, to_bytes};
     use axum::http::header::RETRY_AFTER;
     use axum::middleware::from_fn_with_state;
-    use punctual_core::access::{Grant, Role, Scope};
+    use punctual_core::access::{GrantTerms, Role};
     use punctual_core::ports::Task;
     use punctual_core::time::{Monotonic, Timestamp};
     use serde_json::Value;
@@ -296,13 +296,7 @@ mod tests {
             return ApiError::Unauthorized("the token is unknown").into_response();
         }
         if !is_open {
-            let role = Role::Admin;
-            let grant = Grant {
-                role,
-                permissions: role.permissions(),
-                owner: "default".to_owned(),
-                scope: Scope::default(),
-            };
+            let grant = GrantTerms::default().grant(Role::Admin);
             // The second part of the name of a user is the number of its token.
             let user = name.starts_with("u-").then(|| name.split('/').next().unwrap().to_owned());
             let (token_id, is_stored, source) = (name.clone(), true, None);

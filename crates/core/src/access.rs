@@ -1,7 +1,7 @@
 //! Who may do what. A [`Role`] is a set of [`Permission`]s; a [`Scope`] says which jobs they apply to. The two
 //! are independent: an operator of one team has the permissions of an operator and the scope of the team.
 
-use crate::job::InvalidField;
+use crate::job::{DEFAULT_OWNER, InvalidField};
 use crate::limits;
 use crate::names::name_problem;
 use serde::{Deserialize, Serialize};
@@ -49,9 +49,9 @@ words! {
     Permission ("permission") {
         /// See jobs, executions, events and dead letters, without the data of jobs.
         JobsRead = "jobs:read",
-        /// See the data of jobs: payloads, results, checkpoints and logs.
+        /// See the data of jobs: payloads, results, checkpoints and logs. Includes `jobs:read`.
         PayloadRead = "payload:read",
-        /// Submit, change and control jobs.
+        /// Submit, change and control jobs. Includes `jobs:read`: changes are answered with the job.
         JobsWrite = "jobs:write",
         /// See queues, workers, nodes, statistics and metrics, which cover the jobs of all owners.
         ServerRead = "server:read",
@@ -133,7 +133,7 @@ impl PermissionSet {
 
     #[must_use]
     pub fn and(self, others: &[Permission]) -> Self {
-        others.iter().fold(self, |set, permission| PermissionSet(set.0 | bit(*permission)))
+        PermissionSet(self.0 | others.iter().copied().collect::<PermissionSet>().0)
     }
 
     #[must_use]
@@ -148,7 +148,11 @@ impl PermissionSet {
 
 impl FromIterator<Permission> for PermissionSet {
     fn from_iter<I: IntoIterator<Item = Permission>>(permissions: I) -> Self {
-        PermissionSet(permissions.into_iter().fold(0, |bits, permission| bits | bit(permission)))
+        let with_included = |permission| match permission {
+            Permission::PayloadRead | Permission::JobsWrite => bit(permission) | bit(Permission::JobsRead),
+            _ => bit(permission),
+        };
+        PermissionSet(permissions.into_iter().fold(0, |bits, permission| bits | with_included(permission)))
     }
 }
 
@@ -192,14 +196,15 @@ impl Scope {
         self.has_owner(owner) && self.has_queue(queue) && self.has_job_type(job_type)
     }
 
-    pub fn problems(&self) -> Vec<InvalidField> {
-        let owner =
-            self.owner.as_deref().and_then(name_problem).map(|fix| InvalidField::new("owner_id", fix));
+    fn problems(&self) -> impl Iterator<Item = InvalidField> {
         let patterns = [("queues", &self.queues), ("job_types", &self.job_types)].into_iter();
-        let patterns =
-            patterns.filter_map(|(field, patterns)| Some(InvalidField::new(field, problem_of(patterns)?)));
-        owner.into_iter().chain(patterns).collect()
+        patterns.filter_map(|(field, patterns)| Some(InvalidField::new(field, problem_of(patterns)?)))
     }
+}
+
+/// Patterns in a sentence.
+pub fn pattern_list(patterns: &[NamePattern]) -> String {
+    patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn is_any(patterns: &[NamePattern], name: &str) -> bool {
@@ -252,12 +257,85 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Whether it allows everything, everywhere.
+    pub fn is_everything(&self) -> bool {
+        self.permissions == Role::Admin.permissions() && self.scope.is_everything()
+    }
+}
+
+/// What a token or user is allowed, apart from its role.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GrantTerms {
+    /// The owner of the jobs that it submits without naming one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(default)]
+    pub scope: Scope,
+    /// Permissions beyond those of the role.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<Permission>,
+}
+
+impl GrantTerms {
     /// A worker gets the jobs of all owners in its queues, so a principal that is limited to an owner cannot be
     /// one.
-    pub fn new(role: Role, extra: &[Permission], owner: String, scope: Scope) -> Self {
-        let granted = role.permissions().and(extra);
-        let permissions = if scope.owner.is_some() { granted.without(Permission::Work) } else { granted };
-        Grant { role, permissions, owner, scope }
+    pub fn grant(&self, role: Role) -> Grant {
+        let granted = role.permissions().and(&self.permissions);
+        let is_limited = self.scope.owner.is_some();
+        Grant {
+            role,
+            permissions: if is_limited { granted.without(Permission::Work) } else { granted },
+            owner: self
+                .owner
+                .as_ref()
+                .or(self.scope.owner.as_ref())
+                .map_or(DEFAULT_OWNER, String::as_str)
+                .to_owned(),
+            scope: self.scope.clone(),
+        }
+    }
+
+    pub fn problems(&self) -> Vec<InvalidField> {
+        let owner =
+            self.owner.as_deref().and_then(name_problem).map(|fix| InvalidField::new("owner_id", fix));
+        let works_for_one = self.scope.owner.is_some() && self.permissions.contains(&Permission::Work);
+        let work = works_for_one.then(|| {
+            let fix =
+                "must not contain work:run for one owner: a worker gets the jobs of all owners in its queues";
+            InvalidField::new("permissions", fix)
+        });
+        owner.into_iter().chain(work).chain(self.scope.problems()).collect()
+    }
+}
+
+/// The access that is asked for, for a new token or user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRequest {
+    pub role: Role,
+    /// Permissions beyond those of the role.
+    pub permissions: Vec<Permission>,
+    /// The owner of the jobs that it submits and, unless `all_owners` says otherwise, the only one whose jobs
+    /// it sees.
+    pub owner: Option<String>,
+    /// By default, only principals without an owner of their own reach the jobs of all owners.
+    pub all_owners: Option<bool>,
+    pub queues: Vec<NamePattern>,
+    pub job_types: Vec<NamePattern>,
+}
+
+impl GrantRequest {
+    /// The terms with all defaults. The owner of a submitter that names none is `own_name`.
+    pub fn terms(self, own_name: &str) -> GrantTerms {
+        let all_owners = if self.role == Role::Worker { Some(true) } else { self.all_owners };
+        let needs_owner = !self.role.reaches_all_owners() || all_owners == Some(false);
+        let owner = self.owner.or_else(|| needs_owner.then(|| own_name.to_owned()));
+        let is_limited = !all_owners.unwrap_or(owner.is_none());
+        let scope = Scope {
+            owner: owner.clone().filter(|_| is_limited),
+            queues: self.queues,
+            job_types: self.job_types,
+        };
+        GrantTerms { owner, scope, permissions: self.permissions }
     }
 }
 
@@ -330,26 +408,79 @@ mod tests {
         assert!(!scope.has_job("ann", "mail-eu", "other"));
     }
 
-    #[test]
-    fn a_principal_that_is_limited_to_an_owner_cannot_work() {
-        let own = Scope { owner: Some("ann".to_owned()), ..Scope::default() };
-        for role in Role::ALL {
-            let limited = Grant::new(*role, &[Permission::Work], "ann".to_owned(), own.clone());
-            assert!(!limited.permissions.has(Permission::Work), "{role}");
-        }
-        let worker = Grant::new(Role::Worker, &[], "ann".to_owned(), Scope::default());
-        assert!(worker.permissions.has(Permission::Work));
+    fn terms(owner: Option<&str>, scope: Scope) -> GrantTerms {
+        GrantTerms { owner: owner.map(str::to_owned), scope, permissions: vec![] }
+    }
+
+    fn only(owner: &str) -> Scope {
+        Scope { owner: Some(owner.to_owned()), ..Scope::default() }
     }
 
     #[test]
-    fn bad_names_in_a_scope_are_reported_by_field() {
+    fn permissions_about_jobs_include_seeing_them() {
+        for permission in [Permission::PayloadRead, Permission::JobsWrite] {
+            assert!(PermissionSet::default().and(&[permission]).has(Permission::JobsRead));
+        }
+        assert!(!PermissionSet::default().and(&[Permission::ServerRead]).has(Permission::JobsRead));
+    }
+
+    #[test]
+    fn a_principal_that_is_limited_to_an_owner_cannot_work() {
+        for role in Role::ALL {
+            assert!(!terms(None, only("ann")).grant(*role).permissions.has(Permission::Work), "{role}");
+        }
+        let worker = terms(Some("ann"), Scope::default()).grant(Role::Worker);
+        assert!(worker.permissions.has(Permission::Work) && worker.owner == "ann");
+        let asked = GrantTerms { permissions: vec![Permission::Work], ..terms(None, only("ann")) };
+        assert_eq!(asked.problems()[0].field, "permissions");
+    }
+
+    #[test]
+    fn only_an_unlimited_admin_may_do_everything() {
+        assert!(terms(Some("ann"), Scope::default()).grant(Role::Admin).is_everything());
+        assert!(!terms(None, only("ann")).grant(Role::Admin).is_everything());
+        assert!(!terms(None, Scope::default()).grant(Role::Operator).is_everything());
+    }
+
+    #[test]
+    fn an_owner_limits_the_scope_unless_all_owners_are_asked_for() {
+        let asked = |role, owner: Option<&str>, all_owners| {
+            let owner = owner.map(str::to_owned);
+            let request = GrantRequest {
+                role,
+                permissions: vec![],
+                owner,
+                all_owners,
+                queues: vec![],
+                job_types: vec![],
+            };
+            request.terms("deploy")
+        };
+        let everything = Scope::default;
+        assert_eq!(asked(Role::Viewer, None, None), terms(None, everything()));
+        assert_eq!(asked(Role::Admin, None, None), terms(None, everything()));
+        assert_eq!(asked(Role::Submitter, None, None), terms(Some("deploy"), only("deploy")));
+        for role in [Role::Viewer, Role::Submitter, Role::Operator] {
+            assert_eq!(asked(role, Some("ann"), None), terms(Some("ann"), only("ann")));
+            assert_eq!(asked(role, Some("ann"), Some(true)), terms(Some("ann"), everything()));
+        }
+        assert_eq!(asked(Role::Worker, Some("ann"), Some(false)), terms(Some("ann"), everything()));
+        assert_eq!(asked(Role::Operator, None, Some(false)), terms(Some("deploy"), only("deploy")));
+        assert_eq!(asked(Role::Submitter, None, Some(true)), terms(Some("deploy"), everything()));
+    }
+
+    #[test]
+    fn bad_names_are_reported_by_field() {
         let scope = Scope {
-            owner: Some(" ann".to_owned()),
+            owner: None,
             queues: vec![NamePattern::new("")],
             job_types: vec![NamePattern::new("x"); limits::SCOPE_PATTERNS_MAX + 1],
         };
-        let fields: Vec<String> = scope.problems().into_iter().map(|problem| problem.field).collect();
-        assert_eq!(fields, ["owner_id", "queues", "job_types"]);
-        assert_eq!(Scope::default().problems(), []);
+        let problems = terms(Some(" ann"), scope).problems().into_iter();
+        assert_eq!(
+            problems.map(|problem| problem.field).collect::<Vec<_>>(),
+            ["owner_id", "queues", "job_types"]
+        );
+        assert_eq!(GrantTerms::default().problems(), []);
     }
 }

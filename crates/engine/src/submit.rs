@@ -113,6 +113,10 @@ impl Engine {
         }
         let asked_at = self.context.host.clock.monotonic();
         let audit = audit.map(|entry| about_jobs(entry, &jobs));
+        if jobs.is_empty() {
+            audit.into_iter().for_each(|entry| self.context.refusals.add(entry.refused("no job is valid")));
+            return answers;
+        }
         let left_out = answers.len() - jobs.len();
         let kept = self.submits.call(Item::of_request(jobs, audit, left_out)).await;
         self.context.measures.submit.observe_duration(self.context.host.clock.monotonic().since(asked_at));

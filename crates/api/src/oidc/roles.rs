@@ -2,8 +2,7 @@
 
 use super::claims::Claims;
 use crate::error::ApiError;
-use punctual_core::access::{Grant, Role, Scope};
-use punctual_core::job::DEFAULT_OWNER;
+use punctual_core::access::{Grant, GrantTerms, Role, Scope};
 use punctual_core::names::name_problem;
 use serde_json::Value;
 
@@ -28,9 +27,9 @@ impl RoleRules {
             ));
         };
         let owner = self.owner(*role, claims)?;
-        let scope = Scope { owner: owner.clone().filter(|_| !role.reaches_all_owners()), ..Scope::default() };
-        let owner = owner.unwrap_or_else(|| DEFAULT_OWNER.to_owned());
-        Ok(Grant { role: *role, permissions: role.permissions(), owner, scope })
+        let limit = owner.clone().filter(|_| !role.reaches_all_owners());
+        let scope = Scope { owner: limit, ..Scope::default() };
+        Ok(GrantTerms { owner, scope, permissions: vec![] }.grant(*role))
     }
 
     fn values<'a>(&self, claims: &'a Claims) -> Vec<&'a str> {

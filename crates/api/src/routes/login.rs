@@ -17,6 +17,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use punctual_core::access::GrantTerms;
 use punctual_core::ports::{ParentToken, Token, TokenAbout};
 use punctual_core::time::Timestamp;
 use punctual_engine::Caller;
@@ -201,11 +202,11 @@ impl Session {
         let latest = now.plus(SESSION_TIME);
         let expires_at = until.map_or(latest, |until| until.min(latest));
         let grant = caller.grant;
+        let own = grant.role.permissions();
+        let permissions = grant.permissions.iter().filter(|permission| !own.has(*permission)).collect();
         let about = TokenAbout {
             name: caller.name,
-            owner: Some(grant.owner),
-            permissions: grant.permissions.iter().collect(),
-            scope: grant.scope,
+            terms: GrantTerms { owner: Some(grant.owner), permissions, scope: grant.scope },
             user: caller.user,
             is_browser: true,
             session_of: parent,

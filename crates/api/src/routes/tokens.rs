@@ -13,11 +13,11 @@ use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{API_PREFIX, CreateToken, IDEMPOTENCY_KEY, Page, RotateToken, TokenBody};
-use punctual_core::access::{NamePattern, Permission, Scope};
+use punctual_core::access::{GrantRequest, NamePattern, Permission, Scope};
 use punctual_core::limits;
 use punctual_core::ports::{Token, User};
 use punctual_core::time::Timestamp;
-use punctual_engine::{Credentials, NewGrant, NewToken, UseCaseError};
+use punctual_engine::{Credentials, NewToken, UseCaseError};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -156,7 +156,7 @@ fn new_token(asked: CreateToken, now: Timestamp) -> Result<NewToken, ApiError> {
         let fix = "must not be given with user_id: a token of a user may do what the user may";
         return Err(ApiError::field(field, fix));
     }
-    let grant = asked.role.map(|role| NewGrant {
+    let grant = asked.role.map(|role| GrantRequest {
         role,
         permissions: distinct(asked.permissions),
         owner: asked.owner_id,
@@ -164,7 +164,7 @@ fn new_token(asked: CreateToken, now: Timestamp) -> Result<NewToken, ApiError> {
         queues: patterns(asked.queues),
         job_types: patterns(asked.job_types),
     });
-    Ok(NewToken { name: asked.name, grant, user: asked.user_id, expires_at, is_browser: false })
+    Ok(NewToken { name: asked.name, grant, user: asked.user_id, expires_at })
 }
 
 /// A field that only a token without a user has.
@@ -231,21 +231,18 @@ fn with_secret(body: TokenBody, secret: &str) -> TokenBody {
 /// A token. One that belongs to a user has the user's role, owner, scope and permissions.
 fn view(token: &Token, user: Option<&User>, now: Timestamp) -> TokenBody {
     let about = &token.about;
-    let (role, owner, scope, permissions) = match user {
-        Some(user) => (user.role, &user.about.owner, &user.about.scope, &user.about.permissions),
-        None => (token.role, &about.owner, &about.scope, &about.permissions),
-    };
+    let (role, terms) = user.map_or((token.role, &about.terms), |user| (user.role, &user.about.terms));
     let old = about.replaced.as_ref().map(|replaced| replaced.until);
     TokenBody {
         token_id: token.id.clone(),
         secret: None,
         name: about.name.clone(),
         role: role.word().to_owned(),
-        owner_id: owner.clone(),
-        all_owners: scope.owner.is_none(),
-        queues: texts(&scope.queues),
-        job_types: texts(&scope.job_types),
-        permissions: words(permissions),
+        owner_id: terms.owner.clone(),
+        all_owners: terms.scope.owner.is_none(),
+        queues: texts(&terms.scope.queues),
+        job_types: texts(&terms.scope.job_types),
+        permissions: words(&terms.permissions),
         user_id: about.user.clone(),
         browser: about.is_browser,
         created_at: token.created_at,
@@ -272,7 +269,7 @@ pub fn explicit_all_owners(owner: Option<&String>, scope: &Scope) -> Option<bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::access::Role;
+    use punctual_core::access::{GrantTerms, Role};
     use punctual_core::ports::{ReplacedSecret, TokenAbout, UserAbout};
     use std::time::Duration;
 
@@ -331,22 +328,17 @@ mod tests {
             replaced: Some(ReplacedSecret { secret_sha256: [1; 32], until: Timestamp::from_micros(5) }),
             ..TokenAbout::default()
         };
-        let token = Token {
-            id: "t".to_owned(),
-            secret_sha256: [0; 32],
-            role: Role::Admin,
-            created_at: Timestamp::EPOCH,
-            expires_at: None,
-            last_used_at: None,
-            about,
-        };
+        let token = Token { about, ..Token::new("t", [0; 32], Role::Admin, Timestamp::EPOCH) };
         let scope = Scope { owner: Some("team".to_owned()), ..Scope::default() };
         let user = User {
             id: "u".to_owned(),
             email: "a@b".to_owned(),
             role: Role::Viewer,
             created_at: Timestamp::EPOCH,
-            about: UserAbout { owner: Some("team".to_owned()), scope, ..UserAbout::default() },
+            about: UserAbout {
+                terms: GrantTerms { owner: Some("team".to_owned()), scope, permissions: vec![] },
+                ..UserAbout::default()
+            },
         };
         let body = view(&token, Some(&user), Timestamp::from_micros(4));
         assert_eq!(

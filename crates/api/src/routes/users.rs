@@ -12,8 +12,9 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{API_PREFIX, CreateUser, Page, UserBody};
+use punctual_core::access::GrantRequest;
 use punctual_core::ports::User;
-use punctual_engine::{NewGrant, NewUser};
+use punctual_engine::NewUser;
 use serde_json::{Map, Value};
 
 /// The prefix of this list's cursors.
@@ -96,11 +97,11 @@ fn as_asked(user: &User) -> CreateUser {
         email: user.email.clone(),
         display_name: about.display_name.clone(),
         role: user.role,
-        owner_id: about.owner.clone(),
-        all_owners: explicit_all_owners(about.owner.as_ref(), &about.scope),
-        queues: texts(&about.scope.queues),
-        job_types: texts(&about.scope.job_types),
-        permissions: about.permissions.clone(),
+        owner_id: about.terms.owner.clone(),
+        all_owners: explicit_all_owners(about.terms.owner.as_ref(), &about.terms.scope),
+        queues: texts(&about.terms.scope.queues),
+        job_types: texts(&about.terms.scope.job_types),
+        permissions: about.terms.permissions.clone(),
         notification_channel: about.notification_channel.clone(),
     }
 }
@@ -110,7 +111,7 @@ fn new_user(asked: CreateUser) -> NewUser {
         email: asked.email,
         display_name: asked.display_name,
         notification_channel: asked.notification_channel,
-        grant: NewGrant {
+        grant: GrantRequest {
             role: asked.role,
             permissions: distinct(asked.permissions),
             owner: asked.owner_id,
@@ -128,11 +129,11 @@ fn view(user: User) -> UserBody {
         email: user.email,
         display_name: about.display_name,
         role: user.role.word().to_owned(),
-        owner_id: about.owner,
-        all_owners: about.scope.owner.is_none(),
-        queues: texts(&about.scope.queues),
-        job_types: texts(&about.scope.job_types),
-        permissions: words(&about.permissions),
+        owner_id: about.terms.owner,
+        all_owners: about.terms.scope.owner.is_none(),
+        queues: texts(&about.terms.scope.queues),
+        job_types: texts(&about.terms.scope.job_types),
+        permissions: words(&about.terms.permissions),
         notification_channel: about.notification_channel,
         disabled: about.is_disabled,
         created_at: user.created_at,
@@ -142,7 +143,7 @@ fn view(user: User) -> UserBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::access::{NamePattern, Permission, Role, Scope};
+    use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
     use punctual_core::ports::UserAbout;
     use punctual_core::time::Timestamp;
 
@@ -159,9 +160,11 @@ mod tests {
             created_at: Timestamp::EPOCH,
             about: UserAbout {
                 display_name: Some("Ann".to_owned()),
-                owner: Some("team".to_owned()),
-                scope,
-                permissions: vec![Permission::AuditRead],
+                terms: GrantTerms {
+                    owner: Some("team".to_owned()),
+                    scope,
+                    permissions: vec![Permission::AuditRead],
+                },
                 notification_channel: Some("email".to_owned()),
                 is_disabled: true,
             },
@@ -197,7 +200,8 @@ mod tests {
 
     #[test]
     fn only_an_unusual_reach_is_carried_along() {
-        let all = User { about: UserAbout { scope: Scope::default(), ..stored().about }, ..stored() };
+        let mut all = stored();
+        all.about.terms.scope = Scope::default();
         assert_eq!(as_asked(&all).all_owners, Some(true));
         let without_owner = User { about: UserAbout::default(), ..stored() };
         assert_eq!(as_asked(&without_owner).all_owners, None, "a role that reaches only its own is limited");

@@ -367,7 +367,7 @@ impl AuditedItems {
     /// The entry with the outcome of its items.
     pub fn answered(&self, reply: &WriteReply) -> AuditEntry {
         let results = results(reply);
-        let results = results.get(self.items.clone()).unwrap_or(&results);
+        let results = &results[self.items.clone()];
         let total = results.len() + self.left_out;
         let done = results.iter().filter(|result| result.is_ok()).count();
         let outcome = match results.iter().find_map(|result| result.as_ref().err()) {

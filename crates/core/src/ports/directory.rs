@@ -1,7 +1,6 @@
 //! The directory: tokens and users, and what each of them may do.
 
-use crate::access::{Grant, Permission, Role, Scope};
-use crate::job::DEFAULT_OWNER;
+use crate::access::{Grant, GrantTerms, Role};
 use crate::ports::{Page, StoreError};
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -66,14 +65,8 @@ pub struct Token {
 pub struct TokenAbout {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The owner of the jobs that it submits without naming one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    #[serde(default)]
-    pub scope: Scope,
-    /// Permissions beyond those of its role.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub permissions: Vec<Permission>,
+    #[serde(flatten)]
+    pub terms: GrantTerms,
     /// The user to whom it belongs. Its role, owner, scope and permissions are then those of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -116,7 +109,7 @@ impl Token {
 
     /// What it may do, unless it belongs to a user.
     pub fn grant(&self) -> Grant {
-        grant(self.role, &self.about.permissions, self.about.owner.as_ref(), &self.about.scope)
+        self.about.terms.grant(self.role)
     }
 }
 
@@ -136,12 +129,8 @@ pub struct User {
 pub struct UserAbout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    #[serde(default)]
-    pub scope: Scope,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub permissions: Vec<Permission>,
+    #[serde(flatten)]
+    pub terms: GrantTerms,
     /// How the user prefers to be notified, such as `email` or `slack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification_channel: Option<String>,
@@ -152,11 +141,6 @@ pub struct UserAbout {
 
 impl User {
     pub fn grant(&self) -> Grant {
-        grant(self.role, &self.about.permissions, self.about.owner.as_ref(), &self.about.scope)
+        self.about.terms.grant(self.role)
     }
-}
-
-fn grant(role: Role, extra: &[Permission], owner: Option<&String>, scope: &Scope) -> Grant {
-    let owner = owner.or(scope.owner.as_ref()).map_or(DEFAULT_OWNER, String::as_str);
-    Grant::new(role, extra, owner.to_owned(), scope.clone())
 }

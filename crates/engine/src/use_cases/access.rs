@@ -4,7 +4,7 @@
 use super::audit::{described_token, described_user};
 use super::table::UseCase;
 use super::{Forbidden, UseCaseError, UseCases};
-use punctual_core::access::{Grant, NamePattern, Permission, PermissionSet, Role, Scope};
+use punctual_core::access::{Grant, GrantRequest, GrantTerms};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::names::{line_problem, name_problem, path_name_problem};
@@ -20,46 +20,13 @@ const LOSE_TRIES_MAX: usize = 20;
 /// How often a change is computed again because the token or user was changed concurrently.
 const CHANGE_TRIES_MAX: usize = 20;
 
-/// What a new token or user is to be allowed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewGrant {
-    pub role: Role,
-    /// Permissions beyond those of the role.
-    pub permissions: Vec<Permission>,
-    /// The owner of the jobs that it submits and, unless `all_owners` says otherwise, the only one whose jobs
-    /// it sees.
-    pub owner: Option<String>,
-    /// By default, only principals without an owner of their own reach the jobs of all owners.
-    pub all_owners: Option<bool>,
-    pub queues: Vec<NamePattern>,
-    pub job_types: Vec<NamePattern>,
-}
-
-impl NewGrant {
-    /// The owner of its jobs, and its scope. A submitter that names no owner is the owner `own_name`.
-    fn resolve(self, own_name: &str) -> (Option<String>, Scope) {
-        // A worker gets the jobs of all owners in its queues.
-        let all_owners = if self.role == Role::Worker { Some(true) } else { self.all_owners };
-        let needs_owner = !self.role.reaches_all_owners() || all_owners == Some(false);
-        let owner = self.owner.or_else(|| needs_owner.then(|| own_name.to_owned()));
-        let is_limited = !all_owners.unwrap_or(owner.is_none());
-        let scope = Scope {
-            owner: owner.clone().filter(|_| is_limited),
-            queues: self.queues,
-            job_types: self.job_types,
-        };
-        (owner, scope)
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
     pub name: String,
     /// `None` for a token of a user, which has the grant of the user.
-    pub grant: Option<NewGrant>,
+    pub grant: Option<GrantRequest>,
     pub user: Option<String>,
     pub expires_at: Option<Timestamp>,
-    pub is_browser: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +34,7 @@ pub struct NewUser {
     pub email: String,
     pub display_name: Option<String>,
     pub notification_channel: Option<String>,
-    pub grant: NewGrant,
+    pub grant: GrantRequest,
 }
 
 /// A token's id and the hash of its secret. The secret is known only to the caller.
@@ -101,24 +68,17 @@ impl UseCases {
         if new.expires_at.is_some_and(|at| at <= now) {
             problems.push(InvalidField::new("expires_at", "must be in the future"));
         }
-        let (role, permissions, owner, scope) = match (new.grant, &new.user) {
+        let (role, terms) = match (new.grant, &new.user) {
             (Some(grant), None) => {
-                let (role, permissions) = (grant.role, grant.permissions.clone());
-                let (owner, scope) = self.checked(UseCase::CreateToken, grant, &new.name, &mut problems)?;
-                (role, permissions, owner, scope)
+                let role = grant.role;
+                (role, self.checked(UseCase::CreateToken, grant, &new.name, &mut problems)?)
             }
-            (None, Some(user)) => match self.user_by_id(user).await? {
-                Some(user) => {
-                    self.check_grantable(UseCase::CreateToken, user.grant().permissions)?;
-                    (user.role, vec![], None, Scope::default())
-                }
-                None => {
-                    return Err(UseCaseError::invalid(
-                        "user_id",
-                        "must be the id of a user: see `punctual user list`",
-                    ));
-                }
-            },
+            (None, Some(id)) => {
+                let fix = "must be the id of a user: see `punctual user list`";
+                let user = self.user_by_id(id).await?.ok_or_else(|| UseCaseError::invalid("user_id", fix))?;
+                self.check_grantable(UseCase::CreateToken, &user.grant())?;
+                (user.role, GrantTerms::default())
+            }
             _ => {
                 let fix = "must be given for a token of its own, and not for a token of a user";
                 return Err(UseCaseError::invalid("role", fix));
@@ -127,24 +87,12 @@ impl UseCases {
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
-        self.check_room(UseCase::CreateToken).await?;
+        let count = self.all_tokens().await?.iter().filter(|token| !token.about.is_browser).count();
+        check_room(count, limits::TOKENS_MAX, "tokens")?;
         let token = Token {
-            id: credentials.token_id,
-            secret_sha256: credentials.secret_sha256,
-            role,
-            created_at: now,
             expires_at: new.expires_at,
-            last_used_at: None,
-            about: TokenAbout {
-                name: new.name,
-                owner,
-                scope,
-                permissions,
-                user: new.user,
-                replaced: None,
-                is_browser: new.is_browser,
-                session_of: None,
-            },
+            about: TokenAbout { name: new.name, terms, user: new.user, ..TokenAbout::default() },
+            ..Token::new(credentials.token_id, credentials.secret_sha256, role, now)
         };
         let stored = self.store().add_token(token).await?;
         let after = json!({ "after": described_token(&stored) });
@@ -170,7 +118,7 @@ impl UseCases {
                 return Err(UseCaseError::NoSuchToken(id.to_owned()));
             }
             if let Some(grant) = self.grant_of(&stored).await? {
-                self.check_grantable(UseCase::RotateToken, grant.permissions)?;
+                self.check_grantable(UseCase::RotateToken, &grant)?;
             }
             let expected = stored.secret_sha256;
             let until = self.now().plus(overlap);
@@ -199,48 +147,59 @@ impl UseCases {
             && let Some(grant) = self.grant_of(token).await?
         {
             if token.id != self.caller.token_id {
-                self.check_grantable(UseCase::RevokeToken, grant.permissions)?;
+                self.check_grantable(UseCase::RevokeToken, &grant)?;
             }
             if !token.about.is_browser {
-                self.check_not_last(id, &grant, |other| other.id == token.id).await?;
+                self.check_not_last(id, |other| other.id == token.id).await?;
             }
         }
         self.remove_token(id).await
     }
 
-    /// Refuses to take away the last token with which everything can be granted. `is_gone` selects the tokens
-    /// that the change takes away, and `lost` is what they may do.
-    async fn check_not_last(
-        &self,
-        what: &str,
-        lost: &Grant,
-        is_gone: impl Fn(&Token) -> bool,
-    ) -> Result<(), UseCaseError> {
-        if !grants_everything(lost) {
-            return Ok(());
+    /// Refuses a change that takes away the last token with which everything can be granted. `is_gone` selects
+    /// the tokens that the change takes away or limits.
+    async fn check_not_last(&self, what: &str, is_gone: impl Fn(&Token) -> bool) -> Result<(), UseCaseError> {
+        let (mut are_gone, mut remain) = (false, false);
+        for token in self.all_tokens().await? {
+            if self.may_always_do_everything(&token).await? {
+                *(if is_gone(&token) { &mut are_gone } else { &mut remain }) = true;
+            }
         }
-        let mut after = None;
+        if are_gone && !remain { Err(UseCaseError::LastAdmin(what.to_owned())) } else { Ok(()) }
+    }
+
+    /// Tokens that end by themselves do not count.
+    async fn may_always_do_everything(&self, token: &Token) -> Result<bool, StoreError> {
+        if token.about.is_browser || token.expires_at.is_some() {
+            return Ok(false);
+        }
+        let (grant, is_disabled) = match &token.about.user {
+            None => (token.grant(), false),
+            Some(id) => match self.store().user(id).await? {
+                Some(user) => (user.grant(), user.about.is_disabled),
+                None => return Ok(false),
+            },
+        };
+        Ok(grant.is_everything() && !is_disabled)
+    }
+
+    /// All tokens. The table is small.
+    async fn all_tokens(&self) -> Result<Vec<Token>, StoreError> {
+        let (mut tokens, mut after) = (Vec::new(), None);
         loop {
             let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
-            for other in page.items.iter().filter(|other| !is_gone(other)) {
-                // One that ends by itself does not count.
-                let lasts = !other.about.is_browser && other.expires_at.is_none();
-                if lasts && self.grant_of(other).await?.is_some_and(|grant| grants_everything(&grant)) {
-                    return Ok(());
-                }
-            }
+            tokens.extend(page.items);
             after = page.next;
             if after.is_none() {
-                return Err(UseCaseError::LastManager(what.to_owned()));
+                return Ok(tokens);
             }
         }
     }
 
-    /// What a token may do; `None` if its user is gone or disabled.
+    /// What a token may do, or could do if its user were not disabled; `None` if its user is gone.
     async fn grant_of(&self, token: &Token) -> Result<Option<Grant>, StoreError> {
         let Some(id) = &token.about.user else { return Ok(Some(token.grant())) };
-        let user = self.store().user(id).await?;
-        Ok(user.filter(|user| !user.about.is_disabled).map(|user| user.grant()))
+        Ok(self.store().user(id).await?.map(|user| user.grant()))
     }
 
     /// Removes the caller's own token: how a browser logs out.
@@ -289,7 +248,7 @@ impl UseCases {
 
     pub async fn add_user(&self, id: String, new: NewUser) -> Result<User, UseCaseError> {
         self.permit(UseCase::AddUser)?;
-        self.check_room(UseCase::AddUser).await?;
+        check_room(self.count_users().await?, limits::USERS_MAX, "users")?;
         let user = self.checked_user(UseCase::AddUser, id, self.now(), new, false)?;
         match self.store().add_user(user.clone()).await? {
             UserOutcome::Stored => {
@@ -314,7 +273,7 @@ impl UseCases {
         let _one_at_a_time = self.directory_changes.lock().await;
         for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_user(id).await?;
-            let refused = self.check_grantable(UseCase::UpdateUser, stored.grant().permissions);
+            let refused = self.check_grantable(UseCase::UpdateUser, &stored.grant());
             refused.map_err(UseCaseError::from)?;
             let (new, is_disabled) = make(&stored)?;
             let user = self.checked_user(
@@ -324,7 +283,7 @@ impl UseCases {
                 new,
                 is_disabled,
             )?;
-            if is_disabled || !grants_everything(&user.grant()) {
+            if is_disabled || !user.grant().is_everything() {
                 self.check_user_not_last(&stored).await?;
             }
             let outcome = self.store().replace_user(user.clone(), stored.clone()).await;
@@ -342,29 +301,8 @@ impl UseCases {
         Err(UseCaseError::Busy.into())
     }
 
-    /// Refuses to take away what the tokens of a user may do, if they are the last ones that may do everything.
     async fn check_user_not_last(&self, user: &User) -> Result<(), UseCaseError> {
-        if user.about.is_disabled || !self.has_lasting_token(user).await? {
-            return Ok(());
-        }
-        self.check_not_last(&user.id, &user.grant(), |token| token.about.user.as_ref() == Some(&user.id))
-            .await
-    }
-
-    async fn has_lasting_token(&self, user: &User) -> Result<bool, StoreError> {
-        let mut after = None;
-        loop {
-            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
-            let is_its =
-                |token: &Token| token.about.user.as_ref() == Some(&user.id) && !token.about.is_browser;
-            if page.items.iter().any(is_its) {
-                return Ok(true);
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(false);
-            }
-        }
+        self.check_not_last(&user.id, |token| token.about.user.as_ref() == Some(&user.id)).await
     }
 
     /// Removes a user and the tokens that belong to it.
@@ -372,29 +310,24 @@ impl UseCases {
         self.permit(UseCase::RemoveUser)?;
         let _one_at_a_time = self.directory_changes.lock().await;
         let user = self.stored_user(id).await?;
-        self.check_grantable(UseCase::RemoveUser, user.grant().permissions)?;
+        self.check_grantable(UseCase::RemoveUser, &user.grant())?;
         self.check_user_not_last(&user).await?;
         self.store().remove_user(&user.id).await?;
         let before = json!({ "before": described_user(&user) });
         self.record(UseCase::RemoveUser, format!("user {}", user.id), Some(&before)).await;
-        let mut after = None;
-        loop {
-            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
-            for token in page.items.iter().filter(|token| token.about.user.as_ref() == Some(&user.id)) {
+        for token in self.all_tokens().await? {
+            if token.about.user.as_ref() == Some(&user.id) {
                 self.store().remove_token(&token.id).await?;
                 self.lose_sessions_of(&token.id).await?;
             }
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     async fn stored_user(&self, id: &str) -> Result<User, UseCaseError> {
         let user = match id.contains('@') {
             true if name_problem(id).is_some() => None,
-            true => self.store().user_by_email(&id.to_lowercase()).await?,
+            true => self.store().user_by_email(&id.to_ascii_lowercase()).await?,
             false => self.user_by_id(id).await?,
         };
         user.ok_or_else(|| UseCaseError::NoSuchUser(id.to_owned()))
@@ -412,7 +345,7 @@ impl UseCases {
         new: NewUser,
         is_disabled: bool,
     ) -> Result<User, UseCaseError> {
-        let email = new.email.to_lowercase();
+        let email = new.email.to_ascii_lowercase();
         let texts =
             [("display_name", &new.display_name), ("notification_channel", &new.notification_channel)];
         let texts =
@@ -424,76 +357,42 @@ impl UseCases {
             .chain(texts)
             .map(|(field, fix)| InvalidField::new(field, fix))
             .collect();
-        let (role, permissions) = (new.grant.role, new.grant.permissions.clone());
-        let (owner, scope) = self.checked(case, new.grant, &email, &mut problems)?;
+        let role = new.grant.role;
+        let terms = self.checked(case, new.grant, &email, &mut problems)?;
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
         let about = UserAbout {
             display_name: new.display_name,
-            owner,
-            scope,
-            permissions,
+            terms,
             notification_channel: new.notification_channel,
             is_disabled,
         };
         Ok(User { id, email, role, created_at, about })
     }
 
-    /// The owner and scope of a new principal, if the caller may grant what it asks for.
+    /// The terms of a new principal, if the caller may grant what it asks for.
     fn checked(
         &self,
         case: UseCase,
-        grant: NewGrant,
+        request: GrantRequest,
         own_name: &str,
         problems: &mut Vec<InvalidField>,
-    ) -> Result<(Option<String>, Scope), Forbidden> {
-        self.check_grantable(case, grant.role.permissions().and(&grant.permissions))?;
-        let works = grant.permissions.contains(&Permission::Work);
-        let (owner, scope) = grant.resolve(own_name);
-        if works && scope.owner.is_some() {
-            let fix =
-                "must not contain work:run for one owner: a worker gets the jobs of all owners in its queues";
-            problems.push(InvalidField::new("permissions", fix));
-        }
-        if let Some(fix) = owner.as_deref().and_then(name_problem) {
-            problems.push(InvalidField::new("owner_id", fix));
-        }
-        problems.extend(scope.problems().into_iter().filter(|problem| problem.field != "owner_id"));
-        Ok((owner, scope))
+    ) -> Result<GrantTerms, Forbidden> {
+        let role = request.role;
+        let terms = request.terms(own_name);
+        self.check_grantable(case, &terms.grant(role))?;
+        problems.extend(terms.problems());
+        Ok(terms)
     }
 
     /// A caller may give, renew and take away only what it may do itself.
-    fn check_grantable(&self, case: UseCase, granted: PermissionSet) -> Result<(), Forbidden> {
-        let Some(lacking) = granted.iter().find(|permission| !self.caller.has(*permission)) else {
-            return Ok(());
-        };
-        let forbidden = Forbidden(format!(
-            "it concerns a token or user with {lacking}, which the caller does not have itself"
-        ));
-        self.note_refusal(case, &forbidden);
-        Err(forbidden)
-    }
-
-    /// Refuses another token or user when the table is full.
-    async fn check_room(&self, case: UseCase) -> Result<(), UseCaseError> {
-        let (count, max, what) = match case {
-            UseCase::AddUser => (self.count_users().await?, limits::USERS_MAX, "users"),
-            _ => (self.count_tokens().await?, limits::TOKENS_MAX, "tokens"),
-        };
-        if count < max { Ok(()) } else { Err(UseCaseError::DirectoryFull { what, max }) }
-    }
-
-    async fn count_tokens(&self) -> Result<usize, StoreError> {
-        let (mut count, mut after) = (0, None);
-        loop {
-            let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
-            count += page.items.iter().filter(|token| !token.about.is_browser).count();
-            after = page.next;
-            if after.is_none() {
-                return Ok(count);
-            }
-        }
+    fn check_grantable(&self, case: UseCase, grant: &Grant) -> Result<(), Forbidden> {
+        let lacking = grant.permissions.iter().find(|permission| !self.caller.has(*permission));
+        let checked = lacking.map_or(Ok(()), |lacking| {
+            Err(Forbidden(format!("the token or user has the permission {lacking}, and the caller does not")))
+        });
+        self.noted(case, checked)
     }
 
     async fn count_users(&self) -> Result<usize, StoreError> {
@@ -509,15 +408,16 @@ impl UseCases {
     }
 }
 
+/// Refuses another token or user when the table is full.
+fn check_room(count: usize, max: usize, what: &'static str) -> Result<(), UseCaseError> {
+    if count < max { Ok(()) } else { Err(UseCaseError::DirectoryFull { what, max }) }
+}
+
 /// Whether a token or user can have this id. Databases refuse some other texts instead of finding nothing.
 fn is_id(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= limits::NAME_BYTES_MAX
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
-}
-
-fn grants_everything(grant: &Grant) -> bool {
-    Permission::ALL.iter().all(|permission| grant.permissions.has(*permission)) && grant.scope.is_everything()
 }
 
 fn email_problem(email: &str) -> Option<String> {
@@ -533,39 +433,6 @@ fn email_problem(email: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn grant(role: Role) -> NewGrant {
-        NewGrant {
-            role,
-            permissions: vec![],
-            owner: None,
-            all_owners: None,
-            queues: vec![],
-            job_types: vec![],
-        }
-    }
-
-    #[test]
-    fn an_owner_limits_the_scope_unless_all_owners_are_asked_for() {
-        let ann = || Some("ann".to_owned());
-        let own = |owner: Option<String>| Scope { owner, ..Scope::default() };
-        let resolved = |grant: NewGrant| grant.resolve("deploy");
-        assert_eq!(resolved(grant(Role::Viewer)), (None, Scope::default()));
-        assert_eq!(resolved(grant(Role::Admin)), (None, Scope::default()));
-        let itself = Some("deploy".to_owned());
-        assert_eq!(resolved(grant(Role::Submitter)), (itself.clone(), own(itself.clone())));
-        for role in [Role::Viewer, Role::Submitter, Role::Operator] {
-            assert_eq!(resolved(NewGrant { owner: ann(), ..grant(role) }), (ann(), own(ann())));
-            let all = NewGrant { owner: ann(), all_owners: Some(true), ..grant(role) };
-            assert_eq!(resolved(all), (ann(), Scope::default()));
-        }
-        let worker = NewGrant { owner: ann(), all_owners: Some(false), ..grant(Role::Worker) };
-        assert_eq!(resolved(worker), (ann(), Scope::default()));
-        let limited = NewGrant { all_owners: Some(false), ..grant(Role::Operator) };
-        assert_eq!(resolved(limited), (itself.clone(), own(itself.clone())));
-        let everyone = NewGrant { all_owners: Some(true), ..grant(Role::Submitter) };
-        assert_eq!(resolved(everyone), (itself, Scope::default()));
-    }
 
     #[test]
     fn email_addresses_are_checked() {

@@ -76,7 +76,7 @@ impl UseCases {
     pub async fn audit(&self, mut query: AuditQuery) -> Result<Page<AuditRow, AuditId>, UseCaseError> {
         self.permit(UseCase::ReadAudit)?;
         if let Some(email) = query.user.take_if(|user| user.contains('@')) {
-            let user = self.store().user_by_email(&email.to_lowercase()).await?;
+            let user = self.store().user_by_email(&email.to_ascii_lowercase()).await?;
             query.user = Some(user.ok_or(UseCaseError::NoSuchUser(email))?.id);
         }
         Ok(self.store().audit(query).await?)
@@ -148,9 +148,9 @@ pub(super) fn described_token(token: &Token) -> Value {
     json!({
         "name": about.name,
         "role": token.role,
-        "owner_id": about.owner,
-        "scope": about.scope,
-        "permissions": about.permissions,
+        "owner_id": about.terms.owner,
+        "scope": about.terms.scope,
+        "permissions": about.terms.permissions,
         "user_id": about.user,
         "expires_at": token.expires_at,
     })
@@ -161,9 +161,9 @@ pub(super) fn described_user(user: &User) -> Value {
     json!({
         "email": user.email,
         "role": user.role,
-        "owner_id": about.owner,
-        "scope": about.scope,
-        "permissions": about.permissions,
+        "owner_id": about.terms.owner,
+        "scope": about.terms.scope,
+        "permissions": about.terms.permissions,
         "is_disabled": about.is_disabled,
     })
 }

@@ -48,10 +48,6 @@ impl Caller {
 
     pub(super) fn check(&self, case: UseCase) -> Result<(), Forbidden> {
         self.check_permission(case.permission())?;
-        // Changes answer with the job.
-        if case.permission() == Permission::JobsWrite {
-            self.check_permission(Permission::JobsRead)?;
-        }
         if case.is_server_wide() {
             self.check_whole_server()?;
         }
@@ -62,7 +58,7 @@ impl Caller {
         self.grant.permissions.has(permission)
     }
 
-    pub fn check_permission(&self, permission: Permission) -> Result<(), Forbidden> {
+    pub(super) fn check_permission(&self, permission: Permission) -> Result<(), Forbidden> {
         if self.has(permission) {
             return Ok(());
         }

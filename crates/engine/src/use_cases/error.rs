@@ -26,7 +26,7 @@ pub enum UseCaseError {
     DirectoryFull { what: &'static str, max: usize },
     /// No other token has the permission to manage tokens.
     #[error("{0} is the last token or user without an expiry that may do everything")]
-    LastManager(String),
+    LastAdmin(String),
     #[error("no worker is connected with the name or session id {0}")]
     NoSuchWorker(String),
     /// Several sessions of workers have this name.

@@ -127,14 +127,9 @@ impl UseCases {
         let store = self.store();
         let more_open = self.choose_open(&mut view).await?;
         let dead = DeadLetterQuery { job: Some(id), limit: 1, ..DeadLetterQuery::default() };
-        let scope = &self.caller.grant.scope;
-        let mut sessions = store.sessions().await?;
-        sessions.retain(|row| {
-            let queues = &row.about.queues;
-            queues.is_empty() || queues.iter().any(|queue| scope.has_queue(queue))
-        });
-        let mut depths = store.depths().await?;
         let own_lane = lane_of(&view.job.spec);
+        let sessions = self.sessions_shown(&own_lane).await?;
+        let mut depths = store.depths().await?;
         depths.retain(|depth| depth.lane == own_lane || self.sees_lane(&depth.lane));
         let row = store.queues().await?.into_iter().find(|row| row.queue == view.job.spec.queue);
         let (queue_paused_at, queue_unreadable) =
@@ -162,6 +157,15 @@ impl UseCases {
             more_open,
             view,
         })
+    }
+
+    /// The connected workers. A caller that may not see all of them sees those that can run the job.
+    async fn sessions_shown(&self, lane: &Lane) -> Result<Vec<SessionRow>, StoreError> {
+        let mut sessions = self.store().sessions().await?;
+        if !self.caller.grant.scope.is_everything() {
+            sessions.retain(|row| row.has_handler(lane.job_type()) && row.serves(lane.queue()));
+        }
+        Ok(sessions)
     }
 
     async fn past(&self, id: JobId) -> Result<Vec<Finished>, StoreError> {

@@ -26,7 +26,7 @@ mod table;
 mod work;
 mod workers;
 
-pub use access::{Credentials, NewGrant, NewToken, NewUser};
+pub use access::{Credentials, NewToken, NewUser};
 pub use audit::AuditVerification;
 pub use caller::{Caller, Forbidden};
 pub use dead_letters::{DeadLetterChoice, DeadLetterOutcomes};

@@ -3,7 +3,7 @@
 
 use super::{Forbidden, UseCaseError, UseCases};
 use async_trait::async_trait;
-use punctual_core::access::{NamePattern, Permission};
+use punctual_core::access::{Permission, pattern_list};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 use punctual_core::occurrence::Finished;
@@ -100,14 +100,11 @@ impl UseCases {
         if let Some(own) = scope.owner.as_ref().filter(|own| **own != spec.owner) {
             return refused("owner_id", &spec.owner, own.clone());
         }
-        let list = |patterns: &[NamePattern]| {
-            patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")
-        };
         if !scope.has_queue(&spec.queue) {
-            return refused("queue", &spec.queue, list(&scope.queues));
+            return refused("queue", &spec.queue, pattern_list(&scope.queues));
         }
         if !scope.has_job_type(&spec.job_type) {
-            return refused("job_type", &spec.job_type, list(&scope.job_types));
+            return refused("job_type", &spec.job_type, pattern_list(&scope.job_types));
         }
         Ok(())
     }

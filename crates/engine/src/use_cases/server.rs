@@ -142,14 +142,18 @@ impl UseCases {
     /// Advances the clock: everything on the way fires at its own time.
     pub async fn advance_clock(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, UseCaseError> {
         self.permit(UseCase::DriveClock)?;
-        self.record(UseCase::DriveClock, "clock".to_owned(), Some(&json!({ "advance_to": drive.to }))).await;
-        Ok(self.engine.advance(clock, drive).await?)
+        let details = json!({ "advance_to": drive.to });
+        let driven = self.engine.advance(clock, drive).await?;
+        self.record(UseCase::DriveClock, "clock".to_owned(), Some(&details)).await;
+        Ok(driven)
     }
 
     /// Jumps the clock: times in between count as missed.
     pub async fn jump_clock(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, UseCaseError> {
         self.permit(UseCase::DriveClock)?;
-        self.record(UseCase::DriveClock, "clock".to_owned(), Some(&json!({ "jump_to": drive.to }))).await;
-        Ok(self.engine.jump(clock, drive).await?)
+        let details = json!({ "jump_to": drive.to });
+        let driven = self.engine.jump(clock, drive).await?;
+        self.record(UseCase::DriveClock, "clock".to_owned(), Some(&details)).await;
+        Ok(driven)
     }
 }

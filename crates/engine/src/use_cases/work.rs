@@ -4,7 +4,7 @@
 use super::{Forbidden, UseCase, UseCaseError, UseCases};
 use crate::Engine;
 use async_trait::async_trait;
-use punctual_core::access::NamePattern;
+use punctual_core::access::pattern_list;
 use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::occurrence::LiveState;
@@ -67,25 +67,22 @@ impl UseCases {
 
     fn served_in_scope(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
         let scope = &self.caller.grant.scope;
-        let limits = |patterns: &[NamePattern]| {
-            patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")
-        };
         if queues.is_empty() && !scope.queues.is_empty() {
             return Err(Forbidden(format!(
                 "the worker serves all queues, and its token is limited to {}: name the queues of the worker",
-                limits(&scope.queues)
+                pattern_list(&scope.queues)
             )));
         }
         if let Some(queue) = queues.iter().find(|queue| !scope.has_queue(queue)) {
             return Err(Forbidden(format!(
                 "the queue {queue} is not in its scope: {}",
-                limits(&scope.queues)
+                pattern_list(&scope.queues)
             )));
         }
         match job_types.iter().find(|job_type| !scope.has_job_type(job_type)) {
             Some(other) => Err(Forbidden(format!(
                 "the job type {other} is not in its scope: {}",
-                limits(&scope.job_types)
+                pattern_list(&scope.job_types)
             ))),
             None => Ok(()),
         }

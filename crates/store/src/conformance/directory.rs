@@ -1,7 +1,7 @@
 //! Tokens and users.
 
 use super::fixture::at;
-use punctual_core::access::{NamePattern, Permission, Role, Scope};
+use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
 use punctual_core::ports::{
     Page, ParentToken, ReplacedSecret, Store, Token, TokenAbout, User, UserAbout, UserOutcome,
 };
@@ -28,9 +28,7 @@ pub(super) fn full_token(id: &str, secret: u8) -> Token {
         last_used_at: Some(at(3)),
         about: TokenAbout {
             name: "\"nightly\" ü".to_owned(),
-            owner: Some("ann".to_owned()),
-            scope: scope(),
-            permissions: vec![Permission::AuditRead],
+            terms: terms(Permission::AuditRead),
             user: Some("u1".to_owned()),
             replaced: Some(ReplacedSecret { secret_sha256: [255; 32], until: at(9) }),
             is_browser: true,
@@ -40,8 +38,10 @@ pub(super) fn full_token(id: &str, secret: u8) -> Token {
     }
 }
 
-fn scope() -> Scope {
-    Scope { owner: Some("ann".to_owned()), queues: vec![NamePattern::new("mail-*")], job_types: vec![] }
+fn terms(permission: Permission) -> GrantTerms {
+    let owner = Some("ann".to_owned());
+    let scope = Scope { owner: owner.clone(), queues: vec![NamePattern::new("mail-*")], job_types: vec![] };
+    GrantTerms { owner, scope, permissions: vec![permission] }
 }
 
 /// A user with a value in every column.
@@ -53,9 +53,7 @@ pub(super) fn user(id: &str, email: &str) -> User {
         created_at: at(1),
         about: UserAbout {
             display_name: Some("Ann Ü".to_owned()),
-            owner: Some("ann".to_owned()),
-            scope: scope(),
-            permissions: vec![Permission::PayloadRead],
+            terms: terms(Permission::PayloadRead),
             notification_channel: Some("email".to_owned()),
             is_disabled: true,
         },
@@ -174,7 +172,8 @@ pub async fn users_are_changed_and_listed_by_id_in_pages(store: Arc<dyn Store>) 
     let disabled = UserAbout { is_disabled: true, ..UserAbout::default() };
     for outdated in [users[1].clone(), User { about: disabled, ..changed.clone() }] {
         let other = User { role: Role::Viewer, ..changed.clone() };
-        assert_eq!(store.replace_user(other, outdated).await.unwrap(), UserOutcome::Changed);
+        assert_eq!(store.replace_user(other, outdated.clone()).await.unwrap(), UserOutcome::Changed);
+        assert_eq!(store.replace_user(outdated.clone(), outdated).await.unwrap(), UserOutcome::Changed);
     }
     let [first, _, last] = users;
     let page = store.users(None, 2).await.unwrap();

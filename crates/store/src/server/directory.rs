@@ -79,10 +79,6 @@ impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
         if let Some(refusal) = self.user_refusal(user, UserStoring::Replace).await? {
             return Ok(refusal);
         }
-        // MySQL does not count a row that stays as it is.
-        if user == expected {
-            return Ok(UserOutcome::Stored);
-        }
         let values = replaced_user(user, expected)?.map(Argument::Value);
         let stored = self.probe.send(ServerCall::new(C::REPLACE_USER, values)).await?;
         Ok(if stored.count > 0 { UserOutcome::Stored } else { UserOutcome::Changed })
