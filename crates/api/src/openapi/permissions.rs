@@ -49,8 +49,10 @@ fn roles(text: &mut String) {
 fn meaning(permission: Permission) -> &'static str {
     match permission {
         Permission::JobsRead => "see jobs, executions, events and dead letters, without the data of jobs",
-        Permission::PayloadRead => "see the data of jobs: payloads, results, checkpoints and logs",
-        Permission::JobsWrite => "submit, change and control jobs",
+        Permission::PayloadRead => {
+            "see the data of jobs: payloads, results, checkpoints and logs; includes `jobs:read`"
+        }
+        Permission::JobsWrite => "submit, change and control jobs; includes `jobs:read`",
         Permission::ServerRead => "see queues, workers, nodes, statistics and metrics",
         Permission::QueuesWrite => "pause queues and set their limits",
         Permission::WorkersWrite => "pause and drain workers",
