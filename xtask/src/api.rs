@@ -85,14 +85,20 @@ fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
         let (seed, examples) = (fuzz.seed, fuzz.examples);
         println!("role {role}, seed {seed}, at most {examples} examples per operation and phase");
         // A server of its own: some requests rotate and revoke tokens.
-        let server = Server::start(root)?;
+        let server = FuzzedServer::start(root)?;
         passed &= fuzz_as(root, tools, fuzz, &server, &server.token_of(root, role)?)?;
         server.still_lives()?;
     }
     Ok(passed)
 }
 
-fn fuzz_as(root: &Path, tools: &PythonTools, fuzz: &Fuzz, server: &Server, token: &str) -> Result<bool> {
+fn fuzz_as(
+    root: &Path,
+    tools: &PythonTools,
+    fuzz: &Fuzz,
+    server: &FuzzedServer,
+    token: &str,
+) -> Result<bool> {
     let mut command = tools.command("schemathesis");
     command
         .current_dir(&server.folder)
@@ -107,13 +113,13 @@ fn fuzz_as(root: &Path, tools: &PythonTools, fuzz: &Fuzz, server: &Server, token
 }
 
 /// A dedicated server for the fuzzer: a free port, and a temporary folder.
-struct Server {
+struct FuzzedServer {
     child: Child,
     address: String,
     folder: PathBuf,
 }
 
-impl Server {
+impl FuzzedServer {
     fn start(root: &Path) -> Result<Self> {
         let folder = tools::target_folder(root).join("tools").join(format!("fuzz-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
@@ -128,7 +134,7 @@ impl Server {
         let stdout = child.stdout.as_mut().context("the server has no output")?;
         BufReader::new(stdout).read_line(&mut greeting)?;
         let address = greeting.trim().rsplit("http://").next().unwrap_or_default().to_owned();
-        let server = Server { child, address, folder };
+        let server = FuzzedServer { child, address, folder };
         if !data.join("admin.token").exists() {
             bail!("the server did not start: {greeting:?}");
         }
@@ -156,7 +162,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for FuzzedServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the one command that decides whether a change may be merged.
 
-use crate::services::{Running, Service};
+use crate::services::{RunningServers, Service};
 use crate::{api, chaos, check, tools};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -162,7 +162,7 @@ fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
     if !run_cargo(root, &build, &[])? {
         return Ok(false);
     }
-    let running = Running::start(root, &services(extent))?;
+    let running = RunningServers::start(root, &services(extent))?;
     running.describe(&mut std::io::stderr())?;
     if extent == Extent::Quick {
         println!("tests of clusters and of MySQL ({}) run only with --full", FULL_MODULES.join(", "));

@@ -5,7 +5,7 @@
 //! compared in constant time; [`crate::oidc`] verifies JWTs. Verified credentials are cached for a short while:
 //! a busy client does not cost a read per request, and a revoked token still stops working soon.
 
-use crate::browser::Site;
+use crate::browser::BrowserSite;
 use crate::error::ApiError;
 use crate::oidc::Claims;
 use crate::tls::Secured;
@@ -177,7 +177,9 @@ pub async fn is_known(api: &Api, headers: &HeaderMap) -> bool {
 
 /// The caller behind the session cookie of a request; `None` without one.
 pub async fn session(api: &Api, request: &Head) -> Result<Option<Caller>, ApiError> {
-    let Some(cookie) = Site::of(&api.web, request)?.session(request.headers())? else { return Ok(None) };
+    let Some(cookie) = BrowserSite::of(&api.web, request)?.session(request.headers())? else {
+        return Ok(None);
+    };
     let secret = TokenSecret::parse(&cookie, Carrier::Cookie).ok_or(SESSION_OVER)?;
     let caller = Credential::Token(secret).caller(api).await?;
     Ok(Some(Caller { source: source(request), ..caller }))
@@ -219,7 +221,7 @@ fn presented(api: &Api, request: &Request) -> Result<Credential, ApiError> {
     if let Some(credential) = in_header(request.headers())? {
         return Ok(credential);
     }
-    let site = Site::of(&api.web, request)?;
+    let site = BrowserSite::of(&api.web, request)?;
     match site.session(request.headers())? {
         Some(cookie) => {
             site.check_origin(request.method(), request.headers())?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// This server, as the browser that sent a request knows it.
-pub struct Site {
+pub struct BrowserSite {
     /// The origins that its pages may have. Behind a proxy, the server does not see the scheme.
     origins: Vec<String>,
     /// Whether cookies are for TLS only: everywhere except on this machine itself.
@@ -30,10 +30,10 @@ pub enum Cookie {
     Login,
 }
 
-impl Site {
+impl BrowserSite {
     pub fn of<B>(web: &WebPolicy, request: &Request<B>) -> Result<Self, ApiError> {
         if let Some(origin) = &web.public_origin {
-            return Ok(Site::with_origin(origin));
+            return Ok(BrowserSite::with_origin(origin));
         }
         let host = hosts::named(request)?;
         let port = port_of(request);
@@ -47,7 +47,7 @@ impl Site {
             false if hosts::is_this_machine(&host) => (&["http"], false),
             false => (&["https", "http"], true),
         };
-        Ok(Site {
+        Ok(BrowserSite {
             origins: schemes.iter().map(|scheme| at(scheme)).collect(),
             is_secure,
             port: port.unwrap_or_else(|| default_port(schemes[0])),
@@ -57,7 +57,7 @@ impl Site {
     fn with_origin(origin: &str) -> Self {
         let (scheme, rest) = origin.split_once("://").unwrap_or(("https", origin));
         let port = rest.parse::<Authority>().ok().and_then(|authority| authority.port_u16());
-        Site {
+        BrowserSite {
             origins: vec![origin.to_owned()],
             is_secure: scheme == "https",
             port: port.unwrap_or_else(|| default_port(scheme)),
@@ -151,9 +151,9 @@ const LOCAL_PATH_BYTES_MAX: usize = 1024;
 mod tests {
     use super::*;
 
-    fn site(host: &str) -> Site {
+    fn site(host: &str) -> BrowserSite {
         let request = Request::builder().uri("/login").header(HOST, host).body(()).unwrap();
-        Site::of(&WebPolicy::default(), &request).unwrap()
+        BrowserSite::of(&WebPolicy::default(), &request).unwrap()
     }
 
     fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
@@ -178,7 +178,7 @@ mod tests {
         let web =
             WebPolicy { public_origin: Some("https://jobs.example.org".to_owned()), ..WebPolicy::default() };
         let request = Request::builder().uri("/").header(HOST, "localhost:7070").body(()).unwrap();
-        let behind_proxy = Site::of(&web, &request).unwrap();
+        let behind_proxy = BrowserSite::of(&web, &request).unwrap();
         assert_eq!(behind_proxy.name(Cookie::Session), "__Host-punctual_443");
         assert_eq!(behind_proxy.origin(), "https://jobs.example.org");
     }

@@ -37,13 +37,13 @@ pub struct Connections {
     places_max: usize,
     /// Counts phase changes: the lower the number, the longer ago the change.
     turns: Arc<AtomicU64>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// Notified when a connection has ended.
     ended: Notify,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     places: BTreeMap<u64, Arc<ConnectionState>>,
     last: u64,
     /// How many of them are closing; these no longer take a slot.
@@ -94,13 +94,13 @@ impl Connections {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Displaces up to `wanted` waiting connections and returns how many it displaced.
-fn displace(open: &mut Open, wanted: usize) -> usize {
+fn displace(open: &mut OpenConnections, wanted: usize) -> usize {
     let mut waiting: BTreeMap<IpAddr, Vec<(Phase, u64, Arc<ConnectionState>)>> = BTreeMap::new();
     for place in open.places.values() {
         let (phase, turn) = place.read();

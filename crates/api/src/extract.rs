@@ -3,7 +3,7 @@
 use crate::Api;
 use crate::body_check::{self, DocumentCheck};
 use crate::error::ApiError;
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use axum::body::{BodyDataStream, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -120,7 +120,11 @@ impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
 impl<const LIMIT: usize> OptionalBody<LIMIT> {
     /// The parsed body, or the default if there is none.
     pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        if self.0.bytes.is_empty() { Ok(T::default()) } else { json::parse(&self.0.bytes, Shape::Verb) }
+        if self.0.bytes.is_empty() {
+            Ok(T::default())
+        } else {
+            json::parse(&self.0.bytes, DocumentShape::Verb)
+        }
     }
 }
 

@@ -35,16 +35,16 @@ const RESPONSE_HEADERS: &str =
     "etag, location, retry-after, idempotent-replayed, ratelimit-limit, ratelimit-remaining, ratelimit-reset";
 
 /// The security headers for one request.
-pub struct Security {
+pub struct SecurityHeaders {
     is_strict: bool,
 }
 
-impl Security {
-    /// Browsers apply `Strict-Transport-Security` to all ports of a host, so `localhost` never gets it: it
+impl SecurityHeaders {
+    /// Browsers apply `Strict-Transport-SecurityHeaders` to all ports of a host, so `localhost` never gets it: it
     /// would break every other local server.
     pub fn of<B>(request: &axum::http::Request<B>, secured: Option<&Secured>) -> Self {
         let is_named = || hosts::named(request).is_ok_and(|host| host != hosts::LOCALHOST);
-        Security { is_strict: secured.is_some() && is_named() }
+        SecurityHeaders { is_strict: secured.is_some() && is_named() }
     }
 
     pub fn add_to(&self, headers: &mut HeaderMap) {

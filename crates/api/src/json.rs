@@ -34,7 +34,7 @@ const SYNONYMS: [(&str, &str); 8] = [
 
 /// What a text should contain. All of these are objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum DocumentShape {
     Job,
     Batch,
     /// The schedule fields of a job, for a preview.
@@ -62,7 +62,7 @@ pub enum Shape {
     Verb,
 }
 
-pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: Shape) -> Result<T, ApiError> {
+pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: DocumentShape) -> Result<T, ApiError> {
     // serde would also read a struct from an array, by field order, which is not part of the API.
     let opening = text.iter().find(|byte| !byte.is_ascii_whitespace());
     if opening.is_some_and(|byte| *byte != b'{') {
@@ -75,7 +75,7 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: Shape) -> Result<T, 
 }
 
 /// A job. If it cannot be parsed, the error names every field for which that is so.
-pub fn parse_job(text: &[u8], shape: Shape) -> Result<SubmitJob, ApiError> {
+pub fn parse_job(text: &[u8], shape: DocumentShape) -> Result<SubmitJob, ApiError> {
     parse(text, shape).map_err(|mut error| {
         if let ApiError::InvalidFields(errors) = &mut error {
             for other in unparsable(text) {
@@ -89,85 +89,91 @@ pub fn parse_job(text: &[u8], shape: Shape) -> Result<SubmitJob, ApiError> {
 }
 
 /// The members of an object.
-type Members<'a> = BTreeMap<String, &'a RawValue>;
+type ObjectMembers<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The first fields of a job that cannot be parsed, found by parsing each of them alone.
 fn unparsable(text: &[u8]) -> Vec<FieldError> {
-    let Ok(mut fields) = serde_json::from_slice::<Members>(text) else { return vec![] };
+    let Ok(mut fields) = serde_json::from_slice::<ObjectMembers>(text) else { return vec![] };
     let name = fields.remove("name").map_or_else(String::new, |name| format!("\"name\":{name}"));
-    let retry = fields.get("retry").and_then(|retry| serde_json::from_str::<Members>(retry.get()).ok());
+    let retry = fields.get("retry").and_then(|retry| serde_json::from_str::<ObjectMembers>(retry.get()).ok());
     if retry.is_some() {
         fields.remove("retry");
     }
     let alone = |(field, value): (String, &RawValue)| format!("{}:{value}", Value::from(field));
     let in_retry = retry.into_iter().flatten().map(|field| format!("\"retry\":{{{}}}", alone(field)));
     let others = fields.into_iter().map(alone).chain(in_retry).map(|field| format!("\"name\":\"x\",{field}"));
-    let errors_of =
-        |fields: String| match parse::<SubmitJob>(format!("{{{fields}}}").as_bytes(), Shape::JobOfBatch) {
-            Err(ApiError::InvalidFields(errors)) => errors,
-            _ => vec![],
-        };
+    let errors_of = |fields: String| match parse::<SubmitJob>(
+        format!("{{{fields}}}").as_bytes(),
+        DocumentShape::JobOfBatch,
+    ) {
+        Err(ApiError::InvalidFields(errors)) => errors,
+        _ => vec![],
+    };
     std::iter::once(name).chain(others).flat_map(errors_of).take(FIELD_ERRORS_MAX).collect()
 }
 
-fn wrong_shape(shape: Shape) -> ApiError {
+fn wrong_shape(shape: DocumentShape) -> ApiError {
     match shape {
-        Shape::Job => ApiError::WrongShape {
+        DocumentShape::Job => ApiError::WrongShape {
             title: "the body is not a job",
             detail: "send one job as a JSON object, such as {\"name\": \"hello\"}, or many as {\"jobs\": […]} \
                      to /api/v1/jobs/batch",
         },
-        Shape::Batch => ApiError::WrongShape {
+        DocumentShape::Batch => ApiError::WrongShape {
             title: "the body is not a batch of jobs",
             detail: "send the jobs as a JSON object: {\"jobs\": […]}",
         },
-        Shape::Schedule => ApiError::WrongShape {
+        DocumentShape::Schedule => ApiError::WrongShape {
             title: "the body is not a schedule",
             detail: "send the schedule fields of a job as a JSON object, such as {\"cron_expression\": \"0 9 * * *\"}",
         },
-        Shape::ClockMove => ApiError::WrongShape {
+        DocumentShape::ClockMove => ApiError::WrongShape {
             title: "the body does not say where to move the clock",
             detail: "send a JSON object such as {\"by\": \"1h\"} or {\"to\": \"2026-03-29T03:00:00Z\"}",
         },
-        Shape::Patch => ApiError::WrongShape {
+        DocumentShape::Patch => ApiError::WrongShape {
             title: "the body is not a change of a job",
             detail: "send the fields to change as a JSON object, such as {\"priority\": 8}",
         },
-        Shape::DeadLetters => ApiError::WrongShape {
+        DocumentShape::DeadLetters => ApiError::WrongShape {
             title: "the body does not name dead letters",
             detail: "send {\"ids\": […]} or {\"filter\": {…}}",
         },
-        Shape::Queue => ApiError::WrongShape {
+        DocumentShape::Queue => ApiError::WrongShape {
             title: "the body is not the settings of a queue",
             detail: "send them as a JSON object, such as {\"max_depth\": 10000}",
         },
-        Shape::Token => ApiError::WrongShape {
+        DocumentShape::Token => ApiError::WrongShape {
             title: "the body is not a token",
             detail: "send a JSON object, such as {\"name\": \"deploy\", \"role\": \"submitter\"}",
         },
-        Shape::User | Shape::PatchedUser => ApiError::WrongShape {
+        DocumentShape::User | DocumentShape::PatchedUser => ApiError::WrongShape {
             title: "the body is not a user",
             detail: "send a JSON object, such as {\"email\": \"ann@example.org\", \"role\": \"operator\"}",
         },
-        Shape::UserPatch => ApiError::WrongShape {
+        DocumentShape::UserPatch => ApiError::WrongShape {
             title: "the body is not a change of a user",
             detail: "send the fields to change as a JSON object, such as {\"role\": \"viewer\"}",
         },
-        Shape::Worker => ApiError::WrongShape {
+        DocumentShape::Worker => ApiError::WrongShape {
             title: "the body is not an object",
             detail: "send a JSON object as docs/worker-protocol.md says",
         },
-        Shape::Verb => ApiError::WrongShape {
+        DocumentShape::Verb => ApiError::WrongShape {
             title: "the body is not an object",
             detail: "send nothing, or a JSON object as the documentation of the route says",
         },
-        Shape::JobOfBatch | Shape::PatchedJob => {
+        DocumentShape::JobOfBatch | DocumentShape::PatchedJob => {
             ApiError::field(BODY, "must be an object, such as {\"name\": \"hello\"}")
         }
     }
 }
 
-fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, shape: Shape) -> ApiError {
+fn explain<'a, T: Deserialize<'a>>(
+    text: &'a [u8],
+    error: serde_json::Error,
+    shape: DocumentShape,
+) -> ApiError {
     if error.classify() != Category::Data {
         return ApiError::MalformedJson(error.to_string());
     }
@@ -177,7 +183,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, sha
         Err(traced) => traced.path().to_string(),
     };
     let position = match shape {
-        Shape::JobOfBatch | Shape::PatchedJob | Shape::PatchedUser => String::new(),
+        DocumentShape::JobOfBatch | DocumentShape::PatchedJob | DocumentShape::PatchedUser => String::new(),
         _ => format!(" (line {} column {})", error.line(), error.column()),
     };
     let message = error.to_string();
@@ -323,7 +329,7 @@ mod tests {
     use punctual_client::BatchRequest;
 
     fn check<'a, T: Deserialize<'a>>(text: &'a str, field: &str, detail: &str) {
-        match parse::<T>(text.as_bytes(), Shape::Job).map(|_| ()) {
+        match parse::<T>(text.as_bytes(), DocumentShape::Job).map(|_| ()) {
             Err(ApiError::InvalidFields(errors)) => {
                 let found = &errors[0];
                 let said = found.detail.split(" (line").next().unwrap_or_default();
@@ -373,7 +379,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> Vec<String> {
-        match parse_job(text.as_bytes(), Shape::Job) {
+        match parse_job(text.as_bytes(), DocumentShape::Job) {
             Err(ApiError::InvalidFields(errors)) => errors.into_iter().map(|error| error.field).collect(),
             other => panic!("{text} gave {other:?}"),
         }
@@ -463,13 +469,13 @@ mod tests {
         for (text, position) in
             [("{", "line 1 column 1"), ("{\"name\":}", "line 1 column 9"), ("", "line 1 column 0")]
         {
-            match parse::<SubmitJob>(text.as_bytes(), Shape::Job) {
+            match parse::<SubmitJob>(text.as_bytes(), DocumentShape::Job) {
                 Err(ApiError::MalformedJson(detail)) => assert!(detail.contains(position), "{detail}"),
                 other => panic!("{text} gave {other:?}"),
             }
         }
         for text in ["[]", "[\"x\"]", "\"x\"", "5", "null"] {
-            let read = parse::<SubmitJob>(text.as_bytes(), Shape::Job);
+            let read = parse::<SubmitJob>(text.as_bytes(), DocumentShape::Job);
             assert!(matches!(read, Err(ApiError::WrongShape { .. })), "{text} gave {read:?}");
         }
     }

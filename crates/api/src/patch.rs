@@ -5,7 +5,7 @@
 //! job into a recurring one, and the patch need not name every field to remove.
 
 use crate::error::ApiError;
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use crate::submission::{Basis, RECURRING_FIELDS, SCHEDULE_FIELDS, as_submitted, job_spec};
 use punctual_client::{ScheduleType, SubmitJob};
 use punctual_core::job::JobSpec;
@@ -21,7 +21,7 @@ type Fields = Map<String, Value>;
 
 /// The job after the patch, or the errors in it.
 pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec, ApiError> {
-    let mut named: Fields = json::parse(patch, Shape::Patch)?;
+    let mut named: Fields = json::parse(patch, DocumentShape::Patch)?;
     let payload = match named.remove("payload") {
         None => stored.payload.clone(),
         Some(_) => merged_payload(&stored.payload, patch)?,
@@ -34,7 +34,7 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
         put(&mut job, field, value);
     }
     let text = serde_json::to_vec(&job).map_err(internal)?;
-    let job = json::parse_job(&text, Shape::PatchedJob)?;
+    let job = json::parse_job(&text, DocumentShape::PatchedJob)?;
     let basis = Basis { now, owner: &stored.owner, stored: Some(&stored.settings.schedule) };
     let mut spec = job_spec(job, basis).map_err(ApiError::invalid)?;
     if !names_schedule {
@@ -176,7 +176,7 @@ struct PayloadOf<'a> {
 
 /// The new text of the payload: as in the patch, unless an object is merged into an object.
 fn merged_payload(stored: &str, patch: &[u8]) -> Result<String, ApiError> {
-    let Some(named) = json::parse::<PayloadOf<'_>>(patch, Shape::Patch)?.payload else {
+    let Some(named) = json::parse::<PayloadOf<'_>>(patch, DocumentShape::Patch)?.payload else {
         return Ok("null".to_owned());
     };
     merged(Some(stored), named)
@@ -209,32 +209,32 @@ fn merged(target: Option<&str>, patch: &RawValue) -> Result<String, ApiError> {
 }
 
 /// The members of an object in their order; `None` if the text is another kind of value.
-fn members(text: &str) -> Result<Option<Named>, ApiError> {
+fn members(text: &str) -> Result<Option<NamedValues>, ApiError> {
     if !text.trim_start().starts_with('{') {
         return Ok(None);
     }
     let unreadable = |error| ApiError::field("payload", format!("cannot be merged: {error}"));
-    serde_json::from_str::<Members>(text).map(|members| Some(members.0)).map_err(unreadable)
+    serde_json::from_str::<OrderedMembers>(text).map(|members| Some(members.0)).map_err(unreadable)
 }
 
 /// The members of an object in their order.
-type Named = Vec<(String, Box<RawValue>)>;
+type NamedValues = Vec<(String, Box<RawValue>)>;
 
-struct Members(Named);
+struct OrderedMembers(NamedValues);
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for OrderedMembers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InOrder;
 
         impl<'de> Visitor<'de> for InOrder {
-            type Value = Members;
+            type Value = OrderedMembers;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members: Named = vec![];
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedMembers, A::Error> {
+                let mut members: NamedValues = vec![];
                 while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
                     // Of duplicate names, the last one wins.
                     match members.iter_mut().find(|(known, _)| *known == name) {
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Members {
                         None => members.push((name, value)),
                     }
                 }
-                Ok(Members(members))
+                Ok(OrderedMembers(members))
             }
         }
 

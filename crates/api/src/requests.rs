@@ -32,13 +32,13 @@ const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The requests of one connection.
 pub struct OpenRequests {
     place: Arc<ConnectionState>,
-    counts: watch::Sender<Counts>,
+    counts: watch::Sender<RequestCounts>,
     /// Responses whose next part the client has not made room for, by request number, and since when.
     unread: Mutex<BTreeMap<u64, Instant>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct RequestCounts {
     /// All requests so far.
     begun: u64,
     /// Requests whose body has not arrived completely.
@@ -47,7 +47,7 @@ struct Counts {
     working: usize,
 }
 
-impl Counts {
+impl RequestCounts {
     fn phase(self) -> Phase {
         match (self.working, self.receiving) {
             (0, 0) => Phase::Waiting,
@@ -76,7 +76,7 @@ impl OpenRequests {
     }
 
     /// Changes the counts, and with them the phase of the connection. False if it has lost its slot.
-    fn change(&self, change: impl FnOnce(&mut Counts)) -> bool {
+    fn change(&self, change: impl FnOnce(&mut RequestCounts)) -> bool {
         let mut is_there = true;
         self.counts.send_modify(|counts| {
             change(counts);
@@ -159,7 +159,7 @@ pub struct Admission {
 
 impl Admission {
     pub async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        let security = headers::Security::of(&request, self.secured.as_ref());
+        let security = headers::SecurityHeaders::of(&request, self.secured.as_ref());
         let mut response = self.routed(request).await?;
         security.add_to(response.headers_mut());
         Ok(response)
@@ -194,7 +194,7 @@ impl Admission {
         if is_noted {
             open.requests.unread().insert(open.number, Instant::now());
         }
-        Ok(response.map(|body| Body::new(Sent { body, open, is_noted, rest: Bytes::new() })))
+        Ok(response.map(|body| Body::new(SentBody { body, open, is_noted, rest: Bytes::new() })))
     }
 }
 
@@ -265,7 +265,7 @@ impl hyper::body::Body for Received {
 }
 
 /// A response body. The request is open until it is dropped.
-struct Sent {
+struct SentBody {
     body: Body,
     open: Arc<OpenRequest>,
     /// Whether to note which parts the client has not read: HTTP/2 asks for a part only when the client has
@@ -275,7 +275,7 @@ struct Sent {
     rest: Bytes,
 }
 
-impl Sent {
+impl SentBody {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         use hyper::body::Body as _;
         if self.rest.is_empty() {
@@ -292,7 +292,7 @@ impl Sent {
     }
 }
 
-impl hyper::body::Body for Sent {
+impl hyper::body::Body for SentBody {
     type Data = <Body as hyper::body::Body>::Data;
     type Error = axum::Error;
 
@@ -385,7 +385,7 @@ mod tests {
         let (_connections, _slot, requests) = connection();
         let open = requests.begin(true).unwrap();
         let text = "x".repeat(3 * PIECE_BYTES_MAX + 1);
-        let mut sent = Sent { body: Body::from(text.clone()), open, is_noted: true, rest: Bytes::new() };
+        let mut sent = SentBody { body: Body::from(text.clone()), open, is_noted: true, rest: Bytes::new() };
         let mut received = Vec::new();
         while !hyper::body::Body::is_end_stream(&sent) {
             assert_eq!(

@@ -134,7 +134,7 @@ impl Server {
         // Responses are small and written in one piece: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let place = slot.place.clone();
-        let connection = Connection {
+        let connection = ClientConnection {
             place: place.clone(),
             peer,
             router,
@@ -201,7 +201,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// One connection, from its first byte to its end.
-struct Connection {
+struct ClientConnection {
     place: Arc<ConnectionState>,
     peer: Peer,
     router: Router,
@@ -211,7 +211,7 @@ struct Connection {
     stop: watch::Receiver<bool>,
 }
 
-impl Connection {
+impl ClientConnection {
     async fn run(mut self, stream: TcpStream, tls: Option<Arc<ServerTls>>) {
         let ended = match tls {
             None => {

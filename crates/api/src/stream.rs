@@ -63,9 +63,9 @@ pub fn foreign_event_id() -> ApiError {
 
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-pub struct Answer;
+pub struct StreamResponse;
 
-impl Answer {
+impl StreamResponse {
     /// A response that `write` produces until it ends, the client disconnects, the server stops, or the caller
     /// may no longer see it.
     pub fn open<F>(call: &Call, write: impl FnOnce(Stream) -> F) -> Result<Response, ApiError>

@@ -1,11 +1,11 @@
 //! `punctual bench accuracy`: whether every due time is met exactly once, and how long after it the handler starts.
 
 use crate::durable::{self, DurableWrite};
-use crate::ledger::{Fires, Ledger};
+use crate::ledger::{Fires, StartLedger};
 use crate::load::submit_batch;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::percentiles;
-use crate::plot::Look;
+use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
 use crate::stage::{Ground, Stage, StageOptions};
 use crate::units::grouped;
@@ -72,7 +72,7 @@ pub struct AccuracyArgs {
 }
 
 impl AccuracyArgs {
-    fn rounds(&self) -> Result<Vec<Round>, CliError> {
+    fn rounds(&self) -> Result<Vec<MeasuredRound>, CliError> {
         let (over, every, duration) = (self.over.get(), self.every.get(), self.duration.get());
         if every < INTERVAL_MIN {
             return Err(bad_option(format!(
@@ -88,16 +88,17 @@ impl AccuracyArgs {
                 self.duration, self.every
             )));
         }
-        let one_time = self.jobs.iter().map(|jobs| Round { jobs: *jobs, kind: Kind::OneTime { over } });
-        let recurring = Round { jobs: self.recurring, kind: Kind::Recurring { every, runs } };
-        let rounds: Vec<Round> = one_time.chain([recurring]).filter(|round| round.jobs > 0).collect();
+        let one_time =
+            self.jobs.iter().map(|jobs| MeasuredRound { jobs: *jobs, kind: MeasuredKind::OneTime { over } });
+        let recurring = MeasuredRound { jobs: self.recurring, kind: MeasuredKind::Recurring { every, runs } };
+        let rounds: Vec<MeasuredRound> = one_time.chain([recurring]).filter(|round| round.jobs > 0).collect();
         if rounds.is_empty() {
             return Err(bad_option("--jobs 0 and --recurring 0 leave nothing to measure"));
         }
         if let Some(round) = rounds.iter().find(|round| round.due_count() > DUE_TIMES_MAX) {
             let option = match round.kind {
-                Kind::OneTime { .. } => "--jobs",
-                Kind::Recurring { .. } => "--recurring, --for and --every",
+                MeasuredKind::OneTime { .. } => "--jobs",
+                MeasuredKind::Recurring { .. } => "--recurring, --for and --every",
             };
             return Err(bad_option(format!(
                 "{option}: {} due times exceed the maximum per measurement ({})",
@@ -111,29 +112,29 @@ impl AccuracyArgs {
 
 /// Jobs that are measured at the same time.
 #[derive(Debug, Clone, Copy)]
-pub struct Round {
+pub struct MeasuredRound {
     pub jobs: u64,
-    pub kind: Kind,
+    pub kind: MeasuredKind,
 }
 
-impl Round {
+impl MeasuredRound {
     fn due_count(&self) -> u64 {
         match self.kind {
-            Kind::OneTime { .. } => self.jobs,
-            Kind::Recurring { runs, .. } => self.jobs.saturating_mul(runs.into()),
+            MeasuredKind::OneTime { .. } => self.jobs,
+            MeasuredKind::Recurring { runs, .. } => self.jobs.saturating_mul(runs.into()),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum MeasuredKind {
     OneTime { over: Duration },
     Recurring { every: Duration, runs: u32 },
 }
 
 #[derive(Debug, Serialize)]
 struct AccuracyReport {
-    machine: Machine,
+    machine: MachineFacts,
     rounds: Vec<RoundReport>,
     #[serde(flatten)]
     durable_write: DurableWrite,
@@ -156,7 +157,7 @@ struct RoundReport {
 
 pub async fn run(args: AccuracyArgs) -> anyhow::Result<Exit> {
     let rounds = args.rounds()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let mut ground = Ground::lay(&args.place).await?;
     let durable_write = durable::measure(&mut ground).await?;
     drop(ground);
@@ -176,10 +177,10 @@ pub async fn run(args: AccuracyArgs) -> anyhow::Result<Exit> {
 }
 
 impl RoundReport {
-    fn new(round: Round, fires: Fires, durable_write: DurableWrite, cost: Cost) -> Self {
+    fn new(round: MeasuredRound, fires: Fires, durable_write: DurableWrite, cost: Cost) -> Self {
         let (kind, spread, runs_per_job) = match round.kind {
-            Kind::OneTime { over } => ("one-time", over, 1),
-            Kind::Recurring { every, runs } => ("recurring", every, runs),
+            MeasuredKind::OneTime { over } => ("one-time", over, 1),
+            MeasuredKind::Recurring { every, runs } => ("recurring", every, runs),
         };
         RoundReport {
             kind,
@@ -192,7 +193,7 @@ impl RoundReport {
         }
     }
 
-    fn describe(&self, durable_write: DurableWrite, look: Look) -> String {
+    fn describe(&self, durable_write: DurableWrite, look: PlotMark) -> String {
         let spread = span(Duration::from_millis(self.spread_ms));
         let jobs = grouped(self.jobs as f64);
         let jobs = match self.kind {
@@ -230,7 +231,7 @@ pub fn describe_fires(fires: &Fires) -> String {
 }
 
 fn describe(report: &AccuracyReport) -> String {
-    let look = Look::of_stdout();
+    let look = PlotMark::of_stdout();
     let write = report.durable_write;
     let mut parts: Vec<String> = report.rounds.iter().map(|round| round.describe(write, look)).collect();
     parts.push(details([write.row()].into_iter().chain(report.machine.rows())));
@@ -238,10 +239,10 @@ fn describe(report: &AccuracyReport) -> String {
 }
 
 /// Submits the jobs of a round and matches their starts to their due times.
-pub async fn measure(stage: &mut Stage, round: Round, lead: LeadArgs) -> anyhow::Result<Fires> {
+pub async fn measure(stage: &mut Stage, round: MeasuredRound, lead: LeadArgs) -> anyhow::Result<Fires> {
     let lead = lead.get(round.jobs);
     let first = host::wall_time().plus(lead);
-    let mut ledger = Ledger::default();
+    let mut ledger = StartLedger::default();
     let numbers: Vec<u64> = (0..round.jobs).collect();
     for batch in numbers.chunks(BATCH) {
         let jobs: Vec<SubmitJob> = batch.iter().map(|number| round.job(first, *number)).collect();
@@ -257,10 +258,11 @@ pub async fn measure(stage: &mut Stage, round: Round, lead: LeadArgs) -> anyhow:
     Ok(ledger.fires())
 }
 
-impl Round {
+impl MeasuredRound {
     /// The first due time of the job of this number: spread evenly against those of the others.
     fn first_of(self, first: Timestamp, number: u64) -> Timestamp {
-        let (Kind::OneTime { over: spread } | Kind::Recurring { every: spread, .. }) = self.kind;
+        let (MeasuredKind::OneTime { over: spread } | MeasuredKind::Recurring { every: spread, .. }) =
+            self.kind;
         let shift = i128::from(duration_micros(spread)) * i128::from(number) / i128::from(self.jobs.max(1));
         first.shifted(i64::try_from(shift).unwrap_or(i64::MAX))
     }
@@ -268,8 +270,8 @@ impl Round {
     fn due_times(self, first: Timestamp, number: u64) -> impl Iterator<Item = Timestamp> {
         let at = self.first_of(first, number);
         let (step, runs) = match self.kind {
-            Kind::OneTime { .. } => (0, 1),
-            Kind::Recurring { every, runs } => (duration_micros(every), runs),
+            MeasuredKind::OneTime { .. } => (0, 1),
+            MeasuredKind::Recurring { every, runs } => (duration_micros(every), runs),
         };
         (0..runs).map(move |run| at.shifted(step * i64::from(run)))
     }
@@ -278,8 +280,8 @@ impl Round {
         let at = self.first_of(first, number);
         let job = SubmitJob::named(JOB_TYPE);
         match self.kind {
-            Kind::OneTime { .. } => SubmitJob { execute_at: Some(at), ..job },
-            Kind::Recurring { every, runs } => SubmitJob {
+            MeasuredKind::OneTime { .. } => SubmitJob { execute_at: Some(at), ..job },
+            MeasuredKind::Recurring { every, runs } => SubmitJob {
                 interval: Some(Span::from(every).to_string()),
                 start_at: Some(at),
                 max_runs: Some(runs),
@@ -290,7 +292,7 @@ impl Round {
 }
 
 /// Records starts until all have come, or none has for long; then a moment longer, for those too many.
-pub async fn collect(stage: &mut Stage, ledger: &mut Ledger) -> anyhow::Result<()> {
+pub async fn collect(stage: &mut Stage, ledger: &mut StartLedger) -> anyhow::Result<()> {
     let bar = progress("firing", ledger.expected());
     let left = ledger.last_due().map_or(Duration::ZERO, |last| last.since(host::wall_time()));
     while !ledger.is_complete() {
@@ -312,13 +314,17 @@ mod tests {
     #[test]
     fn due_times_are_spread_evenly() {
         let first = Timestamp::from_micros(1_000_000);
-        let seconds = |round: Round, number| -> Vec<i64> {
+        let seconds = |round: MeasuredRound, number| -> Vec<i64> {
             round.due_times(first, number).map(|at| at.as_micros() / 1_000_000).collect()
         };
-        let one_time = Round { jobs: 5, kind: Kind::OneTime { over: Duration::from_secs(10) } };
+        let one_time =
+            MeasuredRound { jobs: 5, kind: MeasuredKind::OneTime { over: Duration::from_secs(10) } };
         assert_eq!(seconds(one_time, 0), [1]);
         assert_eq!(seconds(one_time, 4), [9]);
-        let recurring = Round { jobs: 2, kind: Kind::Recurring { every: Duration::from_secs(2), runs: 3 } };
+        let recurring = MeasuredRound {
+            jobs: 2,
+            kind: MeasuredKind::Recurring { every: Duration::from_secs(2), runs: 3 },
+        };
         assert_eq!(seconds(recurring, 1), [2, 4, 6]);
     }
 }

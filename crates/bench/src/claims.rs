@@ -2,12 +2,12 @@
 
 use crate::floor::{self, Floor, FloorJobs};
 use crate::load::{self, LoadArgs};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::noops::QUEUE;
 use crate::pace::{self, Pace};
-use crate::pipe::Moment;
-use crate::plot::Look;
-use crate::stage::{Disk, Ground, StageOptions};
+use crate::pipe::MachineMoment;
+use crate::plot::PlotMark;
+use crate::stage::{DiskUsage, Ground, StageOptions};
 use crate::units::{grouped, per_second};
 use crate::usage::{Cost, Meter};
 use crate::{JOBS_MAX, PlaceArgs, bad_option, progress};
@@ -76,7 +76,7 @@ impl ClaimsArgs {
 
 /// What one database gave.
 #[derive(Debug, Serialize)]
-struct Side {
+struct ClaimSide {
     queued: u64,
     historic: u64,
     queued_per_second: f64,
@@ -89,37 +89,37 @@ struct Side {
     transaction_p50_us: Option<u64>,
     transaction_p99_us: Option<u64>,
     /// Before anything was drained.
-    disk: Disk,
+    disk: DiskUsage,
     #[serde(flatten)]
     cost: Cost,
 }
 
 /// The rates of the full database as shares of those of the empty one.
 #[derive(Debug, Serialize)]
-struct Ratios {
+struct ClaimRatios {
     first: f64,
     again: f64,
 }
 
 #[derive(Debug, Serialize)]
 struct ClaimsReport {
-    machine: Machine,
+    machine: MachineFacts,
     jobs: u64,
     #[serde(flatten)]
     load: LoadArgs,
     /// With nothing in it but the jobs that are drained.
-    empty: Side,
-    full: Side,
+    empty: ClaimSide,
+    full: ClaimSide,
     /// How fast the past was written.
     historic_per_second: f64,
-    ratios: Ratios,
+    ratios: ClaimRatios,
     empty_of_floor: f64,
     floor: Floor,
 }
 
 pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
     args.check()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let ground = Ground::lay(&args.place).await?;
     let what =
         format!("--queued {} and --historic {}", grouped(args.queued as f64), grouped(args.historic as f64));
@@ -136,7 +136,7 @@ pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
         jobs: args.jobs,
         load: args.load,
         historic_per_second: per_second(args.historic, past_time),
-        ratios: Ratios {
+        ratios: ClaimRatios {
             first: full.first_per_second / empty.first_per_second,
             again: full.again_per_second / empty.again_per_second,
         },
@@ -166,7 +166,7 @@ struct Amount {
     historic: u64,
 }
 
-async fn drain(ground: Ground, args: &ClaimsArgs, amount: Amount) -> anyhow::Result<Side> {
+async fn drain(ground: Ground, args: &ClaimsArgs, amount: Amount) -> anyhow::Result<ClaimSide> {
     let measured = ground.measure(StageOptions::USUAL, async |stage| {
         stage.client.pause_queue(QUEUE).await?;
         let job = load::no_op("noop", args.load.payload_bytes)?;
@@ -179,13 +179,13 @@ async fn drain(ground: Ground, args: &ClaimsArgs, amount: Amount) -> anyhow::Res
         let before = stage.transactions().await?;
         let jobs = 2 * args.jobs;
         let bar = progress("draining", jobs);
-        let since = Moment::now();
+        let since = MachineMoment::now();
         stage.client.resume_queue(QUEUE).await?;
         let drain = pace::watch(stage, jobs, since, &bar).await?;
         bar.finish_and_clear();
         let transactions = stage.transactions().await?.since(&before);
         let [first_per_second, again_per_second] = drain.per_second_by_half;
-        Ok(Side {
+        Ok(ClaimSide {
             queued: amount.queued,
             historic: amount.historic,
             queued_per_second: per_second(amount.queued, submit_time),
@@ -201,8 +201,8 @@ async fn drain(ground: Ground, args: &ClaimsArgs, amount: Amount) -> anyhow::Res
     measured.await
 }
 
-impl Side {
-    fn rows(&self, title: &'static str, look: Look) -> [(&'static str, Option<String>); 6] {
+impl ClaimSide {
+    fn rows(&self, title: &'static str, look: PlotMark) -> [(&'static str, Option<String>); 6] {
         let bound = |us: Option<u64>| {
             us.map_or_else(|| "more than 10 s".to_owned(), |us| format!("up to {} ms", us as f64 / 1_000.0))
         };
@@ -232,7 +232,7 @@ impl Side {
 }
 
 fn describe(report: &ClaimsReport) -> String {
-    let (look, floor) = (Look::of_stdout(), &report.floor);
+    let (look, floor) = (PlotMark::of_stdout(), &report.floor);
     let drained = format!(
         "{} jobs with {} bytes each, and the same number again",
         grouped(report.jobs as f64),

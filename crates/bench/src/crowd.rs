@@ -1,8 +1,8 @@
 //! Several schedulers on one database, in processes of their own.
 
-use crate::node::Part;
-use crate::pace::{LOOK_INTERVAL, Pace, Progress, STALL_MAX};
-use crate::pipe::{Counts, Moment};
+use crate::node::ServerPart;
+use crate::pace::{LOOK_INTERVAL, Pace, PaceProgress, STALL_MAX};
+use crate::pipe::{MachineMoment, ServerCounts};
 use crate::process::NodeProcess;
 use crate::progress;
 use crate::stage::{Ground, StageOptions};
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 const BALANCE_MAX: Duration = Duration::from_secs(60);
 const BALANCE_PAUSE: Duration = Duration::from_millis(50);
 
-pub struct Crowd {
+pub struct JobCrowd {
     schedulers: Vec<NodeProcess>,
 }
 
 /// How due times were fired.
 #[derive(Debug, Serialize)]
-pub struct Fired {
+pub struct FiredCrowd {
     /// From the moment at which all were due until the last was fired.
     #[serde(rename = "fires")]
     pub pace: Pace,
@@ -37,12 +37,12 @@ pub struct Fired {
     pub scheduler_cpu_ms_per_1000_fires: f64,
 }
 
-impl Crowd {
+impl JobCrowd {
     /// Starts so many schedulers, whose way to the database begins at this address if one is given, and waits until each looks after
     /// its part.
     pub async fn gather(ground: &Ground, count: u64, way: Option<&str>) -> anyhow::Result<Self> {
-        let options = StageOptions { part: Part::Scheduler, ..StageOptions::USUAL };
-        let mut crowd = Crowd { schedulers: Vec::new() };
+        let options = StageOptions { part: ServerPart::Scheduler, ..StageOptions::USUAL };
+        let mut crowd = JobCrowd { schedulers: Vec::new() };
         for _ in 0..count {
             crowd.schedulers.push(ground.launch(options, way).await?.process);
         }
@@ -61,12 +61,12 @@ impl Crowd {
     }
 
     /// Looks on from the moment at which so many jobs are due until all are fired.
-    pub async fn fire(&mut self, jobs: u64, due_at: Timestamp) -> anyhow::Result<Fired> {
-        let begins_at = Moment::of_due(due_at, host::wall_time());
-        tokio::time::sleep(begins_at.since(Moment::now())).await;
+    pub async fn fire(&mut self, jobs: u64, due_at: Timestamp) -> anyhow::Result<FiredCrowd> {
+        let begins_at = MachineMoment::of_due(due_at, host::wall_time());
+        tokio::time::sleep(begins_at.since(MachineMoment::now())).await;
         let (before, cpu_before) = (Processors::now()?, self.cpu()?);
         let bar = progress("firing", jobs);
-        let mut looks = vec![Progress { after: Duration::ZERO, done: 0 }];
+        let mut looks = vec![PaceProgress { after: Duration::ZERO, done: 0 }];
         let mut interval = tokio::time::interval(LOOK_INTERVAL);
         let mut last_progress = Instant::now();
         let counts = loop {
@@ -76,7 +76,7 @@ impl Crowd {
             if looks.last().is_none_or(|look| done > look.done) {
                 last_progress = Instant::now();
                 let at = counts.iter().map(|counts| counts.at).max().unwrap_or(begins_at);
-                looks.push(Progress { after: at.since(begins_at), done });
+                looks.push(PaceProgress { after: at.since(begins_at), done });
                 bar.set_position(done);
             }
             if done >= jobs {
@@ -88,7 +88,7 @@ impl Crowd {
         };
         bar.finish_and_clear();
         let cpu = self.cpu()?.saturating_sub(cpu_before);
-        Ok(Fired {
+        Ok(FiredCrowd {
             pace: Pace::of(&looks),
             fired_by: counts.iter().map(|counts| counts.fired).collect(),
             conflicts: counts.iter().map(|counts| counts.fire_conflicts).sum(),
@@ -97,7 +97,7 @@ impl Crowd {
         })
     }
 
-    async fn counts(&mut self) -> anyhow::Result<Vec<Counts>> {
+    async fn counts(&mut self) -> anyhow::Result<Vec<ServerCounts>> {
         let mut all = Vec::with_capacity(self.schedulers.len());
         for scheduler in &mut self.schedulers {
             all.push(scheduler.counts().await?);
@@ -112,7 +112,7 @@ impl Crowd {
 }
 
 /// Whether all segments are looked after, by each as many as by the others, but for one.
-fn is_balanced(counts: &[Counts]) -> bool {
+fn is_balanced(counts: &[ServerCounts]) -> bool {
     let held: Option<Vec<u64>> = counts.iter().map(|counts| counts.segments).collect();
     held.is_some_and(|held| {
         let (least, most) = (held.iter().min(), held.iter().max());
@@ -125,9 +125,9 @@ fn is_balanced(counts: &[Counts]) -> bool {
 mod tests {
     use super::*;
 
-    fn counts(segments: Option<u64>) -> Counts {
-        Counts {
-            at: Moment::from_millis(0),
+    fn counts(segments: Option<u64>) -> ServerCounts {
+        ServerCounts {
+            at: MachineMoment::from_millis(0),
             succeeded: 0,
             otherwise: 0,
             lost: 0,

@@ -1,15 +1,15 @@
 //! `punctual bench hold`: what many jobs of the future cost, and whether those of today feel them.
 
-use crate::accuracy::{self, Kind, LeadArgs, Round, describe_fires};
+use crate::accuracy::{self, LeadArgs, MeasuredKind, MeasuredRound, describe_fires};
 use crate::floor::{self, Floor, FloorJobs};
 use crate::latency::{self, Latency};
 use crate::ledger::Fires;
 use crate::load::{self, LoadArgs};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::percentiles;
-use crate::plot::Look;
+use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
-use crate::stage::{Disk, Stage, StageOptions};
+use crate::stage::{DiskUsage, Stage, StageOptions};
 use crate::units::{grouped, megabytes, per_second};
 use crate::usage::{Cost, Meter};
 use crate::{DUE_TIMES_MAX, JOBS_MAX, PlaceArgs, progress};
@@ -59,7 +59,7 @@ struct Today {
 
 /// The figures beside the held jobs as multiples of those before.
 #[derive(Debug, Serialize)]
-struct Ratios {
+struct HoldRatios {
     latency_p50: f64,
     latency_p99: f64,
     lateness_p50: f64,
@@ -68,7 +68,7 @@ struct Ratios {
 
 #[derive(Debug, Serialize)]
 struct HoldReport {
-    machine: Machine,
+    machine: MachineFacts,
     jobs: u64,
     #[serde(flatten)]
     load: LoadArgs,
@@ -78,17 +78,17 @@ struct HoldReport {
     load_of_floor: f64,
     load_cost: Cost,
     disk_bytes_per_future_job: f64,
-    disk: Disk,
+    disk: DiskUsage,
     /// Beside the held jobs, in the same server.
     beside: Today,
-    ratios: Ratios,
+    ratios: HoldRatios,
     server_peak_memory_bytes: u64,
     floor: Floor,
 }
 
 pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let held =
         Stage::measure(&args.place, StageOptions::USUAL, async |stage| hold_beside(stage, &args).await);
     let held = held.await?;
@@ -99,7 +99,7 @@ pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
         machine,
         jobs: args.jobs,
         load: args.load,
-        ratios: Ratios::of(&held.beside, &held.before),
+        ratios: HoldRatios::of(&held.beside, &held.before),
         before: held.before,
         load_per_second,
         load_of_floor: floor::share(load_per_second, floor.hold_per_second),
@@ -117,10 +117,10 @@ pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
 
 struct Held {
     before: Today,
-    disk_before: Disk,
+    disk_before: DiskUsage,
     load_time: Duration,
     load_cost: Cost,
-    disk: Disk,
+    disk: DiskUsage,
     beside: Today,
     peak_bytes: u64,
 }
@@ -137,9 +137,9 @@ async fn hold_beside(stage: &mut Stage, args: &HoldArgs) -> anyhow::Result<Held>
     Ok(Held { before, disk_before, load_time, load_cost, disk, beside, peak_bytes })
 }
 
-impl Ratios {
+impl HoldRatios {
     fn of(beside: &Today, before: &Today) -> Self {
-        Ratios {
+        HoldRatios {
             latency_p50: beside.latency.start_us.p50_of(before.latency.start_us),
             latency_p99: beside.latency.start_us.p99_of(before.latency.start_us),
             lateness_p50: beside.accuracy.late_us.p50_of(before.accuracy.late_us),
@@ -150,7 +150,7 @@ impl Ratios {
 
 async fn today(stage: &mut Stage, args: &HoldArgs) -> anyhow::Result<Today> {
     let latency = latency::measure(stage, args.samples, PAUSE).await?;
-    let round = Round { jobs: args.due, kind: Kind::OneTime { over: args.over.get() } };
+    let round = MeasuredRound { jobs: args.due, kind: MeasuredKind::OneTime { over: args.over.get() } };
     let accuracy = accuracy::measure(stage, round, args.lead).await?;
     Ok(Today { latency, accuracy, server_memory_bytes: stage.usage()?.resident_bytes })
 }
@@ -204,7 +204,7 @@ fn describe(report: &HoldReport) -> String {
         report.floor.durable_write.row(),
     ];
     let facts = details(rows.into_iter().chain(report.machine.rows()));
-    let plot = |today: &Today| percentiles::plot(&today.latency.start_histogram, Look::of_stdout());
+    let plot = |today: &Today| percentiles::plot(&today.latency.start_histogram, PlotMark::of_stdout());
     format!(
         "{facts}\n\nSubmit to start, before\n{}\n\nSubmit to start, with the future jobs\n{}",
         plot(before),

@@ -1,10 +1,10 @@
 //! `punctual bench latency`: from the submit of a job to the start of its handler, on an idle server.
 
 use crate::durable::{DurableWrite, Probe};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::percentiles::{self, Bin, Percentiles, histogram};
-use crate::pipe::Moment;
-use crate::plot::Look;
+use crate::pipe::MachineMoment;
+use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
 use crate::stage::{Stage, StageOptions};
 use crate::usage::{Cost, Meter};
@@ -53,7 +53,7 @@ pub struct Latency {
 
 #[derive(Debug, Serialize)]
 struct LatencyReport {
-    machine: Machine,
+    machine: MachineFacts,
     #[serde(flatten)]
     latency: Latency,
     #[serde(flatten)]
@@ -61,7 +61,7 @@ struct LatencyReport {
 }
 
 pub async fn run(args: LatencyArgs) -> anyhow::Result<Exit> {
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let measured = Stage::measure(&args.place, StageOptions::USUAL, async |stage| {
         let meter = Meter::start(stage)?;
         let latency = measure(stage, args.jobs, args.pause.get()).await?;
@@ -85,7 +85,7 @@ fn describe(report: &LatencyReport) -> String {
         ("Ratio", Some(ratio)),
     ];
     let facts = details(rows.into_iter().chain(report.cost.rows()).chain(report.machine.rows()));
-    let plot = percentiles::plot(&latency.start_histogram, Look::of_stdout());
+    let plot = percentiles::plot(&latency.start_histogram, PlotMark::of_stdout());
     format!("{facts}\n\nSubmit to start\n{plot}")
 }
 
@@ -98,9 +98,9 @@ pub async fn measure(stage: &mut Stage, jobs: u64, pause: Duration) -> anyhow::R
     for done in 1..=jobs {
         tokio::time::sleep(pause).await;
         probe.once(&mut stage.ground).await?;
-        let submitted_at = Moment::now();
+        let submitted_at = MachineMoment::now();
         let submitted = stage.client.submit(&job).await?;
-        acknowledgements.push(Moment::now().since(submitted_at));
+        acknowledgements.push(MachineMoment::now().since(submitted_at));
         let start = tokio::time::timeout(JOB_TIMEOUT, stage.starts.recv()).await;
         let start = start.ok().flatten().context("a job did not start")?;
         if submitted.job_id != start.job {

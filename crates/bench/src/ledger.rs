@@ -1,7 +1,7 @@
 //! Which fires are expected, and which came: every due time is matched to exactly one start.
 
 use crate::percentiles::{Bin, Percentiles, histogram};
-use crate::pipe::Start;
+use crate::pipe::RecordedStart;
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct StartLedger {
     /// How often each due time was started.
     due: BTreeMap<(JobId, Timestamp), u64>,
     /// Due times that have been started at least once.
@@ -35,12 +35,12 @@ pub struct Fires {
     pub late_histogram: Vec<Bin>,
 }
 
-impl Ledger {
+impl StartLedger {
     pub fn expect(&mut self, job: JobId, at: Timestamp) {
         self.due.insert((job, at), 0);
     }
 
-    pub fn record(&mut self, start: Start) {
+    pub fn record(&mut self, start: RecordedStart) {
         self.started += 1;
         self.early += u64::from(start.is_early());
         self.late.push(start.late());
@@ -88,23 +88,23 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipe::Moment;
+    use crate::pipe::MachineMoment;
 
     fn at(ms: i64) -> Timestamp {
         Timestamp::from_micros(ms * 1_000)
     }
 
-    fn start(number: u64, nominal_ms: i64, started_ms: i64) -> Start {
-        Start {
+    fn start(number: u64, nominal_ms: i64, started_ms: i64) -> RecordedStart {
+        RecordedStart {
             job: JobId::new(Timestamp::EPOCH, number),
             nominal_us: nominal_ms * 1_000,
             started_us: started_ms * 1_000,
-            at: Moment::from_millis(0),
+            at: MachineMoment::from_millis(0),
         }
     }
 
-    fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
+    fn ledger() -> StartLedger {
+        let mut ledger = StartLedger::default();
         for (number, ms) in [(1, 10), (1, 20), (2, 10)] {
             ledger.expect(JobId::new(Timestamp::EPOCH, number), at(ms));
         }

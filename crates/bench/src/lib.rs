@@ -39,7 +39,7 @@ mod units;
 mod unused;
 mod usage;
 
-use crate::signals::Signals;
+use crate::signals::BenchSignals;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_config::Surroundings;
@@ -117,7 +117,7 @@ pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
     if let BenchCommand::Node(args) = command {
         return node::run(args).await;
     }
-    let mut signals = Signals::listen()?;
+    let mut signals = BenchSignals::listen()?;
     match command {
         // What hours have shown is told, also when somebody has seen enough.
         BenchCommand::Soak(args) => soak::run(args, &mut signals).await,

@@ -24,7 +24,7 @@ const ROOM_FOR_WORKERS: usize = 5;
 pub struct LimitsReport {
     rounds: usize,
     keys: u64,
-    without: Side,
+    without: QueueSide,
     /// Limits with room for all executions: each is counted, and none waits for long.
     room: LimitedSide,
     /// A limit of the queue that most of the jobs have to wait for, each in the line until there is room.
@@ -33,7 +33,7 @@ pub struct LimitsReport {
 
 /// One way to set the queue, all rounds together.
 #[derive(Debug, Clone, Default, Serialize)]
-struct Side {
+struct QueueSide {
     /// Executions that succeeded.
     succeeded: u64,
     /// Of all jobs of a drain, those that waited for a limit before it began.
@@ -52,13 +52,13 @@ struct Side {
 struct LimitedSide {
     settings: SetQueue,
     #[serde(flatten)]
-    side: Side,
+    side: QueueSide,
     /// The rates as shares of those without limits.
-    of_without: Shares,
+    of_without: LimitedShares,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Shares {
+struct LimitedShares {
     submit: f64,
     drain: f64,
     together: f64,
@@ -111,7 +111,7 @@ fn limits(concurrency: u32) -> SetQueue {
 /// What the rounds of one side gave so far.
 #[derive(Debug, Default)]
 struct Sum {
-    side: Side,
+    side: QueueSide,
     submit_seconds: f64,
     drain_seconds: f64,
     together_seconds: f64,
@@ -134,9 +134,9 @@ impl Sum {
         Ok(())
     }
 
-    fn side(self, jobs: u64) -> Side {
+    fn side(self, jobs: u64) -> QueueSide {
         let rate = |seconds: f64| (jobs * ROUNDS as u64) as f64 / seconds.max(1e-9);
-        Side {
+        QueueSide {
             submit_per_second: rate(self.submit_seconds),
             drain_per_second: rate(self.drain_seconds),
             together_per_second: rate(self.together_seconds),
@@ -146,8 +146,8 @@ impl Sum {
 }
 
 impl LimitedSide {
-    fn beside(without: &Side, settings: SetQueue, side: Side) -> Self {
-        let of_without = Shares {
+    fn beside(without: &QueueSide, settings: SetQueue, side: QueueSide) -> Self {
+        let of_without = LimitedShares {
             submit: side.submit_per_second / without.submit_per_second,
             drain: side.drain_per_second / without.drain_per_second,
             together: side.together_per_second / without.together_per_second,
@@ -156,7 +156,7 @@ impl LimitedSide {
     }
 
     fn describe(&self) -> String {
-        let Shares { submit, drain, together } = self.of_without;
+        let LimitedShares { submit, drain, together } = self.of_without;
         format!(
             "{} of the rate without limits for submits, {} for drains, {} for both at once",
             percent(submit),
@@ -168,7 +168,7 @@ impl LimitedSide {
 
 impl LimitsReport {
     pub fn rows(&self) -> [(&'static str, Option<String>); 5] {
-        let rates = |side: &Side| {
+        let rates = |side: &QueueSide| {
             format!(
                 "{} jobs/s to submit, {} to drain, {} both at once",
                 grouped(side.submit_per_second),

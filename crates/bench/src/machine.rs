@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::path::Path;
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Machine {
+pub struct MachineFacts {
     pub date: String,
     pub version: &'static str,
     /// `release` or `debug`: a debug build says nothing about speed.
@@ -20,13 +20,13 @@ pub struct Machine {
     pub load_before: f64,
 }
 
-impl Machine {
+impl MachineFacts {
     /// This machine now; the file system is that of `dir`.
     pub fn here(dir: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let load = read("/proc/loadavg").split(' ').next().and_then(|number| number.parse().ok());
         let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
-        Machine {
+        MachineFacts {
             date: output::time(host::wall_time()),
             version: env!("CARGO_PKG_VERSION"),
             build: if cfg!(debug_assertions) { "debug" } else { "release" },

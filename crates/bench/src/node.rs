@@ -2,7 +2,7 @@
 //! interface, with one more handler that records its starts. Or a part of it: the scheduler as one of several, or all but
 //! that.
 
-use crate::pipe::{Ask, Counts, Door, Moment, Tell, TransactionTimes};
+use crate::pipe::{Door, MachineMoment, PipeQuestion, ServerCounts, Tell, TransactionTimes};
 use crate::recorder::StartRecorder;
 use anyhow::Context;
 use punctual_api::{Api, RateLimits, Server, ServerLimits, secret_sha256};
@@ -37,7 +37,7 @@ const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// What a process does of all that a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub enum ServerPart {
     Everything,
     /// One of several that share out segments among themselves.
     Scheduler,
@@ -45,27 +45,27 @@ pub enum Part {
     Rest,
 }
 
-impl Part {
+impl ServerPart {
     /// As it is said on the command line.
     pub const fn word(self) -> &'static str {
         match self {
-            Part::Everything => "everything",
-            Part::Scheduler => "scheduler",
-            Part::Rest => "rest",
+            ServerPart::Everything => "everything",
+            ServerPart::Scheduler => "scheduler",
+            ServerPart::Rest => "rest",
         }
     }
 
     const fn duties(self) -> Duties {
         match self {
-            Part::Everything | Part::Scheduler => Duties::Everything,
-            Part::Rest => Duties::OwnCommits,
+            ServerPart::Everything | ServerPart::Scheduler => Duties::Everything,
+            ServerPart::Rest => Duties::OwnCommits,
         }
     }
 }
 
 #[derive(clap::Args)]
 pub struct NodeArgs {
-    part: Part,
+    part: ServerPart,
     #[arg(long)]
     data_dir: PathBuf,
     /// The store, by variables: a flag would show its password
@@ -85,14 +85,15 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
     let open = store::open(&place, SizeMax::default(), &host).await?;
-    let participation = if args.part == Part::Scheduler { participation(&open, &host).await? } else { None };
+    let participation =
+        if args.part == ServerPart::Scheduler { participation(&open, &host).await? } else { None };
     let engine =
         serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, participation)
             .await?;
     let (tell, told) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(told));
     tokio::spawn(engine.clone().run());
-    if args.part == Part::Scheduler {
+    if args.part == ServerPart::Scheduler {
         let _ = tell.send(Tell::Ready { door: None });
         return answer_until_the_end(engine, tell).await;
     }
@@ -211,10 +212,10 @@ fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
-            Ok(Ask::Counts) => {
+            Ok(PipeQuestion::Counts) => {
                 let _ = tell.send(Tell::Counted(counts(engine)));
             }
-            Ok(Ask::Transactions) => match Handle::current().block_on(engine.store().figures()) {
+            Ok(PipeQuestion::Transactions) => match Handle::current().block_on(engine.store().figures()) {
                 Ok(figures) => {
                     let HistogramSnapshot { bounds, counts, .. } = figures.transaction_time;
                     let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
@@ -227,12 +228,12 @@ fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
     }
 }
 
-fn counts(engine: &Engine) -> Counts {
+fn counts(engine: &Engine) -> ServerCounts {
     let counted = engine.counters();
     let otherwise = counted.failed + counted.timed_out + counted.cancelled + counted.expired + counted.lost;
     let cluster = engine.cluster();
-    Counts {
-        at: Moment::now(),
+    ServerCounts {
+        at: MachineMoment::now(),
         succeeded: counted.succeeded,
         otherwise,
         lost: counted.lost,

@@ -2,8 +2,8 @@
 
 use crate::load::{self, LoadArgs};
 use crate::pace::{self, Pace};
-use crate::pipe::Moment;
-use crate::stage::{Disk, Stage, StageOptions};
+use crate::pipe::MachineMoment;
+use crate::stage::{DiskUsage, Stage, StageOptions};
 use crate::units::per_second;
 use crate::usage::{Cost, Meter};
 use crate::{PlaceArgs, progress};
@@ -32,7 +32,7 @@ pub struct NoOps<'a> {
 }
 
 /// What came of no-ops that were submitted before.
-pub struct Drained {
+pub struct DrainedNoops {
     pub submit_per_second: f64,
     pub submit_seconds: f64,
     /// Those that waited for a limit when all were submitted and none had run.
@@ -40,8 +40,8 @@ pub struct Drained {
     pub pace: Pace,
     pub succeeded: u64,
     pub cost: Cost,
-    pub disk_before: Disk,
-    pub disk: Disk,
+    pub disk_before: DiskUsage,
+    pub disk: DiskUsage,
 }
 
 /// What came of no-ops that were submitted meanwhile.
@@ -53,7 +53,7 @@ pub struct Together {
 
 impl NoOps<'_> {
     /// Submits everything while the worker is held, then lets it run.
-    pub async fn drain(self) -> anyhow::Result<Drained> {
+    pub async fn drain(self) -> anyhow::Result<DrainedNoops> {
         Stage::measure(self.place, self.stage, async |stage| {
             self.set_queue(stage).await?;
             stage.hold_worker().await?;
@@ -65,11 +65,11 @@ impl NoOps<'_> {
             bar.finish_and_clear();
             let in_line = self.settled(stage).await?;
             let bar = progress("draining", self.jobs);
-            let since = Moment::now();
+            let since = MachineMoment::now();
             stage.let_worker_go().await?;
             let pace = pace::watch(stage, self.jobs, since, &bar).await?;
             bar.finish_and_clear();
-            Ok(Drained {
+            Ok(DrainedNoops {
                 submit_per_second: per_second(self.jobs, submit_time),
                 submit_seconds: submit_time.as_secs_f64(),
                 in_line,
@@ -90,7 +90,7 @@ impl NoOps<'_> {
             let client = stage.client.clone();
             let meter = Meter::start(stage)?;
             let (unseen, bar) = (ProgressBar::hidden(), progress("together", self.jobs));
-            let since = Moment::now();
+            let since = MachineMoment::now();
             let (_, pace) = tokio::try_join!(
                 load::submit_all(&client, self.load, self.jobs, &unseen, self.job()?),
                 pace::watch(stage, self.jobs, since, &bar),

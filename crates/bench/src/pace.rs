@@ -1,7 +1,7 @@
 //! How fast jobs are done over the course of a run.
 
-use crate::pipe::Moment;
-use crate::plot::Look;
+use crate::pipe::MachineMoment;
+use crate::plot::PlotMark;
 use crate::stage::Stage;
 use crate::units::{grouped, per_second, percent};
 use anyhow::bail;
@@ -34,7 +34,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub fn describe(&self, look: Look) -> Option<String> {
+    pub fn describe(&self, look: PlotMark) -> Option<String> {
         let share = self.end_of_start?;
         let verdict = if self.seconds < VERDICT_SECONDS_MIN {
             "too short to tell whether it declines".to_owned()
@@ -52,7 +52,7 @@ impl Pace {
         ))
     }
 
-    pub fn of(looks: &[Progress]) -> Pace {
+    pub fn of(looks: &[PaceProgress]) -> Pace {
         let (jobs, total) = looks.last().map_or((0, Duration::ZERO), |last| (last.done, last.after));
         let times = tenths(looks);
         let is_measured = times.iter().all(|time| *time >= TENTH_MIN);
@@ -71,14 +71,19 @@ impl Pace {
 
 /// How much was done after how long.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct PaceProgress {
     pub after: Duration,
     pub done: u64,
 }
 
 /// Looks on until this many jobs of a fresh server have succeeded; the time counts from `since`.
-pub async fn watch(stage: &mut Stage, jobs: u64, since: Moment, bar: &ProgressBar) -> anyhow::Result<Pace> {
-    let mut looks = vec![Progress { after: Duration::ZERO, done: 0 }];
+pub async fn watch(
+    stage: &mut Stage,
+    jobs: u64,
+    since: MachineMoment,
+    bar: &ProgressBar,
+) -> anyhow::Result<Pace> {
+    let mut looks = vec![PaceProgress { after: Duration::ZERO, done: 0 }];
     let mut interval = tokio::time::interval(LOOK_INTERVAL);
     let mut last_progress = Instant::now();
     loop {
@@ -88,7 +93,7 @@ pub async fn watch(stage: &mut Stage, jobs: u64, since: Moment, bar: &ProgressBa
         let done = counts.succeeded;
         if done > before {
             last_progress = Instant::now();
-            looks.push(Progress { after: counts.at.since(since), done });
+            looks.push(PaceProgress { after: counts.at.since(since), done });
             bar.set_position(done);
         }
         if counts.otherwise > 0 {
@@ -108,7 +113,7 @@ pub async fn watch(stage: &mut Stage, jobs: u64, since: Moment, bar: &ProgressBa
 }
 
 /// How long each tenth of the jobs took. Between two looks the rate is taken as even.
-fn tenths(looks: &[Progress]) -> [Duration; 10] {
+fn tenths(looks: &[PaceProgress]) -> [Duration; 10] {
     let jobs = looks.last().map_or(0, |look| look.done) as f64;
     let mut ends = [Duration::ZERO; 11];
     for (tenth, end) in ends.iter_mut().enumerate() {
@@ -130,8 +135,11 @@ fn tenths(looks: &[Progress]) -> [Duration; 10] {
 mod tests {
     use super::*;
 
-    fn looks(points: &[(u64, u64)]) -> Vec<Progress> {
-        points.iter().map(|(ms, done)| Progress { after: Duration::from_millis(*ms), done: *done }).collect()
+    fn looks(points: &[(u64, u64)]) -> Vec<PaceProgress> {
+        points
+            .iter()
+            .map(|(ms, done)| PaceProgress { after: Duration::from_millis(*ms), done: *done })
+            .collect()
     }
 
     #[test]
@@ -146,9 +154,9 @@ mod tests {
     fn a_run_that_gets_slower_is_seen() {
         let pace = Pace::of(&looks(&[(0, 0), (10_000, 500), (50_000, 1_000)]));
         assert_eq!((pace.per_second, pace.end_of_start), (20.0, Some(0.25)));
-        assert!(pace.describe(Look::Ascii).unwrap().ends_with("slows down to 25 % of its start"));
+        assert!(pace.describe(PlotMark::Ascii).unwrap().ends_with("slows down to 25 % of its start"));
         let steady = Pace::of(&looks(&[(0, 0), (10_000, 1_000)]));
-        assert!(steady.describe(Look::Ascii).unwrap().ends_with("no decline"));
+        assert!(steady.describe(PlotMark::Ascii).unwrap().ends_with("no decline"));
     }
 
     #[test]
@@ -164,7 +172,9 @@ mod tests {
     fn a_run_of_seconds_is_too_short_for_a_verdict() {
         for end in [2_000, 9_000] {
             let pace = Pace::of(&looks(&[(0, 0), (1_000, 500), (end, 1_000)]));
-            assert!(pace.describe(Look::Ascii).unwrap().ends_with("too short to tell whether it declines"));
+            assert!(
+                pace.describe(PlotMark::Ascii).unwrap().ends_with("too short to tell whether it declines")
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! Many times in four numbers, and in a histogram.
 
-use crate::plot::Look;
+use crate::plot::PlotMark;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub fn histogram(times: &[Duration]) -> Vec<Bin> {
     first.zip(last).map_or_else(Vec::new, |(first, last)| bins[first..=last].to_vec())
 }
 
-pub fn plot(bins: &[Bin], look: Look) -> String {
+pub fn plot(bins: &[Bin], look: PlotMark) -> String {
     let ms = |us: u64| us as f64 / 1_000.0;
     let name = |bin: &Bin| match bin.up_to_us {
         Some(end) => format!("up to {} ms", ms(end)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What the measuring process asks. Everything else goes over HTTP, as from any client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum PipeQuestion {
     Counts,
     Transactions,
 }
@@ -21,8 +21,8 @@ pub enum Tell {
     Ready {
         door: Option<Door>,
     },
-    Started(Start),
-    Counted(Counts),
+    Started(RecordedStart),
+    Counted(ServerCounts),
     Transactions(TransactionTimes),
 }
 
@@ -35,16 +35,16 @@ pub struct Door {
 
 /// One start of the recording handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start {
+pub struct RecordedStart {
     pub job: JobId,
     pub nominal_us: i64,
     /// By the calendar of the machine.
     pub started_us: i64,
     /// By the clock that both processes share.
-    pub at: Moment,
+    pub at: MachineMoment,
 }
 
-impl Start {
+impl RecordedStart {
     pub fn nominal(self) -> Timestamp {
         Timestamp::from_micros(self.nominal_us)
     }
@@ -61,8 +61,8 @@ impl Start {
 
 /// What the server has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    pub at: Moment,
+pub struct ServerCounts {
+    pub at: MachineMoment,
     pub succeeded: u64,
     /// Attempts that ended otherwise: failed, timed out, cancelled, expired or lost.
     pub otherwise: u64,
@@ -106,30 +106,30 @@ impl TransactionTimes {
 
 /// A moment on the monotonic clock of the machine, which is the same in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Moment {
+pub struct MachineMoment {
     ns: u64,
 }
 
-impl Moment {
+impl MachineMoment {
     pub fn now() -> Self {
         let time = clock_gettime(ClockId::Monotonic);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        Moment { ns: seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) }
+        MachineMoment { ns: seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) }
     }
 
-    pub fn since(self, earlier: Moment) -> Duration {
+    pub fn since(self, earlier: MachineMoment) -> Duration {
         Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
     }
 
     /// The moment at which something is due by the calendar.
     pub fn of_due(at: Timestamp, wall_now: Timestamp) -> Self {
         let ahead = u64::try_from(at.since(wall_now).as_nanos()).unwrap_or(u64::MAX);
-        Moment { ns: Moment::now().ns.saturating_add(ahead) }
+        MachineMoment { ns: MachineMoment::now().ns.saturating_add(ahead) }
     }
 
     #[cfg(test)]
     pub fn from_millis(millis: u64) -> Self {
-        Moment { ns: millis * 1_000_000 }
+        MachineMoment { ns: millis * 1_000_000 }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 /// What a plot may be drawn with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum PlotMark {
     Blocks,
     Ascii,
 }
@@ -16,12 +16,12 @@ const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 const BAR_COLUMNS: usize = 40;
 const ROW_COLUMNS: usize = 60;
 
-impl Look {
+impl PlotMark {
     /// As it suits the reader of stdout.
     pub fn of_stdout() -> Self {
         let asked_for_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if std::io::stdout().is_terminal() && !asked_for_plain { Look::Blocks } else { Look::Ascii }
+        if std::io::stdout().is_terminal() && !asked_for_plain { PlotMark::Blocks } else { PlotMark::Ascii }
     }
 
     /// A column per value, as high as its share of the highest: a row that stays level stands for a steady value.
@@ -30,8 +30,8 @@ impl Look {
         let columns = gathered(values);
         let highest = columns.iter().copied().fold(0.0, f64::max);
         let letters = match self {
-            Look::Blocks => BLOCKS,
-            Look::Ascii => ASCII,
+            PlotMark::Blocks => BLOCKS,
+            PlotMark::Ascii => ASCII,
         };
         let letter = |value: f64| {
             let place = if highest > 0.0 { (value / highest * 8.0).ceil() as usize } else { 0 };
@@ -44,7 +44,7 @@ impl Look {
     pub fn bars(self, bars: &[(String, u64)]) -> String {
         let highest = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
         let names = bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        let block = if self == Look::Blocks { "█" } else { "#" };
+        let block = if self == PlotMark::Blocks { "█" } else { "#" };
         let line = |(name, count): &(String, u64)| {
             let full = BAR_COLUMNS as u64 * count;
             // What is there is seen, however little it is.
@@ -66,17 +66,17 @@ mod tests {
 
     #[test]
     fn a_row_shows_each_value_as_a_share_of_the_highest() {
-        assert_eq!(Look::Blocks.row(&[8.0, 4.0, 1.0, 0.0]), "█▄▁▁");
-        assert_eq!(Look::Ascii.row(&[8.0, 4.0, 1.0, 0.0]), "#-__");
-        assert_eq!(Look::Blocks.row(&[0.0, 0.0]), "▁▁");
-        assert_eq!(Look::Blocks.row(&[]), "");
-        assert_eq!(Look::Blocks.row(&vec![1.0; 601]).chars().count(), 55);
+        assert_eq!(PlotMark::Blocks.row(&[8.0, 4.0, 1.0, 0.0]), "█▄▁▁");
+        assert_eq!(PlotMark::Ascii.row(&[8.0, 4.0, 1.0, 0.0]), "#-__");
+        assert_eq!(PlotMark::Blocks.row(&[0.0, 0.0]), "▁▁");
+        assert_eq!(PlotMark::Blocks.row(&[]), "");
+        assert_eq!(PlotMark::Blocks.row(&vec![1.0; 601]).chars().count(), 55);
     }
 
     #[test]
     fn a_bar_that_is_not_empty_can_be_seen() {
         let bars = [("1 ms".to_owned(), 4_000), ("10 ms".to_owned(), 1), ("20 ms".to_owned(), 0)];
-        let shown = Look::Ascii.bars(&bars);
+        let shown = PlotMark::Ascii.bars(&bars);
         assert_eq!(shown, format!("   1 ms  {} 4000\n  10 ms  # 1\n  20 ms   0", "#".repeat(40)));
     }
 }

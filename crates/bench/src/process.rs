@@ -1,8 +1,8 @@
 //! A measured process, and the pipe to it. It ends when this is dropped, and by itself when the measuring process is killed.
 
-use crate::node::{self, Part, worker_name};
-use crate::pipe::{Ask, Counts, Door, Start, Tell, TransactionTimes};
-use crate::usage::Usage;
+use crate::node::{self, ServerPart, worker_name};
+use crate::pipe::{Door, PipeQuestion, RecordedStart, ServerCounts, Tell, TransactionTimes};
+use crate::usage::ProcessUsage;
 use anyhow::{Context, bail};
 use punctual_client::Span;
 use punctual_node::store::ServerPlace;
@@ -21,17 +21,17 @@ const END_SEEN_WITHIN: Duration = Duration::from_secs(1);
 const END_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a process is to do, and where.
-pub struct Launch<'a> {
-    pub part: Part,
+pub struct ProcessLaunch<'a> {
+    pub part: ServerPart,
     pub dir: &'a Path,
     /// The database on a server, by a URL with all that is needed to get there; none for the embedded store.
-    pub database: Option<Database<'a>>,
+    pub database: Option<BenchDatabase<'a>>,
     pub slots: usize,
     pub prefetch: usize,
     pub keep: Option<Duration>,
 }
 
-pub struct Database<'a> {
+pub struct BenchDatabase<'a> {
     pub url: String,
     pub server: &'a ServerPlace,
 }
@@ -39,21 +39,21 @@ pub struct Database<'a> {
 pub struct NodeProcess {
     child: Child,
     stdin: ChildStdin,
-    counts: UnboundedReceiver<Counts>,
+    counts: UnboundedReceiver<ServerCounts>,
     transactions: UnboundedReceiver<TransactionTimes>,
 }
 
 /// What a process has once it is ready.
 pub struct Launched {
     pub process: NodeProcess,
-    pub starts: UnboundedReceiver<Start>,
+    pub starts: UnboundedReceiver<RecordedStart>,
     /// Where it takes requests, if it does.
     pub door: Option<Door>,
 }
 
 impl NodeProcess {
     /// Starts a process and waits until it is ready.
-    pub async fn start(launch: Launch<'_>) -> anyhow::Result<Launched> {
+    pub async fn start(launch: ProcessLaunch<'_>) -> anyhow::Result<Launched> {
         let mut child = launch.command()?.spawn().context("cannot start the measured server")?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) = pipes.context("the measured server has no pipes")?;
@@ -61,7 +61,7 @@ impl NodeProcess {
         let (start_sender, starts) = unbounded_channel();
         let (count_sender, counts) = unbounded_channel();
         let (transaction_sender, transactions) = unbounded_channel();
-        let listener = Listener {
+        let listener = ProcessListener {
             ready: ready_sender,
             starts: start_sender,
             counts: count_sender,
@@ -76,15 +76,15 @@ impl NodeProcess {
     }
 
     /// What it has done so far.
-    pub async fn counts(&mut self) -> anyhow::Result<Counts> {
-        self.ask(Ask::Counts)?;
+    pub async fn counts(&mut self) -> anyhow::Result<ServerCounts> {
+        self.ask(PipeQuestion::Counts)?;
         let counted = timeout(ANSWER_TIMEOUT, self.counts.recv()).await;
         counted.ok().flatten().context("the measured server does not respond")
     }
 
     /// How long its transactions have taken so far.
     pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
-        self.ask(Ask::Transactions)?;
+        self.ask(PipeQuestion::Transactions)?;
         let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
         told.ok().flatten().context("the measured server does not respond")
     }
@@ -94,8 +94,8 @@ impl NodeProcess {
     }
 
     /// What it has used so far.
-    pub fn usage(&self) -> anyhow::Result<Usage> {
-        Usage::of_process(self.child.id())
+    pub fn usage(&self) -> anyhow::Result<ProcessUsage> {
+        ProcessUsage::of_process(self.child.id())
     }
 
     /// How it ended, if it has. Its connections are closed a moment before it is seen to be gone.
@@ -110,7 +110,7 @@ impl NodeProcess {
         }
     }
 
-    fn ask(&mut self, ask: Ask) -> anyhow::Result<()> {
+    fn ask(&mut self, ask: PipeQuestion) -> anyhow::Result<()> {
         let line = serde_json::to_string(&ask)? + "\n";
         self.stdin.write_all(line.as_bytes()).context("the measured server has exited")
     }
@@ -124,7 +124,7 @@ impl Drop for NodeProcess {
     }
 }
 
-impl Launch<'_> {
+impl ProcessLaunch<'_> {
     fn command(&self) -> anyhow::Result<Command> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
@@ -140,7 +140,7 @@ impl Launch<'_> {
             command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
         }
         command.env_remove("PUNCTUAL_STORE");
-        if let Some(Database { url, server }) = &self.database {
+        if let Some(BenchDatabase { url, server }) = &self.database {
             command.env("PUNCTUAL_STORE", url);
             command.env("PUNCTUAL_STORE_POOL", server.pool.to_string());
             command.env("PUNCTUAL_STORE_WRITERS", server.writers.to_string());
@@ -153,14 +153,14 @@ impl Launch<'_> {
 }
 
 /// Hands on what the process tells.
-struct Listener {
+struct ProcessListener {
     ready: UnboundedSender<Option<Door>>,
-    starts: UnboundedSender<Start>,
-    counts: UnboundedSender<Counts>,
+    starts: UnboundedSender<RecordedStart>,
+    counts: UnboundedSender<ServerCounts>,
     transactions: UnboundedSender<TransactionTimes>,
 }
 
-impl Listener {
+impl ProcessListener {
     fn listen(self, stdout: ChildStdout) {
         for line in BufReader::new(stdout).lines() {
             let Ok(line) = line else { return };

@@ -1,6 +1,6 @@
 //! A handler that does nothing but tell when it was started.
 
-use crate::pipe::{Moment, Start, Tell};
+use crate::pipe::{MachineMoment, RecordedStart, Tell};
 use punctual_core::ports::{Clock, ExecutionContext, Executor, Outcome, Task};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
@@ -20,11 +20,11 @@ impl Executor for StartRecorder {
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
         let (clock, tell) = (self.clock.clone(), self.tell.clone());
         Box::pin(async move {
-            let start = Start {
+            let start = RecordedStart {
                 job: context.assignment.execution.occurrence.job,
                 nominal_us: context.assignment.scheduled_time.as_micros(),
                 started_us: clock.wall().as_micros(),
-                at: Moment::now(),
+                at: MachineMoment::now(),
             };
             // Nobody listens any more when the benchmark was broken off.
             let _ = tell.send(Tell::Started(start));

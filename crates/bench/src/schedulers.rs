@@ -5,12 +5,12 @@
 //! on, and every due time must start once.
 
 use crate::accuracy::{collect, describe_fires};
-use crate::crowd::{Crowd, Fired};
+use crate::crowd::{FiredCrowd, JobCrowd};
 use crate::durable::DurableWrite;
-use crate::ledger::{Fires, Ledger};
+use crate::ledger::{Fires, StartLedger};
 use crate::load::submit_batch;
-use crate::machine::Machine;
-use crate::node::Part;
+use crate::machine::MachineFacts;
+use crate::node::ServerPart;
 use crate::noops::QUEUE;
 use crate::recorder::JOB_TYPE;
 use crate::stage::{Ground, Stage, StageOptions};
@@ -88,7 +88,7 @@ impl SchedulersArgs {
 
 #[derive(Debug, Serialize)]
 struct SchedulersReport {
-    machine: Machine,
+    machine: MachineFacts,
     jobs: u64,
     ways: Vec<WayReport>,
 }
@@ -108,7 +108,7 @@ struct WayReport {
 struct RunReport {
     schedulers: u64,
     #[serde(flatten)]
-    fired: Fired,
+    fired: FiredCrowd,
     /// The rate as a multiple of that of the first run over the same way.
     of_first: f64,
     /// By the starts of handlers afterwards.
@@ -118,7 +118,7 @@ struct RunReport {
 pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
     let address = args.check()?;
     let mut report =
-        SchedulersReport { machine: Machine::here(&args.place.dir), jobs: args.jobs, ways: Vec::new() };
+        SchedulersReport { machine: MachineFacts::here(&args.place.dir), jobs: args.jobs, ways: Vec::new() };
     for round_trip in args.round_trip.iter().map(|trip| trip.get()) {
         let way = match &address {
             Some(address) if !round_trip.is_zero() => Some(longer_way(address, round_trip).await?),
@@ -151,7 +151,7 @@ async fn measure_way(
     let mut report =
         WayReport { round_trip_ms: round_trip.as_secs_f64() * 1e3, durable_write, runs: Vec::new() };
     for schedulers in args.schedulers.iter().copied() {
-        let options = StageOptions { part: Part::Rest, ..StageOptions::USUAL };
+        let options = StageOptions { part: ServerPart::Rest, ..StageOptions::USUAL };
         let measured =
             Stage::measure(&args.place, options, async |stage| fire(stage, args, schedulers, way).await);
         let (fired, due_times) = measured.await?;
@@ -168,9 +168,9 @@ async fn fire(
     args: &SchedulersArgs,
     schedulers: u64,
     way: Option<&str>,
-) -> anyhow::Result<(Fired, Fires)> {
+) -> anyhow::Result<(FiredCrowd, Fires)> {
     stage.client.pause_queue(QUEUE).await?;
-    let mut crowd = Crowd::gather(&stage.ground, schedulers, way).await?;
+    let mut crowd = JobCrowd::gather(&stage.ground, schedulers, way).await?;
     let due_at = host::wall_time().plus(args.lead());
     let mut ledger = submit(stage, args.jobs, due_at).await?;
     // Who takes a job that is due so soon fires it without a scheduler.
@@ -188,9 +188,9 @@ async fn fire(
     Ok((fired, ledger.fires()))
 }
 
-async fn submit(stage: &Stage, jobs: u64, due_at: Timestamp) -> anyhow::Result<Ledger> {
+async fn submit(stage: &Stage, jobs: u64, due_at: Timestamp) -> anyhow::Result<StartLedger> {
     let bar = progress("submitting", jobs);
-    let mut ledger = Ledger::default();
+    let mut ledger = StartLedger::default();
     let job = SubmitJob { execute_at: Some(due_at), ..SubmitJob::named(JOB_TYPE) };
     let mut left = jobs;
     while left > 0 {

@@ -8,19 +8,19 @@ use punctual_store::baseline::BaselineDatabase;
 /// How its name begins, so that people know what one is that was left behind by a killed run.
 const PREFIX: &str = "punctual_bench_";
 
-pub struct Scratch {
+pub struct ScratchDirectory {
     /// The server, by a database that is there.
     server: ServerPlace,
     name: String,
 }
 
-impl Scratch {
+impl ScratchDirectory {
     pub async fn create(server: ServerPlace) -> anyhow::Result<Self> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).context("cannot read randomness")?;
         let name = format!("{PREFIX}{:016x}", u64::from_le_bytes(random));
         store::create_database(&server, &name).await?;
-        Ok(Scratch { server, name })
+        Ok(ScratchDirectory { server, name })
     }
 
     /// How to get to it, the password included; over another address if one is given.
@@ -44,7 +44,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         // The runtime of the benchmark may be going down: a thread and a runtime of its own wait for the answer.

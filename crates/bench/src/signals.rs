@@ -4,16 +4,16 @@ use anyhow::Context;
 use punctual_config::exit::{CliError, Exit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub struct Signals {
+pub struct BenchSignals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
 }
 
-impl Signals {
+impl BenchSignals {
     pub fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Signals {
+        Ok(BenchSignals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hang_up: listen(SignalKind::hangup())?,

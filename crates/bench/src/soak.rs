@@ -5,12 +5,12 @@
 //! trends are taken over the second half, when it is reached.
 
 use crate::floor::{self, Floor, FloorJobs};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::samples::SampleFile;
-use crate::signals::{Signals, broken_off};
+use crate::signals::{BenchSignals, broken_off};
 use crate::soak_report::{Reached, SoakReport, Tenths, Trends};
 use crate::stage::{Stage, StageOptions};
-use crate::steady::{BATCH_MAX, Rate, Steady, SteadyLoad};
+use crate::steady::{BATCH_MAX, Steady, SteadyLoad, SteadyRate};
 use crate::usage::{Cost, Meter};
 use crate::{PlaceArgs, bad_option};
 use punctual_client::Span;
@@ -38,7 +38,7 @@ pub struct SoakArgs {
     duration: Span,
     /// Executions per second, from 10 to 100000; `full` for as many as the server can handle
     #[arg(long, default_value = "500", value_name = "RATE")]
-    rate: Rate,
+    rate: SteadyRate,
     /// Time between two samples; by default a 240th of the whole run, between 100ms and 1m
     #[arg(long, value_name = "DURATION")]
     sample_every: Option<Span>,
@@ -107,23 +107,23 @@ impl SoakArgs {
     }
 }
 
-pub async fn run(args: SoakArgs, signals: &mut Signals) -> anyhow::Result<Exit> {
+pub async fn run(args: SoakArgs, signals: &mut BenchSignals) -> anyhow::Result<Exit> {
     args.check()?;
     let file = args.samples.as_deref().map(SampleFile::open).transpose()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let options = StageOptions { keep: Some(args.keep()), ..StageOptions::USUAL };
     let mut soak = Steady::new(args.load(), file)?;
     let endured = Stage::measure(&args.place, options, async |stage| endure(&mut soak, stage, signals).await);
     let endured = endured.await?;
     let floor = match endured.ending {
         // A user who has seen enough does not want to wait.
-        Ending::Interrupted => None,
-        Ending::Whole | Ending::Failed(_) => {
+        SoakEnding::Interrupted => None,
+        SoakEnding::Whole | SoakEnding::Failed(_) => {
             let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
             Some(signals.unless(floor::measure(&args.place, like)).await?)
         }
     };
-    let is_interrupted = endured.ending == Ending::Interrupted;
+    let is_interrupted = endured.ending == SoakEnding::Interrupted;
     let report = args.report(machine, soak, endured, floor);
     args.output.print(&report, SoakReport::describe)?;
     if is_interrupted {
@@ -133,11 +133,17 @@ pub async fn run(args: SoakArgs, signals: &mut Signals) -> anyhow::Result<Exit> 
 }
 
 impl SoakArgs {
-    fn report(&self, machine: Machine, soak: Steady, endured: Endured, floor: Option<Floor>) -> SoakReport {
+    fn report(
+        &self,
+        machine: MachineFacts,
+        soak: Steady,
+        endured: Endured,
+        floor: Option<Floor>,
+    ) -> SoakReport {
         let trends = Trends::of(&soak.samples);
         let (succeeded, otherwise) =
             soak.counts.map_or((0, 0), |counts| (counts.succeeded, counts.otherwise));
-        let is_whole = endured.ending == Ending::Whole && succeeded == soak.expected;
+        let is_whole = endured.ending == SoakEnding::Whole && succeeded == soak.expected;
         let last = soak.samples.last();
         SoakReport {
             machine,
@@ -166,41 +172,41 @@ impl SoakArgs {
 
 /// How a soak came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Ending {
+enum SoakEnding {
     Whole,
     Interrupted,
     /// In words.
     Failed(String),
 }
 
-impl Ending {
+impl SoakEnding {
     fn reason(self) -> Option<String> {
         match self {
-            Ending::Whole => None,
-            Ending::Interrupted => Some("interrupted: what was measured so far".to_owned()),
-            Ending::Failed(reason) => Some(reason),
+            SoakEnding::Whole => None,
+            SoakEnding::Interrupted => Some("interrupted: what was measured so far".to_owned()),
+            SoakEnding::Failed(reason) => Some(reason),
         }
     }
 }
 
 struct Endured {
-    ending: Ending,
+    ending: SoakEnding,
     cost: Option<Cost>,
 }
 
 /// Goes through with it. What was measured in hours is told, even if the last of them went wrong.
-async fn endure(soak: &mut Steady, stage: &mut Stage, signals: &mut Signals) -> anyhow::Result<Endured> {
+async fn endure(soak: &mut Steady, stage: &mut Stage, signals: &mut BenchSignals) -> anyhow::Result<Endured> {
     let meter = Meter::start(stage)?;
     let ended = tokio::select! {
         biased;
-        () = signals.next() => Ok(Ending::Interrupted),
-        ended = go_through(soak, stage) => ended.map(|()| Ending::Whole),
+        () = signals.next() => Ok(SoakEnding::Interrupted),
+        ended = go_through(soak, stage) => ended.map(|()| SoakEnding::Whole),
     };
     let ending = match ended {
-        Ok(Ending::Interrupted) if soak.samples.is_empty() => return Err(broken_off().into()),
+        Ok(SoakEnding::Interrupted) if soak.samples.is_empty() => return Err(broken_off().into()),
         Ok(ending) => ending,
         Err(error) if soak.samples.is_empty() => return Err(error),
-        Err(error) => Ending::Failed(format!("{:#}", stage.explained(error).await)),
+        Err(error) => SoakEnding::Failed(format!("{:#}", stage.explained(error).await)),
     };
     // A server that is gone has nothing to tell of itself.
     Ok(Endured { cost: meter.stop(stage, soak.expected).ok(), ending })

@@ -1,8 +1,8 @@
 //! What a soak has shown, in numbers and in words.
 
 use crate::floor::Floor;
-use crate::machine::Machine;
-use crate::plot::Look;
+use crate::machine::MachineFacts;
+use crate::plot::PlotMark;
 use crate::slope::{Point, Trend, Unit};
 use crate::steady::Sample;
 use crate::units::{grouped, percent};
@@ -44,7 +44,7 @@ pub struct Reached {
 
 #[derive(Debug, Serialize)]
 pub struct SoakReport {
-    pub machine: Machine,
+    pub machine: MachineFacts,
     pub seconds: f64,
     /// Executions per second that were asked for; absent at full rate.
     pub rate: Option<u64>,
@@ -173,12 +173,12 @@ impl SoakReport {
         format!("{trend}{tenths}{of_floor}")
     }
 
-    fn plot(&self, look: Look, value: impl Fn(&Sample) -> f64) -> Option<String> {
+    fn plot(&self, look: PlotMark, value: impl Fn(&Sample) -> f64) -> Option<String> {
         Some(look.row(&self.samples.iter().map(value).collect::<Vec<_>>()))
     }
 
     pub fn describe(&self) -> String {
-        let (look, trends) = (Look::of_stdout(), &self.trends);
+        let (look, trends) = (PlotMark::of_stdout(), &self.trends);
         let last = self.samples.last();
         let has_files = last.is_some_and(|sample| sample.write_ahead_log_bytes.is_some());
         let dead_rows = last.and_then(|sample| sample.dead_rows);

@@ -11,20 +11,20 @@ const SPARE: f64 = 0.25;
 
 /// A disk, as people know it.
 #[derive(Debug, Clone)]
-pub struct Disk {
+pub struct DiskModel {
     pub path: PathBuf,
     /// Who writes there.
     pub of: String,
 }
 
-impl Disk {
+impl DiskModel {
     pub fn of_dir(dir: &Path) -> Self {
-        Disk { path: dir.to_owned(), of: format!("--dir {}", dir.display()) }
+        DiskModel { path: dir.to_owned(), of: format!("--dir {}", dir.display()) }
     }
 
     pub fn of_database_server(path: PathBuf) -> Self {
         let of = format!("the database server ({})", path.display());
-        Disk { path, of }
+        DiskModel { path, of }
     }
 
     /// Unknown if the file system does not report it or access is denied.
@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_both_numbers() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = Disk::of_dir(dir.path());
+        let disk = DiskModel::of_dir(dir.path());
         assert!(disk.must_hold("a few jobs", 1_000).is_ok());
         let refused = disk.must_hold("--historic 9 jobs", 1 << 60).unwrap_err().message;
         assert!(refused.starts_with("--historic 9 jobs take about 1152921504606.8 MB"), "{refused}");
         assert!(refused.contains("--dir") && refused.contains("left: reduce the number"), "{refused}");
-        let nowhere = Disk::of_dir(Path::new("/nowhere/at/all"));
+        let nowhere = DiskModel::of_dir(Path::new("/nowhere/at/all"));
         assert!(nowhere.must_hold("anything", u64::MAX / 2).is_ok(), "what is not known is tried");
     }
 }

@@ -1,12 +1,12 @@
 //! A server in a process of its own, on a temporary directory and a free port of the loopback interface, and a
 //! client for it. Whatever ends the benchmark ends the server and removes the directory.
 
-use crate::node::Part;
-use crate::pipe::{Counts, Start, TransactionTimes};
-use crate::process::{Database, Launch, Launched, NodeProcess};
-use crate::scratch::Scratch;
+use crate::node::ServerPart;
+use crate::pipe::{RecordedStart, ServerCounts, TransactionTimes};
+use crate::process::{BenchDatabase, Launched, NodeProcess, ProcessLaunch};
+use crate::scratch::ScratchDirectory;
 use crate::units::{grouped, megabytes};
-use crate::usage::Usage;
+use crate::usage::ProcessUsage;
 use crate::{PlaceArgs, space};
 use anyhow::Context;
 use punctual_client::{Client, ClientError};
@@ -28,7 +28,7 @@ const WORKER_OPEN_PAUSE: Duration = Duration::from_millis(10);
 /// What the server does, its worker, and how long it keeps what is over.
 #[derive(Debug, Clone, Copy)]
 pub struct StageOptions {
-    pub part: Part,
+    pub part: ServerPart,
     pub slots: usize,
     pub prefetch: usize,
     pub keep: Option<Duration>,
@@ -37,17 +37,17 @@ pub struct StageOptions {
 impl StageOptions {
     /// Slots and prefetch of a server that is to be busy with many short handlers.
     pub const USUAL: StageOptions =
-        StageOptions { part: Part::Everything, slots: 64, prefetch: 2_000, keep: None };
+        StageOptions { part: ServerPart::Everything, slots: 64, prefetch: 2_000, keep: None };
 }
 
 /// Where a server is going to be: its directory, and its database where that is on a database server.
 pub struct Ground {
     // Before the database, which can be dropped only when no connection is left.
     pub bare: Option<Box<dyn BaselineDatabase>>,
-    scratch: Option<Scratch>,
+    scratch: Option<ScratchDirectory>,
     directory: TempDir,
     /// The disks that are written to, as far as they can be seen from here.
-    disks: Vec<space::Disk>,
+    disks: Vec<space::DiskModel>,
 }
 
 impl Ground {
@@ -55,11 +55,11 @@ impl Ground {
         let directory = temporary_directory(place)?;
         let mut ground = Ground { bare: None, scratch: None, directory, disks: Vec::new() };
         if let Some(server) = place.database_server()? {
-            let scratch = ground.scratch.insert(Scratch::create(server).await?);
+            let scratch = ground.scratch.insert(ScratchDirectory::create(server).await?);
             let bare = ground.bare.insert(scratch.bare(None).await?);
-            ground.disks.extend(bare.data_directory().await.map(space::Disk::of_database_server));
+            ground.disks.extend(bare.data_directory().await.map(space::DiskModel::of_database_server));
         } else {
-            ground.disks.push(space::Disk::of_dir(&place.dir));
+            ground.disks.push(space::DiskModel::of_dir(&place.dir));
         }
         Ok(ground)
     }
@@ -97,9 +97,9 @@ impl Ground {
         let database = self
             .scratch
             .as_ref()
-            .map(|scratch| Database { url: scratch.url(address), server: scratch.server() });
+            .map(|scratch| BenchDatabase { url: scratch.url(address), server: scratch.server() });
         let StageOptions { part, slots, prefetch, keep } = options;
-        NodeProcess::start(Launch { part, dir: self.dir(), database, slots, prefetch, keep }).await
+        NodeProcess::start(ProcessLaunch { part, dir: self.dir(), database, slots, prefetch, keep }).await
     }
 
     /// Starts a server there and measures it. What went wrong is told as what it comes from.
@@ -118,7 +118,7 @@ impl Ground {
 
 pub struct Stage {
     pub client: Client,
-    pub starts: UnboundedReceiver<Start>,
+    pub starts: UnboundedReceiver<RecordedStart>,
     // Before the ground: fields are dropped in this order, and the server writes there until it is gone.
     server: NodeProcess,
     pub ground: Ground,
@@ -149,7 +149,7 @@ impl Stage {
     }
 
     /// What the server has done so far.
-    pub async fn counts(&mut self) -> anyhow::Result<Counts> {
+    pub async fn counts(&mut self) -> anyhow::Result<ServerCounts> {
         self.server.counts().await
     }
 
@@ -179,15 +179,19 @@ impl Stage {
     }
 
     /// What the server has used so far.
-    pub fn usage(&self) -> anyhow::Result<Usage> {
+    pub fn usage(&self) -> anyhow::Result<ProcessUsage> {
         self.server.usage()
     }
 
     /// What its files or its database take up.
-    pub async fn disk(&mut self) -> anyhow::Result<Disk> {
+    pub async fn disk(&mut self) -> anyhow::Result<DiskUsage> {
         if let Some(bare) = &mut self.ground.bare {
             let size = bare.size().await.context("cannot read the size of the database")?;
-            return Ok(Disk { bytes: size.bytes, write_ahead_log_bytes: None, dead_rows: size.dead_rows });
+            return Ok(DiskUsage {
+                bytes: size.bytes,
+                write_ahead_log_bytes: None,
+                dead_rows: size.dead_rows,
+            });
         }
         let (mut bytes, mut log_bytes) = (0, 0);
         for entry in std::fs::read_dir(self.ground.dir())? {
@@ -198,14 +202,14 @@ impl Stage {
                 log_bytes += length;
             }
         }
-        Ok(Disk { bytes, write_ahead_log_bytes: Some(log_bytes), dead_rows: None })
+        Ok(DiskUsage { bytes, write_ahead_log_bytes: Some(log_bytes), dead_rows: None })
     }
 
     /// An error as what it comes from: the measured server has ended, the database is gone, or a disk is full. Its own
     /// words say what a client can do, and the benchmark is no client.
     pub async fn explained(&mut self, error: anyhow::Error) -> anyhow::Error {
         let told = format!("{error:#}");
-        if let Some(full) = self.ground.disks.iter().find_map(space::Disk::fullness) {
+        if let Some(full) = self.ground.disks.iter().find_map(space::DiskModel::fullness) {
             return failed(format!(
                 "{full}: free some space, or measure elsewhere or with fewer jobs ({told})"
             ));
@@ -236,7 +240,7 @@ fn failed(message: String) -> anyhow::Error {
 
 /// What the server's files, or its database, take up.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Disk {
+pub struct DiskUsage {
     pub bytes: u64,
     /// Part of the above: its size follows from how much was written at once, not from how much is kept. Absent on a
     /// database server, whose log is shared.
@@ -245,7 +249,7 @@ pub struct Disk {
     pub dead_rows: Option<u64>,
 }
 
-impl Disk {
+impl DiskUsage {
     pub fn describe(self) -> String {
         let all = format!("{} in all", megabytes(self.bytes));
         match (self.write_ahead_log_bytes, self.dead_rows) {
@@ -258,7 +262,7 @@ impl Disk {
     }
 
     /// What has come since, for each of so many.
-    pub fn bytes_each_since(self, before: Disk, count: u64) -> f64 {
+    pub fn bytes_each_since(self, before: DiskUsage, count: u64) -> f64 {
         self.bytes.saturating_sub(before.bytes) as f64 / count.max(1) as f64
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::load::{no_op, submit_batch};
 use crate::percentiles::Percentiles;
-use crate::pipe::{Counts, Start};
+use crate::pipe::{RecordedStart, ServerCounts};
 use crate::progress;
 use crate::recorder::JOB_TYPE;
 use crate::samples::SampleFile;
@@ -31,29 +31,29 @@ const RATE_MAX: u64 = 100_000;
 
 /// How many executions per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rate {
+pub enum SteadyRate {
     PerSecond(u64),
     /// As many as the server bears.
     Full,
 }
 
-impl FromStr for Rate {
+impl FromStr for SteadyRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse() {
-            _ if text == "full" => Ok(Rate::Full),
-            Ok(rate @ RATE_MIN..=RATE_MAX) => Ok(Rate::PerSecond(rate)),
+            _ if text == "full" => Ok(SteadyRate::Full),
+            Ok(rate @ RATE_MIN..=RATE_MAX) => Ok(SteadyRate::PerSecond(rate)),
             _ => Err(format!("a number from {RATE_MIN} to {RATE_MAX}, or `full`")),
         }
     }
 }
 
-impl Rate {
+impl SteadyRate {
     pub const fn per_second(self) -> Option<u64> {
         match self {
-            Rate::PerSecond(rate) => Some(rate),
-            Rate::Full => None,
+            SteadyRate::PerSecond(rate) => Some(rate),
+            SteadyRate::Full => None,
         }
     }
 }
@@ -62,7 +62,7 @@ impl Rate {
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyLoad {
     pub duration: Duration,
-    pub rate: Rate,
+    pub rate: SteadyRate,
     pub payload_bytes: u64,
     pub sample_every: Duration,
 }
@@ -105,7 +105,7 @@ pub struct Steady {
     pub expected: u64,
     pub early: u64,
     /// What was counted last.
-    pub counts: Option<Counts>,
+    pub counts: Option<ServerCounts>,
     /// Since the last sample.
     late: Vec<Duration>,
     pub samples: Vec<Sample>,
@@ -184,7 +184,7 @@ impl Steady {
 
     /// What a rate in numbers asks for by the last moment, unless the server is far behind.
     async fn submit_last(&mut self, stage: &mut Stage) -> anyhow::Result<()> {
-        if self.load.rate == Rate::Full {
+        if self.load.rate == SteadyRate::Full {
             return Ok(());
         }
         let count = self.due_by(self.load.duration, stage).await?;
@@ -195,11 +195,11 @@ impl Steady {
     async fn due_by(&mut self, elapsed: Duration, stage: &mut Stage) -> anyhow::Result<u64> {
         let recurred = |per_second: u64| (elapsed.as_secs_f64() * per_second as f64) as u64;
         match self.load.rate {
-            Rate::PerSecond(rate) => {
+            SteadyRate::PerSecond(rate) => {
                 let wanted = recurred(rate - self.load.recurring());
                 Ok(wanted.saturating_sub(self.submitted).min(BATCH_MAX))
             }
-            Rate::Full => {
+            SteadyRate::Full => {
                 let done = self.count(stage).await?.succeeded;
                 let open = (self.submitted + recurred(self.load.recurring())).saturating_sub(done);
                 Ok(if open < FULL_OPEN_MAX { FULL_BATCHES * BATCH_MAX } else { 0 })
@@ -228,12 +228,12 @@ impl Steady {
         Ok(())
     }
 
-    fn record(&mut self, start: Start) {
+    fn record(&mut self, start: RecordedStart) {
         self.early += u64::from(start.is_early());
         self.late.push(start.late());
     }
 
-    async fn count(&mut self, stage: &mut Stage) -> anyhow::Result<Counts> {
+    async fn count(&mut self, stage: &mut Stage) -> anyhow::Result<ServerCounts> {
         let counts = stage.counts().await?;
         self.counts = Some(counts);
         Ok(counts)
@@ -297,10 +297,10 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_number_or_full() {
-        assert_eq!("500".parse(), Ok(Rate::PerSecond(500)));
-        assert_eq!("full".parse(), Ok(Rate::Full));
+        assert_eq!("500".parse(), Ok(SteadyRate::PerSecond(500)));
+        assert_eq!("full".parse(), Ok(SteadyRate::Full));
         for wrong in ["9", "100001", "fast", ""] {
-            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+            assert!(wrong.parse::<SteadyRate>().is_err(), "{wrong}");
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::floor::{self, Floor, FloorJobs};
 use crate::load::{self, LoadArgs};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::noops::QUEUE;
 use crate::percentiles::{self, Bin, Percentiles, histogram};
-use crate::plot::Look;
+use crate::plot::PlotMark;
 use crate::stage::{Stage, StageOptions};
 use crate::units::{grouped, per_second};
 use crate::usage::{Cost, Meter};
@@ -44,7 +44,7 @@ pub struct SubmitArgs {
 
 #[derive(Debug, Serialize)]
 struct SubmitReport {
-    machine: Machine,
+    machine: MachineFacts,
     jobs: u64,
     #[serde(flatten)]
     load: LoadArgs,
@@ -65,10 +65,10 @@ struct SubmitReport {
 
 pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let submitted =
         Stage::measure(&args.place, StageOptions::USUAL, async |stage| submit(stage, &args).await);
-    let Submitted { bulk_time, bulk_cost, singles, singles_cost } = submitted.await?;
+    let SubmitFigures { bulk_time, bulk_cost, singles, singles_cost } = submitted.await?;
     let LoadArgs { batch, payload_bytes, .. } = args.load;
     let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let bulk_per_second = per_second(args.jobs, bulk_time);
@@ -93,14 +93,14 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-struct Submitted {
+struct SubmitFigures {
     bulk_time: Duration,
     bulk_cost: Cost,
     singles: Singles,
     singles_cost: Cost,
 }
 
-async fn submit(stage: &Stage, args: &SubmitArgs) -> anyhow::Result<Submitted> {
+async fn submit(stage: &Stage, args: &SubmitArgs) -> anyhow::Result<SubmitFigures> {
     // Only the submit is measured: nothing of it runs.
     stage.client.pause_queue(QUEUE).await?;
     let job = load::no_op("noop", args.load.payload_bytes)?;
@@ -110,7 +110,7 @@ async fn submit(stage: &Stage, args: &SubmitArgs) -> anyhow::Result<Submitted> {
     let meter = Meter::start(stage)?;
     let singles = submit_singles(stage, args, job).await?;
     let singles_cost = meter.stop(stage, args.singles)?;
-    Ok(Submitted { bulk_time, bulk_cost, singles, singles_cost })
+    Ok(SubmitFigures { bulk_time, bulk_cost, singles, singles_cost })
 }
 
 fn describe(report: &SubmitReport) -> String {
@@ -133,7 +133,7 @@ fn describe(report: &SubmitReport) -> String {
         report.floor.durable_write.row(),
     ];
     let facts = details(rows.into_iter().chain(report.machine.rows()));
-    let plot = percentiles::plot(&report.acknowledged_histogram, Look::of_stdout());
+    let plot = percentiles::plot(&report.acknowledged_histogram, PlotMark::of_stdout());
     format!("{facts}\n\nOne by one, from request to answer\n{plot}")
 }
 

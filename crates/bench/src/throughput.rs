@@ -3,11 +3,11 @@
 use crate::floor::{self, Floor, FloorJobs};
 use crate::limited::{self, LimitsReport};
 use crate::load::LoadArgs;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::noops::NoOps;
 use crate::pace::Pace;
-use crate::plot::Look;
-use crate::stage::{Disk, StageOptions};
+use crate::plot::PlotMark;
+use crate::stage::{DiskUsage, StageOptions};
 use crate::units::{grouped, percent};
 use crate::usage::Cost;
 use crate::{JOBS_MAX, PlaceArgs};
@@ -41,7 +41,7 @@ pub struct ThroughputArgs {
 
 #[derive(Debug, Serialize)]
 struct ThroughputReport {
-    machine: Machine,
+    machine: MachineFacts,
     jobs: u64,
     #[serde(flatten)]
     load: LoadArgs,
@@ -63,14 +63,14 @@ struct ThroughputReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<LimitsReport>,
     disk_bytes_per_job: f64,
-    disk: Disk,
+    disk: DiskUsage,
     /// Raw rows in this run: the better of two measurements.
     floor: Floor,
 }
 
 pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let no_ops = args.no_ops();
     let drained = no_ops.drain().await?;
     let together = no_ops.together().await?;
@@ -101,7 +101,7 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
 }
 
 fn describe(report: &ThroughputReport) -> String {
-    let look = Look::of_stdout();
+    let look = PlotMark::of_stdout();
     let [drain_cpu, drain_memory] = report.drain_cost.rows();
     let [together_cpu, together_memory] = report.together_cost.rows();
     let floor = &report.floor;

@@ -4,10 +4,10 @@
 //! jobs that used them. What remains of the names must cost nothing.
 
 use crate::load::{self, LoadArgs};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::pace::{self, STALL_MAX};
 use crate::percentiles::Percentiles;
-use crate::pipe::Moment;
+use crate::pipe::MachineMoment;
 use crate::stage::{Ground, Stage, StageOptions};
 use crate::units::{grouped, megabytes, per_second};
 use crate::{JOBS_MAX, PlaceArgs, progress};
@@ -55,7 +55,7 @@ pub struct UnusedArgs {
 
 /// The measurements of one server.
 #[derive(Debug, Serialize)]
-struct Side {
+struct UnusedSide {
     /// From the start of its process to its first answer.
     start_ms: f64,
     /// Right after that.
@@ -72,7 +72,7 @@ struct Side {
 
 /// The costs of the server with unused names, as multiples of those of the empty one.
 #[derive(Debug, Serialize)]
-struct Ratios {
+struct UnusedRatios {
     start: f64,
     memory: f64,
     submit: f64,
@@ -86,20 +86,20 @@ struct Ratios {
 
 #[derive(Debug, Serialize)]
 struct UnusedReport {
-    machine: Machine,
+    machine: MachineFacts,
     names: u64,
     jobs: u64,
-    empty: Side,
-    used: Side,
-    ratios: Ratios,
+    empty: UnusedSide,
+    used: UnusedSide,
+    ratios: UnusedRatios,
 }
 
 pub async fn run(args: UnusedArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
-    let machine = Machine::here(&args.place.dir);
+    let machine = MachineFacts::here(&args.place.dir);
     let empty = measure(Ground::lay(&args.place).await?, &args).await?;
     let used = measure(use_names(Ground::lay(&args.place).await?, &args).await?, &args).await?;
-    let ratios = Ratios::of(&empty, &used);
+    let ratios = UnusedRatios::of(&empty, &used);
     let report = UnusedReport { machine, names: args.names, jobs: args.jobs, empty, used, ratios };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
@@ -128,7 +128,7 @@ async fn use_names_on(stage: &mut Stage, args: &UnusedArgs) -> anyhow::Result<()
         ..run.clone()
     };
     let bar = progress("using queues, owners, tags and keys", args.names);
-    let since = Moment::now();
+    let since = MachineMoment::now();
     load::submit_all(&stage.client, args.load, args.names, &bar, named).await?;
     pace::watch(stage, args.names, since, &bar).await?;
     bar.finish_and_clear();
@@ -206,7 +206,7 @@ async fn until_all_deleted(stage: &Stage) -> anyhow::Result<()> {
     }
 }
 
-async fn measure(ground: Ground, args: &UnusedArgs) -> anyhow::Result<Side> {
+async fn measure(ground: Ground, args: &UnusedArgs) -> anyhow::Result<UnusedSide> {
     let began = Instant::now();
     let measured = ground.measure(StageOptions::USUAL, async |stage| {
         stage.client.stats().await?;
@@ -227,12 +227,12 @@ async fn measure(ground: Ground, args: &UnusedArgs) -> anyhow::Result<Side> {
         bar.finish_and_clear();
         let jobs = args.jobs + SINGLE_JOBS as u64;
         let bar = progress("draining", jobs);
-        let since = Moment::now();
+        let since = MachineMoment::now();
         stage.let_worker_go().await?;
         let drain = pace::watch(stage, jobs, since, &bar).await?;
         bar.finish_and_clear();
         let client = &stage.client;
-        Ok(Side {
+        Ok(UnusedSide {
             start_ms: start.as_secs_f64() * 1_000.0,
             resident_bytes,
             submit_us: Percentiles::of(&acknowledged),
@@ -260,9 +260,9 @@ async fn times<E: std::error::Error + Send + Sync + 'static>(
     Ok(Percentiles::of(&times))
 }
 
-impl Ratios {
-    fn of(empty: &Side, used: &Side) -> Self {
-        Ratios {
+impl UnusedRatios {
+    fn of(empty: &UnusedSide, used: &UnusedSide) -> Self {
+        UnusedRatios {
             start: used.start_ms / empty.start_ms,
             memory: used.resident_bytes as f64 / empty.resident_bytes as f64,
             submit: used.submit_us.p50_of(empty.submit_us),
@@ -276,7 +276,7 @@ impl Ratios {
     }
 }
 
-impl Ratios {
+impl UnusedRatios {
     fn describe(&self) -> String {
         format!(
             "start {:.2}, memory {:.2}, submit {:.2}, batches {:.2}, drain {:.2}, /stats {:.2}, /queues {:.2}, \
@@ -294,7 +294,7 @@ impl Ratios {
     }
 }
 
-impl Side {
+impl UnusedSide {
     fn rows(&self, title: &'static str) -> [(&'static str, Option<String>); 5] {
         let start =
             format!("{:.0} ms to its first answer, {}", self.start_ms, megabytes(self.resident_bytes));

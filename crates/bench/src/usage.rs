@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What a process has used so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// User and system time of all its threads.
     pub cpu: Duration,
     /// Memory that it holds now.
@@ -18,14 +18,14 @@ pub struct Usage {
     pub peak_bytes: u64,
 }
 
-impl Usage {
-    pub fn of_process(pid: u32) -> anyhow::Result<Usage> {
+impl ProcessUsage {
+    pub fn of_process(pid: u32) -> anyhow::Result<ProcessUsage> {
         let read = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
         };
         let (stat, status) = (read("stat")?, read("status")?);
-        Ok(Usage {
+        Ok(ProcessUsage {
             cpu: cpu_of_stat(&stat).context("no CPU time in /proc")?,
             resident_bytes: bytes_of_status(&status, "VmRSS:").context("no memory in /proc")?,
             peak_bytes: bytes_of_status(&status, "VmHWM:").context("no peak memory in /proc")?,
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn this_process_has_used_something() {
-        let usage = Usage::of_process(std::process::id()).unwrap();
+        let usage = ProcessUsage::of_process(std::process::id()).unwrap();
         assert!(0 < usage.resident_bytes && usage.resident_bytes <= usage.peak_bytes);
     }
 }

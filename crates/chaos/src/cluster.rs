@@ -1,9 +1,9 @@
 //! All processes of a run, each with its own fault proxy to the database and, for API nodes, one for its
 //! clients.
 
-use crate::database::Database;
-use crate::member::{Launch, Member, UnorderedEnd};
-use crate::plan::{Role, Topology};
+use crate::database::DatabaseServer;
+use crate::member::{MemberLaunch, MemberProcess, UnorderedEnd};
+use crate::plan::{ProcessTopology, Role};
 use anyhow::{Context, Result, ensure};
 use punctual_client::Client;
 use punctual_link::Link;
@@ -24,23 +24,23 @@ pub struct ClusterOptions {
     pub binary: PathBuf,
     /// `postgres` or `mariadb`.
     pub service: String,
-    pub topology: Topology,
+    pub topology: ProcessTopology,
     pub lease: Duration,
     /// The folder for data directories and logs.
     pub folder: PathBuf,
     pub faketime: Option<PathBuf>,
 }
 
-pub struct Cluster {
-    pub database: Database,
-    pub members: Vec<Member>,
+pub struct ChaosCluster {
+    pub database: DatabaseServer,
+    pub members: Vec<MemberProcess>,
     pub token: String,
 }
 
-impl Cluster {
+impl ChaosCluster {
     pub async fn start(options: &ClusterOptions) -> Result<Self> {
-        let database = Database::start(&options.service).await?;
-        let mut cluster = Cluster { database, members: Vec::new(), token: String::new() };
+        let database = DatabaseServer::start(&options.service).await?;
+        let mut cluster = ChaosCluster { database, members: Vec::new(), token: String::new() };
         std::fs::create_dir_all(options.folder.join("logs"))?;
         let (first, others): (Vec<_>, Vec<_>) = options
             .topology
@@ -67,13 +67,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    async fn member(&self, options: &ClusterOptions, role: Role, name: &str) -> Result<Member> {
+    async fn member(&self, options: &ClusterOptions, role: Role, name: &str) -> Result<MemberProcess> {
         let link = Link::open(self.database.address()).await.context("open a way")?;
         let front = match role {
             Role::Api => Some(Arc::new(Link::open("").await.context("open a way")?)),
             Role::Scheduler | Role::Worker => None,
         };
-        let launch = Launch {
+        let launch = MemberLaunch {
             binary: options.binary.clone(),
             arguments: arguments(role, name, options),
             store: self.database.url.replacen(self.database.address(), &link.address, 1),
@@ -81,7 +81,7 @@ impl Cluster {
             log: options.folder.join("logs").join(format!("{name}.log")),
             faketime: options.faketime.clone(),
         };
-        Member::start(name, role, link, front, launch)
+        MemberProcess::start(name, role, link, front, launch)
     }
 
     /// Migrates the schema with a newer binary.
@@ -93,11 +93,11 @@ impl Cluster {
         Ok(())
     }
 
-    pub fn of(&self, role: Role) -> impl Iterator<Item = &Member> {
+    pub fn of(&self, role: Role) -> impl Iterator<Item = &MemberProcess> {
         self.members.iter().filter(move |member| member.role == role)
     }
 
-    pub fn named(&self, name: &str) -> Result<&Member> {
+    pub fn named(&self, name: &str) -> Result<&MemberProcess> {
         self.members.iter().find(|member| member.name == name).with_context(|| format!("no process {name}"))
     }
 
@@ -109,7 +109,7 @@ impl Cluster {
 
     /// Ends of processes without an order.
     pub fn unordered_ends(&self) -> Vec<UnorderedEnd> {
-        self.members.iter().flat_map(Member::unordered_ends).collect()
+        self.members.iter().flat_map(MemberProcess::unordered_ends).collect()
     }
 
     /// Ends all processes as an operator does. The database ends when the value is dropped.
@@ -122,7 +122,7 @@ impl Cluster {
     }
 }
 
-async fn ready(member: &Member) -> Result<()> {
+async fn ready(member: &MemberProcess) -> Result<()> {
     let begun = tokio::time::timeout(START_TIME_MAX, member.begins()).await;
     begun.with_context(|| format!("{} was not ready after {} s", member.name, START_TIME_MAX.as_secs()))?
 }

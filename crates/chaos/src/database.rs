@@ -5,19 +5,19 @@ use punctual_test_servers::{Servers, host_of};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A running server. It ends when this is dropped, or when this process ends.
-pub struct Database {
+pub struct DatabaseServer {
     service: String,
     pub url: String,
     servers: Arc<Mutex<Servers>>,
 }
 
-impl Database {
+impl DatabaseServer {
     pub async fn start(service: &str) -> Result<Self> {
         let service = service.to_owned();
         blocking(move || {
             let servers = Servers::start(&service)?;
             let url = servers.url(&service)?.to_owned();
-            Ok(Database { service, url, servers: Arc::new(Mutex::new(servers)) })
+            Ok(DatabaseServer { service, url, servers: Arc::new(Mutex::new(servers)) })
         })
         .await
     }

@@ -1,13 +1,13 @@
 //! How long the loss or the restart of one process is noticeable, with everything else healthy: measured from
 //! outside, by the start times of handlers and the results of client requests.
 
-use crate::cluster::{Cluster, ClusterOptions};
-use crate::lateness::{LATE, Lateness, starts};
-use crate::load::{Load, LoadOptions, calling};
-use crate::member::{Member, now};
-use crate::observed::{Attempts, Observed, Overlap, Times, Wish};
+use crate::cluster::{ChaosCluster, ClusterOptions};
+use crate::lateness::{LATE, StartLateness, starts};
+use crate::load::{ClientLoad, LoadOptions, calling};
+use crate::member::{MemberProcess, now};
+use crate::observed::{Attempts, Observed, OverlapAllowed, Times, Wish};
 use crate::plan::Role;
-use crate::recorder::{Behaviour, CallOutcome, Recorder, Run};
+use crate::recorder::{CallBehaviour, CallOutcome, RecordedRun, Recorder};
 use anyhow::{Context, Result, ensure};
 use punctual_client::SubmitJob;
 use punctual_core::ids::ExecutionId;
@@ -37,7 +37,7 @@ const SUBMITS_PER_SECOND: usize = 10;
 
 /// The result of one measurement.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub struct MeasuredFailover {
     pub what: String,
     pub unit: &'static str,
     pub median: f64,
@@ -46,11 +46,11 @@ pub struct Measured {
     pub note: String,
 }
 
-impl Measured {
+impl MeasuredFailover {
     fn of_seconds(what: impl Into<String>, mut samples: Vec<f64>, note: String) -> Self {
         samples.sort_by(f64::total_cmp);
         let round = |value: Option<&f64>| value.map_or(0.0, |value| (value * 1_000.0).round() / 1_000.0);
-        Measured {
+        MeasuredFailover {
             what: what.into(),
             unit: "s",
             median: round(samples.get(samples.len() / 2)),
@@ -64,13 +64,13 @@ impl Measured {
 #[derive(Debug, Serialize)]
 pub struct FailoverReport {
     pub store: String,
-    pub measured: Vec<Measured>,
+    pub measured: Vec<MeasuredFailover>,
 }
 
 impl fmt::Display for FailoverReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "failover on {}", self.store)?;
-        for Measured { what, unit, median, max, samples, note } in &self.measured {
+        for MeasuredFailover { what, unit, median, max, samples, note } in &self.measured {
             writeln!(f, "  {what:44} median {median:6.3} {unit}, max {max:6.3} {unit} of {samples}; {note}")?;
         }
         Ok(())
@@ -81,10 +81,10 @@ impl fmt::Display for FailoverReport {
 /// comes first, and everything else is measured on the new binary.
 pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Result<FailoverReport> {
     let recorder = Recorder::start(&options.folder).await?;
-    let cluster = Cluster::start(options).await?;
+    let cluster = ChaosCluster::start(options).await?;
     let one_time = SUBMITS_PER_SECOND * usize::try_from(LASTS.as_secs())?;
     let load_options = LoadOptions { seed: 1, recurring: 0, one_time, lasts: LASTS, lease: options.lease };
-    let load = Load::new(load_options, &recorder, cluster.clients()?);
+    let load = ClientLoad::new(load_options, &recorder, cluster.clients()?);
     for index in 0..TICKING {
         let (job, wish) = ticking(index, &recorder)?;
         load.submit(job, wish).await.context("submit a recurring job")?;
@@ -99,7 +99,7 @@ pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Res
 }
 
 fn ticking(index: usize, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
-    let behaviour = Behaviour { takes: Duration::from_millis(20), failing_attempts: 0 };
+    let behaviour = CallBehaviour { takes: Duration::from_millis(20), failing_attempts: 0 };
     let key = format!("ticking-{index}");
     // Spread over the second, as independent jobs are.
     let first = now().plus(Duration::from_millis(3_000 + 1_000 * index as u64 / TICKING as u64));
@@ -111,17 +111,17 @@ fn ticking(index: usize, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
     };
     let times = Times::Every { first, step: Duration::from_secs(1), last: Timestamp::MAX };
     let attempts = Attempts::UntilItSucceeds;
-    Ok((job, Wish { key, times, overlap: Overlap::Allow, attempts, acknowledged: None }))
+    Ok((job, Wish { key, times, overlap: OverlapAllowed::Allow, attempts, acknowledged: None }))
 }
 
 struct Scene<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ChaosCluster,
     recorder: &'a Recorder,
-    load: &'a Load<'a>,
+    load: &'a ClientLoad<'a>,
 }
 
 impl Scene<'_> {
-    async fn measure_all(&self, upgrade_to: Option<&Path>) -> Result<Vec<Measured>> {
+    async fn measure_all(&self, upgrade_to: Option<&Path>) -> Result<Vec<MeasuredFailover>> {
         // By then all processes have discovered each other, and caches are warm.
         tokio::time::sleep(AFTERMATH).await;
         let mut measured = vec![self.calm().await?];
@@ -149,23 +149,27 @@ impl Scene<'_> {
         tokio::time::sleep(AFTERMATH).await;
     }
 
-    async fn calm(&self) -> Result<Measured> {
+    async fn calm(&self) -> Result<MeasuredFailover> {
         let from = now();
         self.aftermath().await;
         let lateness = self.lateness(from, now().minus(LATE))?;
-        let Lateness { p99_ms, late, .. } = Lateness::of(lateness.iter().copied());
+        let StartLateness { p99_ms, late, .. } = StartLateness::of(lateness.iter().copied());
         let samples = lateness.iter().map(Duration::as_secs_f64).collect();
-        Ok(Measured::of_seconds("no fault: lateness", samples, format!("p99 {p99_ms} ms, {late} over 1 s")))
+        Ok(MeasuredFailover::of_seconds(
+            "no fault: lateness",
+            samples,
+            format!("p99 {p99_ms} ms, {late} over 1 s"),
+        ))
     }
 
     /// For each scheduler, the latest start of anything due after it was killed.
-    async fn killed_schedulers(&self) -> Result<Measured> {
+    async fn killed_schedulers(&self) -> Result<MeasuredFailover> {
         let (mut worst, mut late, mut all) = (Vec::new(), 0, 0);
         for member in self.cluster.of(Role::Scheduler) {
             let from = now();
             member.kill().await;
             self.aftermath().await;
-            let lateness = Lateness::of(self.lateness(from, now().minus(LATE))?);
+            let lateness = StartLateness::of(self.lateness(from, now().minus(LATE))?);
             worst.push(lateness.max_ms / 1_000.0);
             late += lateness.late;
             all += lateness.count;
@@ -173,11 +177,11 @@ impl Scene<'_> {
             self.aftermath().await;
         }
         let note = format!("{late} of {all} starts over 1 s late");
-        Ok(Measured::of_seconds("scheduler killed: latest start", worst, note))
+        Ok(MeasuredFailover::of_seconds("scheduler killed: latest start", worst, note))
     }
 
     /// How long until the executions of a killed worker run again elsewhere.
-    async fn killed_workers(&self) -> Result<Measured> {
+    async fn killed_workers(&self) -> Result<MeasuredFailover> {
         let mut again = Vec::new();
         for (round, member) in self.cluster.of(Role::Worker).enumerate() {
             self.begin_long(round).await?;
@@ -189,18 +193,18 @@ impl Scene<'_> {
         ensure!(!again.is_empty(), "no worker was running anything when it was killed");
         // Executions that are still running would disturb the next measurement.
         tokio::time::sleep(LONG_TAKES + AFTERMATH).await;
-        Ok(Measured::of_seconds("worker killed: its jobs run elsewhere after", again, String::new()))
+        Ok(MeasuredFailover::of_seconds("worker killed: its jobs run elsewhere after", again, String::new()))
     }
 
     async fn begin_long(&self, round: usize) -> Result<()> {
-        let url = self.recorder.url(Behaviour { takes: LONG_TAKES, failing_attempts: 0 });
+        let url = self.recorder.url(CallBehaviour { takes: LONG_TAKES, failing_attempts: 0 });
         let mut waiting = BTreeSet::new();
         for index in 0..LONG {
             let key = format!("long-{round}-{index}");
             let wish = Wish {
                 key: key.clone(),
                 times: Times::Once { at: None },
-                overlap: Overlap::Allow,
+                overlap: OverlapAllowed::Allow,
                 attempts: Attempts::UntilItSucceeds,
                 acknowledged: None,
             };
@@ -226,8 +230,8 @@ impl Scene<'_> {
                 run.began < killed_at
                     && matches!(run.ended, Some((at, CallOutcome::BrokenOff)) if at >= killed_at && at.since(killed_at) < LATE)
             });
-            let next = |broken: &Run| {
-                let is_next = |run: &&Run| {
+            let next = |broken: &RecordedRun| {
+                let is_next = |run: &&RecordedRun| {
                     run.execution.occurrence == broken.execution.occurrence && run.attempt > broken.attempt
                 };
                 runs.iter().find(is_next).map(|run| run.began.since(killed_at).as_secs_f64())
@@ -247,25 +251,25 @@ impl Scene<'_> {
 
     /// For each process of a role, the latest start of anything due while it was stopped and started as an
     /// operator does.
-    async fn restarted(&self, what: &'static str, role: Role) -> Result<Measured> {
+    async fn restarted(&self, what: &'static str, role: Role) -> Result<MeasuredFailover> {
         let (mut worst, mut late, mut all) = (Vec::new(), 0, 0);
         let attempts_before = self.second_attempts()?;
         for member in self.cluster.of(role) {
             let from = now();
             restart(member).await;
             self.aftermath().await;
-            let lateness = Lateness::of(self.lateness(from, now().minus(LATE))?);
+            let lateness = StartLateness::of(self.lateness(from, now().minus(LATE))?);
             worst.push(lateness.max_ms / 1_000.0);
             late += lateness.late;
             all += lateness.count;
         }
         let again = self.second_attempts()? - attempts_before;
         let note = format!("{late} of {all} starts over 1 s late, {again} ran again");
-        Ok(Measured::of_seconds(what, worst, note))
+        Ok(MeasuredFailover::of_seconds(what, worst, note))
     }
 
     /// The database first, then all processes, as the upgrade guide says.
-    async fn upgraded(&self, binary: &Path) -> Result<Vec<Measured>> {
+    async fn upgraded(&self, binary: &Path) -> Result<Vec<MeasuredFailover>> {
         self.cluster.migrate(binary).await?;
         for member in &self.cluster.members {
             member.set_binary(binary);
@@ -274,13 +278,13 @@ impl Scene<'_> {
     }
 
     /// All processes in sequence, each as soon as the previous one is ready again.
-    async fn rolled(&self, what: &str) -> Result<Vec<Measured>> {
+    async fn rolled(&self, what: &str) -> Result<Vec<MeasuredFailover>> {
         let (from, attempts_before, asked_before) = (now(), self.second_attempts()?, self.load.asked().len());
         for member in &self.cluster.members {
             restart(member).await;
         }
         self.aftermath().await;
-        let lateness = Lateness::of(self.lateness(from, now().minus(LATE))?);
+        let lateness = StartLateness::of(self.lateness(from, now().minus(LATE))?);
         let asked = self.load.asked().split_off(asked_before);
         let failed = asked.iter().filter(|one| one.failure.is_some()).count();
         let elsewhere = asked.iter().filter(|one| one.failure.is_none() && one.tries > 1).count();
@@ -293,8 +297,12 @@ impl Scene<'_> {
         let starts =
             format!("{} of {} starts over 1 s late, {again} ran again", lateness.late, lateness.count);
         Ok(vec![
-            Measured::of_seconds(format!("{what}: requests take"), took, requests),
-            Measured::of_seconds(format!("{what}: latest start"), vec![lateness.max_ms / 1_000.0], starts),
+            MeasuredFailover::of_seconds(format!("{what}: requests take"), took, requests),
+            MeasuredFailover::of_seconds(
+                format!("{what}: latest start"),
+                vec![lateness.max_ms / 1_000.0],
+                starts,
+            ),
         ])
     }
 
@@ -307,14 +315,14 @@ impl Scene<'_> {
             .filter(|run| matches!(run.ended, Some((_, CallOutcome::Failed))))
             .map(|run| run.execution)
             .collect();
-        let is_again = |run: &&Run| {
+        let is_again = |run: &&RecordedRun| {
             run.attempt > 1 && !failed.contains(&run.execution.occurrence.attempt(run.attempt - 1))
         };
         Ok(runs.iter().filter(is_again).count())
     }
 }
 
-async fn restart(member: &Member) {
+async fn restart(member: &MemberProcess) {
     member.terminate().await;
     member.start_again().await;
 }

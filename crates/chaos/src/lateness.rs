@@ -1,7 +1,7 @@
 //! How late handlers began, according to the external record, and how long after a fault the last late start
 //! happened.
 
-use crate::nemesis::Fault;
+use crate::nemesis::InjectedFault;
 use crate::observed::Observed;
 use crate::plan::FaultKind;
 use punctual_core::time::Timestamp;
@@ -16,26 +16,26 @@ const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// The first attempt of an occurrence: when it was due, and its lateness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Start {
+pub struct FirstStart {
     pub due: Timestamp,
     pub late: Duration,
 }
 
 /// The first run of each occurrence, by due time.
-pub fn starts(observed: &Observed) -> Vec<Start> {
-    let mut first: BTreeMap<_, Start> = BTreeMap::new();
+pub fn starts(observed: &Observed) -> Vec<FirstStart> {
+    let mut first: BTreeMap<_, FirstStart> = BTreeMap::new();
     for run in &observed.runs {
-        let start = Start { due: run.scheduled_time, late: run.began.since(run.scheduled_time) };
+        let start = FirstStart { due: run.scheduled_time, late: run.began.since(run.scheduled_time) };
         let entry = first.entry(run.execution.occurrence).or_insert(start);
         entry.late = entry.late.min(start.late);
     }
-    let mut starts: Vec<Start> = first.into_values().collect();
+    let mut starts: Vec<FirstStart> = first.into_values().collect();
     starts.sort();
     starts
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Lateness {
+pub struct StartLateness {
     pub count: usize,
     pub p50_ms: f64,
     pub p90_ms: f64,
@@ -45,7 +45,7 @@ pub struct Lateness {
     pub late: usize,
 }
 
-impl Lateness {
+impl StartLateness {
     pub fn of(lateness: impl IntoIterator<Item = Duration>) -> Self {
         let mut all: Vec<Duration> = lateness.into_iter().collect();
         all.sort();
@@ -54,7 +54,7 @@ impl Lateness {
             let index = (all.len() * percent).div_ceil(100).saturating_sub(1);
             all.get(index).copied().map_or(0.0, ms)
         };
-        Lateness {
+        StartLateness {
             count: all.len(),
             p50_ms: percentile(50),
             p90_ms: percentile(90),
@@ -77,7 +77,7 @@ pub struct Recovery {
     pub longest_secs: f64,
 }
 
-pub fn recoveries(faults: &[Fault], starts: &[Start]) -> Vec<Recovery> {
+pub fn recoveries(faults: &[InjectedFault], starts: &[FirstStart]) -> Vec<Recovery> {
     let mut by_kind: BTreeMap<FaultKind, Vec<Option<Duration>>> = BTreeMap::new();
     for fault in faults {
         let blamed = starts.iter().filter(|start| {
@@ -110,23 +110,23 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_the_sorted() {
-        let lateness = Lateness::of((1..=200).rev().map(|number| Duration::from_millis(number * 10)));
+        let lateness = StartLateness::of((1..=200).rev().map(|number| Duration::from_millis(number * 10)));
         assert_eq!((lateness.p50_ms, lateness.p90_ms), (1_000.0, 1_800.0));
         assert_eq!((lateness.p99_ms, lateness.max_ms, lateness.late), (1_980.0, 2_000.0, 100));
-        assert_eq!(Lateness::of([]), Lateness::default());
+        assert_eq!(StartLateness::of([]), StartLateness::default());
     }
 
     #[test]
     fn a_fault_is_blamed_for_what_was_late_during_it_and_soon_after() {
         let at = |secs: i64| Timestamp::from_micros(secs * 1_000_000);
-        let fault = |from, until| Fault {
+        let fault = |from, until| InjectedFault {
             kind: FaultKind::Kill,
             target: "worker-1".into(),
             amount: 0,
             from: at(from),
             until: at(until),
         };
-        let late = |due, secs| Start { due: at(due), late: Duration::from_secs(secs) };
+        let late = |due, secs| FirstStart { due: at(due), late: Duration::from_secs(secs) };
         let starts = [late(5, 0), late(11, 4), late(40, 3), late(112, 0)];
         let recovered = recoveries(&[fault(10, 12), fault(100, 110)], &starts);
         assert_eq!(

@@ -2,8 +2,8 @@
 
 use crate::chance::Chance;
 use crate::member::now;
-use crate::observed::{Asked, Attempts, Overlap, Times, Wish};
-use crate::recorder::{Behaviour, Recorder};
+use crate::observed::{Attempts, ClientRequest, OverlapAllowed, Times, Wish};
+use crate::recorder::{CallBehaviour, Recorder};
 use anyhow::{Context, Result};
 use punctual_client::{Client, ClientError, RetryBody, RetryStrategy, SubmitJob};
 use punctual_core::ids::JobId;
@@ -48,19 +48,19 @@ pub struct LoadOptions {
     pub lease: Duration,
 }
 
-pub struct Load<'a> {
+pub struct ClientLoad<'a> {
     options: LoadOptions,
     recorder: &'a Recorder,
     nodes: Vec<Client>,
     turn: AtomicUsize,
     wishes: Mutex<Vec<Wish>>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ClientRequest>>,
 }
 
-impl<'a> Load<'a> {
+impl<'a> ClientLoad<'a> {
     pub fn new(options: LoadOptions, recorder: &'a Recorder, nodes: Vec<Client>) -> Self {
         let (turn, wishes, asked) = (AtomicUsize::new(0), Mutex::default(), Mutex::default());
-        Load { options, recorder, nodes, turn, wishes, asked }
+        ClientLoad { options, recorder, nodes, turn, wishes, asked }
     }
 
     /// Submits the recurring jobs, which fire from `from` on, before any fault.
@@ -149,13 +149,14 @@ impl<'a> Load<'a> {
             }
         };
         let failure = outcome.as_ref().err().map(ToString::to_string);
-        let asked = Asked { from, until: now(), tries: u32::try_from(tries).unwrap_or(u32::MAX), failure };
+        let asked =
+            ClientRequest { from, until: now(), tries: u32::try_from(tries).unwrap_or(u32::MAX), failure };
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
         outcome
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ClientRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -163,7 +164,7 @@ impl<'a> Load<'a> {
         &self.nodes
     }
 
-    pub fn into_observed(self) -> (Vec<Wish>, Vec<Asked>) {
+    pub fn into_observed(self) -> (Vec<Wish>, Vec<ClientRequest>) {
         let inner = |error: PoisonError<_>| error.into_inner();
         (
             self.wishes.into_inner().unwrap_or_else(PoisonError::into_inner),
@@ -195,15 +196,15 @@ fn recurring(
     const STEPS_MS: [u64; 5] = [1_000, 2_000, 3_000, 5_000, 1_500];
     let step = Duration::from_millis(STEPS_MS[index % STEPS_MS.len()]);
     let is_cron = index % 2 == 1 && step.subsec_millis() == 0;
-    let overlap = if index % 3 == 1 { Overlap::Allow } else { Overlap::Skip };
+    let overlap = if index % 3 == 1 { OverlapAllowed::Allow } else { OverlapAllowed::Skip };
     let takes = match index % 10 {
         // Longer than its step, so that occurrences overlap; and longer than a lease, but not many at once.
         7 => step + step / 4,
-        9 if overlap == Overlap::Skip => lease + Duration::from_secs(1),
+        9 if overlap == OverlapAllowed::Skip => lease + Duration::from_secs(1),
         other => Duration::from_millis(10 + 20 * other as u64),
     };
     let Range { start: from, end: until } = window;
-    let behaviour = Behaviour { takes, failing_attempts: u32::from(index % 8 == 1) };
+    let behaviour = CallBehaviour { takes, failing_attempts: u32::from(index % 8 == 1) };
     let key = format!("recurring-{index}");
     let job = calling(key.clone(), &recorder.url(behaviour))?;
     let seconds = step.as_secs();
@@ -213,7 +214,7 @@ fn recurring(
         start_at: Some(from),
         end_at: Some(until),
         misfire_grace: Some(MISFIRE_GRACE.parse()?),
-        overlap_policy: (overlap == Overlap::Allow).then_some(OverlapPolicy::Allow),
+        overlap_policy: (overlap == OverlapAllowed::Allow).then_some(OverlapPolicy::Allow),
         ..job
     };
     let first = if is_cron { next_multiple(from, step) } else { from };
@@ -244,8 +245,11 @@ fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(S
         Timestamp::from_micros(at.as_micros() / 1_000 * 1_000)
     });
     let key = format!("one-time-{index}");
-    let job = calling(key.clone(), &recorder.url(Behaviour { takes, failing_attempts }))?;
+    let job = calling(key.clone(), &recorder.url(CallBehaviour { takes, failing_attempts }))?;
     let max_retries = if attempts == Attempts::AtMostOne { Some(0) } else { job.max_retries };
     let job = SubmitJob { execute_at: at, max_retries, ..job };
-    Ok((job, Wish { key, times: Times::Once { at }, overlap: Overlap::Skip, attempts, acknowledged: None }))
+    Ok((
+        job,
+        Wish { key, times: Times::Once { at }, overlap: OverlapAllowed::Skip, attempts, acknowledged: None },
+    ))
 }

@@ -23,7 +23,7 @@ mod run;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use cluster::ClusterOptions;
-use plan::{Plan, Topology};
+use plan::{FaultPlan, ProcessTopology};
 use punctual_client::Span;
 use run::RunOptions;
 use serde::Serialize;
@@ -43,12 +43,12 @@ const SHORT_LEASE: Duration = Duration::from_secs(2);
 /// Exits with 0 if all checks passed, 1 if a check failed, 2 if the run could not be completed.
 #[derive(Parser)]
 #[command(name = "cargo xtask chaos", disable_help_subcommand = true)]
-struct Arguments {
+struct ChaosArgs {
     #[command(subcommand)]
     what: Option<What>,
     /// The databases to run on, one after the other; by default both
     #[arg(long, value_enum, global = true)]
-    store: Vec<Store>,
+    store: Vec<ChaosStore>,
     /// Selects faults and load; the same seed gives the same plan. By default taken from the clock
     #[arg(long)]
     seed: Option<u64>,
@@ -74,8 +74,8 @@ struct Arguments {
     #[arg(long, global = true)]
     keep: bool,
     /// `json` prints the reports for programs, a line each
-    #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, global = true)]
+    output: OutputFormat,
 }
 
 #[derive(Subcommand)]
@@ -89,22 +89,22 @@ enum What {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Store {
+enum ChaosStore {
     Postgres,
     Mariadb,
 }
 
-impl Store {
+impl ChaosStore {
     const fn service(self) -> &'static str {
         match self {
-            Store::Postgres => "postgres",
-            Store::Mariadb => "mariadb",
+            ChaosStore::Postgres => "postgres",
+            ChaosStore::Mariadb => "mariadb",
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum OutputFormat {
     Text,
     Json,
 }
@@ -114,7 +114,7 @@ const NOT_FOUND_OUT: u8 = 2;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = ChaosArgs::parse();
     match run_all(&arguments).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -126,8 +126,8 @@ async fn main() -> ExitCode {
 }
 
 /// Whether every run on every database passed.
-async fn run_all(arguments: &Arguments) -> Result<bool> {
-    let both = vec![Store::Postgres, Store::Mariadb];
+async fn run_all(arguments: &ChaosArgs) -> Result<bool> {
+    let both = vec![ChaosStore::Postgres, ChaosStore::Mariadb];
     let stores = if arguments.store.is_empty() { &both } else { &arguments.store };
     let seed = arguments.seed.unwrap_or_else(|| member::now().as_micros().unsigned_abs() % 1_000_000);
     let mut all_passed = true;
@@ -142,8 +142,12 @@ async fn run_all(arguments: &Arguments) -> Result<bool> {
     Ok(all_passed)
 }
 
-async fn measure_failover(arguments: &Arguments, store: Store, upgrade_from: Option<&Path>) -> Result<bool> {
-    let topology = Topology { schedulers: 3, apis: 2, workers: 4 };
+async fn measure_failover(
+    arguments: &ChaosArgs,
+    store: ChaosStore,
+    upgrade_from: Option<&Path>,
+) -> Result<bool> {
+    let topology = ProcessTopology { schedulers: 3, apis: 2, workers: 4 };
     let folder = fresh_folder(arguments, &format!("{}-failover", store.service()))?;
     let mut cluster = cluster_options(arguments, store, topology, &folder, LEASE)?;
     let upgrade_to = upgrade_from.map(|old| std::mem::replace(&mut cluster.binary, old.to_owned()));
@@ -156,7 +160,7 @@ async fn measure_failover(arguments: &Arguments, store: Store, upgrade_from: Opt
     Ok(true)
 }
 
-async fn run_one(arguments: &Arguments, store: Store, seed: u64) -> Result<bool> {
+async fn run_one(arguments: &ChaosArgs, store: ChaosStore, seed: u64) -> Result<bool> {
     let options = options(arguments, store, seed)?;
     eprintln!("chaos on {}: --seed {seed}, {} faults", store.service(), options.plan.faults.len());
     for fault in &options.plan.faults {
@@ -174,23 +178,23 @@ async fn run_one(arguments: &Arguments, store: Store, seed: u64) -> Result<bool>
     Ok(has_passed)
 }
 
-fn print(arguments: &Arguments, report: &(impl Display + Serialize)) -> Result<()> {
+fn print(arguments: &ChaosArgs, report: &(impl Display + Serialize)) -> Result<()> {
     match arguments.output {
-        Output::Text => println!("{report}"),
-        Output::Json => println!("{}", serde_json::to_string(report)?),
+        OutputFormat::Text => println!("{report}"),
+        OutputFormat::Json => println!("{}", serde_json::to_string(report)?),
     }
     Ok(())
 }
 
-fn options(arguments: &Arguments, store: Store, seed: u64) -> Result<RunOptions> {
+fn options(arguments: &ChaosArgs, store: ChaosStore, seed: u64) -> Result<RunOptions> {
     let short = arguments.short;
     let (topology, lease) = if short {
-        (Topology { schedulers: 2, apis: 2, workers: 2 }, SHORT_LEASE)
+        (ProcessTopology { schedulers: 2, apis: 2, workers: 2 }, SHORT_LEASE)
     } else {
-        (Topology { schedulers: 3, apis: 2, workers: 4 }, LEASE)
+        (ProcessTopology { schedulers: 3, apis: 2, workers: 4 }, LEASE)
     };
-    let request = plan::Request { topology, lasts: arguments.lasts.get(), lease };
-    let plan = if short { Plan::ordered(&request) } else { Plan::random(seed, &request) };
+    let request = plan::PlanRequest { topology, lasts: arguments.lasts.get(), lease };
+    let plan = if short { FaultPlan::ordered(&request) } else { FaultPlan::random(seed, &request) };
     let (recurring, one_time) = if short { (20, 200) } else { (arguments.recurring, arguments.one_time) };
     let folder = fresh_folder(arguments, &format!("{}-{seed}", store.service()))?;
     let cluster = cluster_options(arguments, store, topology, &folder, lease)?;
@@ -198,9 +202,9 @@ fn options(arguments: &Arguments, store: Store, seed: u64) -> Result<RunOptions>
 }
 
 fn cluster_options(
-    arguments: &Arguments,
-    store: Store,
-    topology: Topology,
+    arguments: &ChaosArgs,
+    store: ChaosStore,
+    topology: ProcessTopology,
     folder: &Path,
     lease: Duration,
 ) -> Result<ClusterOptions> {
@@ -215,7 +219,7 @@ fn cluster_options(
 }
 
 /// Removes the results of an earlier run of the same name, which could be mistaken for this one's.
-fn fresh_folder(arguments: &Arguments, name: &str) -> Result<PathBuf> {
+fn fresh_folder(arguments: &ChaosArgs, name: &str) -> Result<PathBuf> {
     let folder = arguments.folder.join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;

@@ -25,7 +25,7 @@ const UNAVAILABLE_EXIT: i32 = 7;
 
 /// How to start it.
 #[derive(Debug, Clone)]
-pub struct Launch {
+pub struct MemberLaunch {
     pub binary: PathBuf,
     pub arguments: Vec<String>,
     /// The store URL that the process uses.
@@ -44,17 +44,17 @@ enum DesiredState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum ProcessStatus {
     Gone,
     Starting(Pid),
     Ready(Pid),
 }
 
-impl Status {
+impl ProcessStatus {
     fn pid(self) -> Option<Pid> {
         match self {
-            Status::Gone => None,
-            Status::Starting(pid) | Status::Ready(pid) => Some(pid),
+            ProcessStatus::Gone => None,
+            ProcessStatus::Starting(pid) | ProcessStatus::Ready(pid) => Some(pid),
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct UnorderedEnd {
     pub is_expected: bool,
 }
 
-pub struct Member {
+pub struct MemberProcess {
     pub name: String,
     pub role: Role,
     /// The fault proxy to the database.
@@ -80,25 +80,26 @@ pub struct Member {
     log: PathBuf,
     binary: watch::Sender<PathBuf>,
     wanted: watch::Sender<DesiredState>,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<ProcessStatus>,
     ends: Arc<Mutex<Vec<UnorderedEnd>>>,
 }
 
-impl Member {
+impl MemberProcess {
     pub fn start(
         name: &str,
         role: Role,
         link: Link,
         front: Option<Arc<Link>>,
-        launch: Launch,
+        launch: MemberLaunch,
     ) -> Result<Self> {
         let clock = launch.data.join("clock");
         std::fs::create_dir_all(&launch.data)?;
         std::fs::write(&clock, "+0\n")?;
-        let (wanted, status) = (watch::Sender::new(DesiredState::Up), watch::Sender::new(Status::Gone));
+        let (wanted, status) =
+            (watch::Sender::new(DesiredState::Up), watch::Sender::new(ProcessStatus::Gone));
         let ends = Arc::new(Mutex::new(Vec::new()));
         let binary = watch::Sender::new(launch.binary.clone());
-        let member = Member {
+        let member = MemberProcess {
             name: name.to_owned(),
             role,
             link,
@@ -118,13 +119,14 @@ impl Member {
 
     /// Waits until it reports that it is ready.
     pub async fn is_ready(&self) {
-        let _ = self.status.clone().wait_for(|status| matches!(status, Status::Ready(_))).await;
+        let _ = self.status.clone().wait_for(|status| matches!(status, ProcessStatus::Ready(_))).await;
     }
 
     /// Waits until it is ready for the first time. If it ends instead, the error contains the end of its log.
     pub async fn begins(&self) -> Result<()> {
         let failure = || self.unordered_ends().into_iter().find(|end| !end.is_expected);
-        let is_known = |status: &Status| matches!(status, Status::Ready(_)) || failure().is_some();
+        let is_known =
+            |status: &ProcessStatus| matches!(status, ProcessStatus::Ready(_)) || failure().is_some();
         let _ = self.status.clone().wait_for(is_known).await;
         let Some(end) = failure() else { return Ok(()) };
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -148,7 +150,7 @@ impl Member {
         let mut status = self.status.clone();
         let pid = status.borrow().pid();
         self.signal(pid, signal);
-        let _ = status.wait_for(|status| *status == Status::Gone).await;
+        let _ = status.wait_for(|status| *status == ProcessStatus::Gone).await;
     }
 
     /// Starts it again, and waits until it is ready.
@@ -195,11 +197,11 @@ impl Member {
 /// Keeps a process running for as long as it is wanted.
 struct Supervisor {
     name: String,
-    launch: Launch,
+    launch: MemberLaunch,
     binary: watch::Receiver<PathBuf>,
     clock: PathBuf,
     front: Option<Arc<Link>>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<ProcessStatus>,
     ends: Arc<Mutex<Vec<UnorderedEnd>>>,
 }
 
@@ -208,7 +210,7 @@ impl Supervisor {
         while wanted.wait_for(|wanted| *wanted == DesiredState::Up).await.is_ok() {
             let outcome = self.live(&wanted).await;
             if *wanted.borrow() == DesiredState::Down {
-                self.status.send_replace(Status::Gone);
+                self.status.send_replace(ProcessStatus::Gone);
                 continue;
             }
             let (status, code) = match outcome {
@@ -222,7 +224,7 @@ impl Supervisor {
                 is_expected: code == Some(UNAVAILABLE_EXIT),
             });
             // Recorded before the status shows that it is gone.
-            self.status.send_replace(Status::Gone);
+            self.status.send_replace(ProcessStatus::Gone);
             tokio::time::sleep(RESTART_PAUSE).await;
         }
     }
@@ -232,7 +234,7 @@ impl Supervisor {
         let mut child = self.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = pid.context("it has no process id")?;
-        self.status.send_replace(Status::Starting(pid));
+        self.status.send_replace(ProcessStatus::Starting(pid));
         // A caller that wanted it down a moment ago may have found no process to kill.
         if *wanted.borrow() == DesiredState::Down {
             child.start_kill()?;
@@ -244,7 +246,7 @@ impl Supervisor {
             if let (Some(front), Some((_, address))) = (&self.front, greeting.trim().split_once("http://")) {
                 front.lead_to(address);
             }
-            self.status.send_replace(Status::Ready(pid));
+            self.status.send_replace(ProcessStatus::Ready(pid));
         }
         // The rest is not used, but the pipe must be drained.
         let drained = tokio::spawn(async move { output.read_to_end(&mut Vec::new()).await });
@@ -306,7 +308,7 @@ mod tests {
         let binary = folder.path().join("punctual");
         std::fs::write(&binary, "#!/bin/sh\necho 'the tables are too new' >&2\nexit 3\n").unwrap();
         std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let launch = Launch {
+        let launch = MemberLaunch {
             binary,
             arguments: vec![],
             store: String::new(),
@@ -315,7 +317,7 @@ mod tests {
             faketime: None,
         };
         let link = Link::open("").await.unwrap();
-        let member = Member::start("scheduler-1", Role::Scheduler, link, None, launch).unwrap();
+        let member = MemberProcess::start("scheduler-1", Role::Scheduler, link, None, launch).unwrap();
         let error = member.begins().await.unwrap_err().to_string();
         assert_eq!(error, "scheduler-1 exited at its first start (exit status: 3):\nthe tables are too new");
     }

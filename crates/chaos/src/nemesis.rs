@@ -1,9 +1,9 @@
 //! Carries out a plan of faults against a cluster, undoes everything, and reports when each fault really
 //! began and ended.
 
-use crate::cluster::Cluster;
-use crate::member::{Member, now};
-use crate::plan::{FaultKind, Plan, PlannedFault};
+use crate::cluster::ChaosCluster;
+use crate::member::{MemberProcess, now};
+use crate::plan::{FaultKind, FaultPlan, PlannedFault};
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use punctual_core::time::Timestamp;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// A fault as it happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct InjectedFault {
     pub kind: FaultKind,
     pub target: String,
     pub amount: i64,
@@ -24,7 +24,7 @@ pub struct Fault {
 }
 
 /// Returns when the plan's time is over and all faults are undone.
-pub async fn inject_faults(cluster: &Cluster, plan: &Plan) -> Result<Vec<Fault>> {
+pub async fn inject_faults(cluster: &ChaosCluster, plan: &FaultPlan) -> Result<Vec<InjectedFault>> {
     let start = Instant::now();
     let faults = plan.faults.iter().map(|fault| async move {
         tokio::time::sleep_until(start + fault.at).await;
@@ -36,7 +36,7 @@ pub async fn inject_faults(cluster: &Cluster, plan: &Plan) -> Result<Vec<Fault>>
     Ok(faults)
 }
 
-async fn one(cluster: &Cluster, fault: &PlannedFault) -> Result<Fault> {
+async fn one(cluster: &ChaosCluster, fault: &PlannedFault) -> Result<InjectedFault> {
     let from = now();
     match fault.kind {
         FaultKind::DatabaseKill => {
@@ -52,10 +52,10 @@ async fn one(cluster: &Cluster, fault: &PlannedFault) -> Result<Fault> {
         _ => on_process(cluster.named(&fault.target)?, fault).await?,
     }
     let PlannedFault { kind, target, amount, .. } = fault.clone();
-    Ok(Fault { kind, target, amount, from, until: now() })
+    Ok(InjectedFault { kind, target, amount, from, until: now() })
 }
 
-async fn on_process(member: &Member, fault: &PlannedFault) -> Result<()> {
+async fn on_process(member: &MemberProcess, fault: &PlannedFault) -> Result<()> {
     let PlannedFault { kind, lasts, amount, .. } = *fault;
     match kind {
         FaultKind::Kill => {

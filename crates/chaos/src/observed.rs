@@ -2,8 +2,8 @@
 //! afterwards, what the external record contains, and which faults were caused. The checker uses only these.
 
 use crate::member::UnorderedEnd;
-use crate::nemesis::Fault;
-use crate::recorder::Run;
+use crate::nemesis::InjectedFault;
+use crate::recorder::RecordedRun;
 use punctual_client::ExecutionStatus;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::schedule::SkipReason;
@@ -17,7 +17,7 @@ pub struct Wish {
     /// Its `idempotency_key`: however often it is submitted, it is one job.
     pub key: String,
     pub times: Times,
-    pub overlap: Overlap,
+    pub overlap: OverlapAllowed,
     pub attempts: Attempts,
     /// The job id in the server's response. `None` without a response: then the job exists once or not at
     /// all.
@@ -55,7 +55,7 @@ impl Times {
 
 /// Whether two occurrences of a job may run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overlap {
+pub enum OverlapAllowed {
     Allow,
     Skip,
 }
@@ -99,7 +99,7 @@ pub struct FoundSkip {
 
 /// One request of a client, which tries the next node when one fails.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ClientRequest {
     pub from: Timestamp,
     pub until: Timestamp,
     pub tries: u32,
@@ -114,8 +114,8 @@ pub struct Observed {
     pub apis: Vec<String>,
     pub wishes: Vec<Wish>,
     pub jobs: Vec<FoundJob>,
-    pub runs: Vec<Run>,
-    pub asked: Vec<Asked>,
-    pub faults: Vec<Fault>,
+    pub runs: Vec<RecordedRun>,
+    pub asked: Vec<ClientRequest>,
+    pub faults: Vec<InjectedFault>,
     pub unordered_ends: Vec<UnorderedEnd>,
 }

@@ -27,13 +27,13 @@ impl Role {
 
 /// How many processes of each role there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Topology {
+pub struct ProcessTopology {
     pub schedulers: usize,
     pub apis: usize,
     pub workers: usize,
 }
 
-impl Topology {
+impl ProcessTopology {
     /// Every process by its name, such as `worker-2`.
     pub fn members(self) -> Vec<(Role, String)> {
         let roles =
@@ -202,24 +202,24 @@ const PLACES_TRIED_MAX: usize = 50;
 
 /// All planned faults, by start time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct FaultPlan {
     pub faults: Vec<PlannedFault>,
     pub lasts: Duration,
 }
 
 /// The parameters of a plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
-    pub topology: Topology,
+pub struct PlanRequest {
+    pub topology: ProcessTopology,
     pub lasts: Duration,
     /// The lease of workers: a pause that matters is longer.
     pub lease: Duration,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Random faults. At least one API node always stays healthy, so that clients can reach one; all
     /// schedulers or all workers may be hit at the same time.
-    pub fn random(seed: u64, request: &Request) -> Self {
+    pub fn random(seed: u64, request: &PlanRequest) -> Self {
         let mut chance = Chance::new(seed);
         let mut faults: Vec<PlannedFault> = Vec::new();
         let mut at = Duration::from_secs(1);
@@ -230,11 +230,11 @@ impl Plan {
             faults.extend(placed);
             at += chance.between(GAP_MIN, GAP_MAX);
         }
-        Plan { faults, lasts: request.lasts }
+        FaultPlan { faults, lasts: request.lasts }
     }
 
     /// Every kind of fault once, on alternating targets, several at a time.
-    pub fn ordered(request: &Request) -> Self {
+    pub fn ordered(request: &PlanRequest) -> Self {
         let beyond_lease = request.lease * 2;
         let brief = Duration::from_secs(2);
         let order = [
@@ -267,11 +267,11 @@ impl Plan {
             })
             .collect();
         let end = faults.iter().map(|fault| fault.at + fault.lasts).max().unwrap_or_default();
-        Plan { faults, lasts: end + CALM_AT_END }
+        FaultPlan { faults, lasts: end + CALM_AT_END }
     }
 }
 
-fn drawn(chance: &mut Chance, at: Duration, request: &Request) -> PlannedFault {
+fn drawn(chance: &mut Chance, at: Duration, request: &PlanRequest) -> PlannedFault {
     let weights: u64 = FaultKind::ALL.iter().map(|kind| kind.weight()).sum();
     let mut left = chance.below(weights);
     let kind = *FaultKind::ALL
@@ -309,7 +309,7 @@ fn drawn(chance: &mut Chance, at: Duration, request: &Request) -> PlannedFault {
     PlannedFault { at, lasts, kind, target, amount }
 }
 
-fn is_possible(fault: &PlannedFault, before: &[PlannedFault], request: &Request) -> bool {
+fn is_possible(fault: &PlannedFault, before: &[PlannedFault], request: &PlanRequest) -> bool {
     let is_api = |target: &str| target.starts_with(Role::Api.word());
     let is_free = |target: &str| {
         !before.iter().any(|other| other.target == target && fault.at < other.at + other.lasts + SETTLE)
@@ -332,21 +332,21 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn request() -> Request {
-        let topology = Topology { schedulers: 3, apis: 2, workers: 4 };
-        Request { topology, lasts: Duration::from_secs(600), lease: Duration::from_secs(6) }
+    fn request() -> PlanRequest {
+        let topology = ProcessTopology { schedulers: 3, apis: 2, workers: 4 };
+        PlanRequest { topology, lasts: Duration::from_secs(600), lease: Duration::from_secs(6) }
     }
 
     #[test]
     fn a_seed_always_makes_the_same_plan() {
-        assert_eq!(Plan::random(7, &request()), Plan::random(7, &request()));
-        assert_ne!(Plan::random(7, &request()), Plan::random(8, &request()));
+        assert_eq!(FaultPlan::random(7, &request()), FaultPlan::random(7, &request()));
+        assert_ne!(FaultPlan::random(7, &request()), FaultPlan::random(8, &request()));
     }
 
     #[test]
     fn a_plan_leaves_an_api_node_alone_and_ends_before_its_time() {
         for seed in 0..50 {
-            let plan = Plan::random(seed, &request());
+            let plan = FaultPlan::random(seed, &request());
             assert!(plan.faults.len() > 100, "seed {seed}: {}", plan.faults.len());
             for fault in &plan.faults {
                 assert!(fault.at + fault.lasts < plan.lasts);
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn ten_minutes_have_every_kind_of_fault_and_several_at_a_time() {
-        let plan = Plan::random(1, &request());
+        let plan = FaultPlan::random(1, &request());
         let kinds: BTreeSet<_> = plan.faults.iter().map(|fault| fault.kind).collect();
         assert_eq!(kinds.len(), FaultKind::ALL.len(), "{kinds:?}");
         let is_beside =
@@ -372,8 +372,12 @@ mod tests {
 
     #[test]
     fn the_fixed_order_has_every_kind_and_meets_no_target_twice_at_once() {
-        let topology = Topology { schedulers: 2, apis: 2, workers: 2 };
-        let plan = Plan::ordered(&Request { topology, lasts: Duration::ZERO, lease: Duration::from_secs(2) });
+        let topology = ProcessTopology { schedulers: 2, apis: 2, workers: 2 };
+        let plan = FaultPlan::ordered(&PlanRequest {
+            topology,
+            lasts: Duration::ZERO,
+            lease: Duration::from_secs(2),
+        });
         let kinds: BTreeSet<_> = plan.faults.iter().map(|fault| fault.kind).collect();
         assert_eq!(kinds.len(), FaultKind::ALL.len());
         let names: Vec<String> = topology.members().into_iter().map(|(_, name)| name).collect();

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 
 /// The behaviour of a handler, encoded in the path of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Behaviour {
+pub struct CallBehaviour {
     pub takes: Duration,
     /// Attempts up to this one fail.
     pub failing_attempts: u32,
@@ -32,7 +32,7 @@ pub struct Behaviour {
 /// One line of the record.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Line {
+enum RecordLine {
     Began {
         run: u64,
         at: Timestamp,
@@ -60,7 +60,7 @@ pub enum CallOutcome {
 
 /// One recorded run of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct RecordedRun {
     pub number: u64,
     pub execution: ExecutionId,
     pub attempt: u32,
@@ -78,7 +78,7 @@ pub struct Recorder {
 }
 
 #[derive(Clone)]
-struct Shared {
+struct SharedRecord {
     file: Arc<Mutex<File>>,
     next: Arc<AtomicU64>,
 }
@@ -87,7 +87,7 @@ impl Recorder {
     pub async fn start(folder: &Path) -> Result<Self> {
         let path = folder.join("record.jsonl");
         let file = OpenOptions::new().create(true).append(true).open(&path).context("make the record")?;
-        let shared = Shared { file: Arc::new(Mutex::new(file)), next: Arc::new(AtomicU64::new(1)) };
+        let shared = SharedRecord { file: Arc::new(Mutex::new(file)), next: Arc::new(AtomicU64::new(1)) };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let router = Router::new().route("/run/{takes_ms}/{failing}", post(run)).with_state(shared);
@@ -96,24 +96,24 @@ impl Recorder {
     }
 
     /// The URL that a job calls for this behaviour.
-    pub fn url(&self, behaviour: Behaviour) -> String {
-        let Behaviour { takes, failing_attempts } = behaviour;
+    pub fn url(&self, behaviour: CallBehaviour) -> String {
+        let CallBehaviour { takes, failing_attempts } = behaviour;
         format!("http://{}/run/{}/{failing_attempts}", self.address, takes.as_millis())
     }
 
     /// All runs so far, from the file.
-    pub fn runs(&self) -> Result<Vec<Run>> {
+    pub fn runs(&self) -> Result<Vec<RecordedRun>> {
         let text = std::fs::read_to_string(&self.file).context("read the record")?;
         read(&text)
     }
 }
 
-fn read(text: &str) -> Result<Vec<Run>> {
-    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
+fn read(text: &str) -> Result<Vec<RecordedRun>> {
+    let mut runs: BTreeMap<u64, RecordedRun> = BTreeMap::new();
     for line in text.lines() {
         match serde_json::from_str(line).with_context(|| format!("a line of the record: {line}"))? {
-            Line::Began { run: number, at, execution_id, attempt, scheduled_time, idempotency_key } => {
-                let run = Run {
+            RecordLine::Began { run: number, at, execution_id, attempt, scheduled_time, idempotency_key } => {
+                let run = RecordedRun {
                     number,
                     execution: execution_id,
                     attempt,
@@ -124,7 +124,7 @@ fn read(text: &str) -> Result<Vec<Run>> {
                 };
                 runs.insert(number, run);
             }
-            Line::Ended { run, at, answer } => {
+            RecordLine::Ended { run, at, answer } => {
                 let run = runs.get_mut(&run).with_context(|| format!("run {run} ends before it begins"))?;
                 run.ended = Some((at, answer));
             }
@@ -133,8 +133,8 @@ fn read(text: &str) -> Result<Vec<Run>> {
     Ok(runs.into_values().collect())
 }
 
-impl Shared {
-    fn append(&self, line: &Line) -> Result<()> {
+impl SharedRecord {
+    fn append(&self, line: &RecordLine) -> Result<()> {
         // This program is never killed, so a write is enough: only a failure of the machine could lose it.
         let text = serde_json::to_string(line)? + "\n";
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,20 +143,20 @@ impl Shared {
 }
 
 /// Records on drop that a call was aborted, unless it was answered.
-struct Open {
-    shared: Shared,
+struct OpenCall {
+    shared: SharedRecord,
     run: u64,
     is_answered: bool,
 }
 
-impl Open {
+impl OpenCall {
     fn end(&mut self, answer: CallOutcome) -> Result<()> {
         self.is_answered = true;
-        self.shared.append(&Line::Ended { run: self.run, at: now(), answer })
+        self.shared.append(&RecordLine::Ended { run: self.run, at: now(), answer })
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         if !self.is_answered {
             let _ = self.end(CallOutcome::BrokenOff);
@@ -165,7 +165,7 @@ impl Drop for Open {
 }
 
 async fn run(
-    State(shared): State<Shared>,
+    State(shared): State<SharedRecord>,
     UrlPath((takes_ms, failing)): UrlPath<(u64, u32)>,
     headers: HeaderMap,
 ) -> (StatusCode, String) {
@@ -177,7 +177,7 @@ async fn run(
 }
 
 async fn record(
-    shared: &Shared,
+    shared: &SharedRecord,
     headers: &HeaderMap,
     takes_ms: u64,
     failing: u32,
@@ -188,7 +188,7 @@ async fn record(
     };
     let run = shared.next.fetch_add(1, Ordering::Relaxed);
     let attempt = header("punctual-attempt")?.parse()?;
-    shared.append(&Line::Began {
+    shared.append(&RecordLine::Began {
         run,
         at: now(),
         execution_id: header("punctual-execution-id")?.parse()?,
@@ -196,7 +196,7 @@ async fn record(
         scheduled_time: header("punctual-scheduled-time")?.parse()?,
         idempotency_key: header("idempotency-key")?.to_owned(),
     })?;
-    let mut open = Open { shared: shared.clone(), run, is_answered: false };
+    let mut open = OpenCall { shared: shared.clone(), run, is_answered: false };
     tokio::time::sleep(Duration::from_millis(takes_ms)).await;
     let answer = if attempt <= failing { CallOutcome::Failed } else { CallOutcome::Succeeded };
     open.end(answer)?;
@@ -212,7 +212,7 @@ mod tests {
         let execution = punctual_core::ids::JobId::new(Timestamp::EPOCH, 1).occurrence(2).attempt(3);
         let at = Timestamp::from_micros;
         let lines = [
-            Line::Began {
+            RecordLine::Began {
                 run: 1,
                 at: at(5),
                 execution_id: execution,
@@ -220,7 +220,7 @@ mod tests {
                 scheduled_time: at(4),
                 idempotency_key: "k".into(),
             },
-            Line::Ended { run: 1, at: at(9), answer: CallOutcome::BrokenOff },
+            RecordLine::Ended { run: 1, at: at(9), answer: CallOutcome::BrokenOff },
         ];
         let text: Vec<String> = lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
         let [run] = &read(&text.join("\n")).unwrap()[..] else { panic!("one run") };

@@ -1,10 +1,10 @@
 //! The report of a run: with a timeline for people, as JSON for programs.
 
-use crate::checker::{Availability, Counted, Rule, Verdict, Violation};
-use crate::lateness::{Lateness, Recovery, Start, recoveries, starts};
-use crate::nemesis::Fault;
+use crate::checker::{Availability, CheckVerdict, CheckedRule, Counted, RuleViolation};
+use crate::lateness::{FirstStart, Recovery, StartLateness, recoveries, starts};
+use crate::nemesis::InjectedFault;
 use crate::observed::Observed;
-use crate::plan::{DATABASE, FaultKind, Topology};
+use crate::plan::{DATABASE, FaultKind, ProcessTopology};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -17,23 +17,23 @@ const COLUMNS: usize = 100;
 const SHOWN_MAX: usize = 5;
 
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ChaosReport {
     pub store: String,
     pub seed: u64,
-    pub topology: Topology,
+    pub topology: ProcessTopology,
     pub lasted_secs: f64,
     /// From the end of the last fault until all jobs were finished.
     pub settled_secs: Option<f64>,
     pub has_passed: bool,
     pub counted: Counted,
-    pub violations: Vec<Violation>,
+    pub violations: Vec<RuleViolation>,
     pub availability: Availability,
     pub availability_percent: f64,
-    pub lateness: Lateness,
+    pub lateness: StartLateness,
     /// For starts due without a fault at that time or shortly before.
-    pub lateness_in_calm: Lateness,
+    pub lateness_in_calm: StartLateness,
     pub recoveries: Vec<Recovery>,
-    pub faults: Vec<Fault>,
+    pub faults: Vec<InjectedFault>,
     /// Processes that were restarted because they had ended, which is correct when their database is
     /// unavailable at their start.
     pub restarts: usize,
@@ -42,28 +42,28 @@ pub struct Report {
 }
 
 /// Parameters of the run, besides the observations.
-pub struct About {
+pub struct RunParameters {
     pub store: String,
     pub seed: u64,
-    pub topology: Topology,
+    pub topology: ProcessTopology,
     pub from: Timestamp,
     pub lasted: Duration,
     pub settled: Option<Duration>,
 }
 
-impl Report {
-    pub fn new(about: About, observed: &Observed, verdict: Verdict) -> Self {
+impl ChaosReport {
+    pub fn new(about: RunParameters, observed: &Observed, verdict: CheckVerdict) -> Self {
         let starts = starts(observed);
         let calm = starts.iter().filter(|start| is_calm(start, &observed.faults));
         let availability = crate::checker::availability(observed);
-        Report {
+        ChaosReport {
             has_passed: verdict.violations.is_empty(),
             lasted_secs: about.lasted.as_secs_f64(),
             settled_secs: about.settled.map(|settled| settled.as_secs_f64()),
             availability_percent: availability.per_mille() / 10.0,
             availability,
-            lateness: Lateness::of(starts.iter().map(|start| start.late)),
-            lateness_in_calm: Lateness::of(calm.map(|start| start.late)),
+            lateness: StartLateness::of(starts.iter().map(|start| start.late)),
+            lateness_in_calm: StartLateness::of(calm.map(|start| start.late)),
             recoveries: recoveries(&observed.faults, &starts),
             timeline: Timeline::new(&about, observed, &starts),
             faults: observed.faults.clone(),
@@ -77,14 +77,14 @@ impl Report {
     }
 }
 
-fn is_calm(start: &Start, faults: &[Fault]) -> bool {
+fn is_calm(start: &FirstStart, faults: &[InjectedFault]) -> bool {
     const AFTERMATH: Duration = Duration::from_secs(10);
     !faults.iter().any(|fault| fault.from <= start.due && start.due <= fault.until.plus(AFTERMATH))
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Topology { schedulers, apis, workers } = self.topology;
+        let ProcessTopology { schedulers, apis, workers } = self.topology;
         writeln!(
             f,
             "\nchaos on {}, seed {}: {schedulers} schedulers, {apis} API nodes, {workers} workers, {:.0} s, {} faults",
@@ -116,7 +116,7 @@ impl fmt::Display for Report {
             self.availability, self.availability.database_down_secs
         )?;
         for (name, lateness) in [("lateness", &self.lateness), ("  in calm", &self.lateness_in_calm)] {
-            let Lateness { count, p50_ms, p90_ms, p99_ms, max_ms, late } = lateness;
+            let StartLateness { count, p50_ms, p90_ms, p99_ms, max_ms, late } = lateness;
             writeln!(
                 f,
                 "{name:13} p50 {p50_ms} ms, p90 {p90_ms} ms, p99 {p99_ms} ms, max {max_ms} ms; {late} of {count} over 1 s"
@@ -139,14 +139,14 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl ChaosReport {
     fn fmt_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_passed {
             return writeln!(f, "PASSED: 0 missed, 0 extra, 0 doubled, 0 stale, 0 lost");
         }
         writeln!(f, "FAILED: {} violations", self.violations.len())?;
-        let mut by_rule: BTreeMap<Rule, Vec<&str>> = BTreeMap::new();
-        for Violation { rule, what } in &self.violations {
+        let mut by_rule: BTreeMap<CheckedRule, Vec<&str>> = BTreeMap::new();
+        for RuleViolation { rule, what } in &self.violations {
             by_rule.entry(*rule).or_default().push(what);
         }
         for (rule, all) in by_rule {
@@ -172,7 +172,7 @@ struct Timeline {
 }
 
 impl Timeline {
-    fn new(about: &About, observed: &Observed, starts: &[Start]) -> Self {
+    fn new(about: &RunParameters, observed: &Observed, starts: &[FirstStart]) -> Self {
         let slice = (about.lasted / COLUMNS as u32).max(Duration::from_millis(1));
         let column = |at: Timestamp| {
             let column = at.since(about.from).as_secs_f64() / slice.as_secs_f64();

@@ -2,15 +2,15 @@
 //! finish by itself.
 
 use crate::checker;
-use crate::cluster::{Cluster, ClusterOptions};
+use crate::cluster::{ChaosCluster, ClusterOptions};
 use crate::history;
-use crate::load::{Load, LoadOptions};
+use crate::load::{ClientLoad, LoadOptions};
 use crate::member::now;
 use crate::nemesis::inject_faults;
 use crate::observed::Observed;
-use crate::plan::{FaultKind, Plan, Role};
+use crate::plan::{FaultKind, FaultPlan, Role};
 use crate::recorder::Recorder;
-use crate::report::{About, Report};
+use crate::report::{ChaosReport, RunParameters};
 use anyhow::{Context, Result, ensure};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
@@ -32,18 +32,18 @@ const LOOK_PAUSE: Duration = Duration::from_millis(500);
 pub struct RunOptions {
     pub cluster: ClusterOptions,
     pub seed: u64,
-    pub plan: Plan,
+    pub plan: FaultPlan,
     pub recurring: usize,
     pub one_time: usize,
     /// Whether a plan that lacks a kind of fault is an error.
     pub wants_every_kind: bool,
 }
 
-pub async fn run(options: &RunOptions) -> Result<Report> {
+pub async fn run(options: &RunOptions) -> Result<ChaosReport> {
     let RunOptions { cluster: cluster_options, seed, plan, .. } = options;
     std::fs::create_dir_all(&cluster_options.folder)?;
     let recorder = Recorder::start(&cluster_options.folder).await?;
-    let cluster = Cluster::start(cluster_options).await?;
+    let cluster = ChaosCluster::start(cluster_options).await?;
     let load_options = LoadOptions {
         seed: *seed,
         recurring: options.recurring,
@@ -51,7 +51,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
         lasts: plan.lasts,
         lease: cluster_options.lease,
     };
-    let load = Load::new(load_options, &recorder, cluster.clients()?);
+    let load = ClientLoad::new(load_options, &recorder, cluster.clients()?);
     let head_start = HEAD_START + HEAD_START_EACH * u32::try_from(options.recurring)?;
     let from = whole_second(now().plus(head_start));
     load.submit_recurring(from).await?;
@@ -76,7 +76,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
         ensure!(kinds.len() == FaultKind::ALL.len(), "not all kinds of faults were injected: only {kinds:?}");
     }
     let verdict = checker::judge(&observed);
-    let about = About {
+    let about = RunParameters {
         store: cluster_options.service.clone(),
         seed: *seed,
         topology: cluster_options.topology,
@@ -84,7 +84,7 @@ pub async fn run(options: &RunOptions) -> Result<Report> {
         lasted: plan.lasts,
         settled,
     };
-    Ok(Report::new(about, &observed, verdict))
+    Ok(ChaosReport::new(about, &observed, verdict))
 }
 
 /// Writes the checked history to a file, for debugging.
@@ -101,7 +101,7 @@ fn whole_second(at: Timestamp) -> Timestamp {
 }
 
 /// Waits until all jobs are finished.
-async fn settle(load: &Load<'_>) -> Option<Duration> {
+async fn settle(load: &ClientLoad<'_>) -> Option<Duration> {
     let start = Instant::now();
     while start.elapsed() < SETTLE_TIME_MAX {
         // A request without a response is repeated; only the final state is checked.

@@ -1,6 +1,6 @@
 //! `punctual audit`: lists and verifies the audit log.
 
-use crate::dlq::filter::{Moment, moment, resolved};
+use crate::dlq::filter::{FilterTime, moment, resolved};
 use crate::pages;
 use clap::Subcommand;
 use punctual_client::{AuditCheckBody, AuditEntryBody, AuditFilter, Page};
@@ -43,10 +43,10 @@ struct ListArgs {
     outcome: Option<String>,
     /// Only from this time on: 2026-11-15T08:30:00Z, or 2h for the last two hours
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<Moment>,
+    since: Option<FilterTime>,
     /// Only before this time, or longer ago than this
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<Moment>,
+    until: Option<FilterTime>,
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,

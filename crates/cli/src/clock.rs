@@ -34,7 +34,7 @@ pub struct ShowArgs {
 #[derive(clap::Args)]
 pub struct MoveArgs {
     #[command(flatten)]
-    way: Way,
+    way: AdvanceArgs,
     /// How long to wait, at each due time, until started executions finish; by default 10s, and 0s to not wait
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     settle: Option<Span>,
@@ -47,7 +47,7 @@ pub struct MoveArgs {
 /// One of these.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
-struct Way {
+struct AdvanceArgs {
     /// By how much, such as 90s, 1h or 3d
     #[arg(value_name = "DURATION", value_parser = args::span)]
     by: Option<Span>,

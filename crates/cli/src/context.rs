@@ -1,7 +1,7 @@
 //! `punctual context`: the servers that this user works with, and which of them commands use.
 
 use clap::Subcommand;
-use punctual_config::contexts::{Context, Contexts, context_name};
+use punctual_config::contexts::{Contexts, ServerContext, context_name};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{OutputArgs, details, print_text, table};
 use serde::Serialize;
@@ -146,9 +146,9 @@ fn add(args: AddArgs) -> anyhow::Result<()> {
 
 impl ServerFiles {
     /// A context for this server. Files are found from every directory.
-    pub fn context(self, server: String) -> anyhow::Result<Context> {
+    pub fn context(self, server: String) -> anyhow::Result<ServerContext> {
         let absolute = |file: Option<PathBuf>| file.map(std::path::absolute).transpose();
-        Ok(Context {
+        Ok(ServerContext {
             server,
             token: None,
             token_file: absolute(self.token_file)?,
@@ -240,10 +240,10 @@ mod tests {
     #[test]
     fn only_the_public_part_of_a_token_is_shown() {
         let mut contexts = Contexts::default();
-        let context = |token: &str| Context {
+        let context = |token: &str| ServerContext {
             server: "127.0.0.1:1".to_owned(),
             token: Some(token.to_owned()),
-            ..Context::default()
+            ..ServerContext::default()
         };
         contexts.put("a", context("pt_abc_hunter2"));
         contexts.put("b", context("header.hunter2.signature"));

@@ -111,7 +111,7 @@ pub fn logout(args: LogoutArgs) -> anyhow::Result<Exit> {
 
 /// The output of `whoami`.
 #[derive(Serialize)]
-struct Identity {
+struct WhoAmI {
     server: String,
     context: Option<String>,
     #[serde(flatten)]
@@ -123,12 +123,12 @@ pub async fn whoami(args: WhoamiArgs) -> anyhow::Result<Exit> {
     let (context, origin) = (connection.context.clone(), connection.token_origin.clone());
     let client = connection.client()?;
     let me = client.me().await?;
-    let identity = Identity { server: client.server().to_owned(), context, me };
+    let identity = WhoAmI { server: client.server().to_owned(), context, me };
     args.output.print(&identity, |identity| described(identity, origin))?;
     Ok(Exit::Done)
 }
 
-fn described(identity: &Identity, origin: String) -> String {
+fn described(identity: &WhoAmI, origin: String) -> String {
     let me = &identity.me;
     let owner = if me.all_owners { format!("{} (sees all)", me.owner_id) } else { me.owner_id.clone() };
     details([

@@ -65,19 +65,19 @@ pub struct SetArgs {
 struct SettingArgs {
     /// How many executions may wait or be queued before submits are rejected, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u64>)]
-    max_depth: Option<Setting<u64>>,
+    max_depth: Option<QueueSetting<u64>>,
     /// How many executions may be queued or running at once, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u32>)]
-    concurrency: Option<Setting<u32>>,
+    concurrency: Option<QueueSetting<u32>>,
     /// How many executions may start in a span of time, such as 100/1m, or none for no limit
     #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
-    rate: Option<Setting<StartRate>>,
+    rate: Option<QueueSetting<StartRate>>,
     /// How many executions with the same concurrency key may be queued or running at once, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u32>)]
-    key_concurrency: Option<Setting<u32>>,
+    key_concurrency: Option<QueueSetting<u32>>,
     /// How many executions with the same concurrency key may start in a span of time, or none for no limit
     #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
-    key_rate: Option<Setting<StartRate>>,
+    key_rate: Option<QueueSetting<StartRate>>,
     /// The weight of an owner's share relative to other owners, who have 1, or none to remove it; can be given more than
     /// once
     #[arg(long, value_name = "OWNER=N|none", value_parser = weight)]
@@ -86,21 +86,21 @@ struct SettingArgs {
 
 /// A limit of a queue, or no limit.
 #[derive(Clone, Copy)]
-struct Setting<T>(Option<T>);
+struct QueueSetting<T>(Option<T>);
 
-fn limit<T: FromStr>(text: &str) -> Result<Setting<T>, String> {
+fn limit<T: FromStr>(text: &str) -> Result<QueueSetting<T>, String> {
     setting(text, |text| text.parse().map_err(|_| "must be a number, or none".to_owned()))
 }
 
-fn rate(text: &str) -> Result<Setting<StartRate>, String> {
+fn rate(text: &str) -> Result<QueueSetting<StartRate>, String> {
     setting(text, |text| text.parse().map_err(|error: ParseStartRateError| format!("{error}, or none")))
 }
 
-fn setting<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Setting<T>, String> {
+fn setting<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<QueueSetting<T>, String> {
     if text.eq_ignore_ascii_case("none") {
-        Ok(Setting(None))
+        Ok(QueueSetting(None))
     } else {
-        parse(text).map(|value| Setting(Some(value)))
+        parse(text).map(|value| QueueSetting(Some(value)))
     }
 }
 
@@ -111,7 +111,7 @@ fn weight(text: &str) -> Result<(String, u32), String> {
     let wrong =
         || "must be an owner and a number, or an owner and none, such as ann=3 or ann=none".to_owned();
     let (owner, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
-    let Setting(weight) = setting(weight, |weight| weight.parse().map_err(|_| wrong()))?;
+    let QueueSetting(weight) = setting(weight, |weight| weight.parse().map_err(|_| wrong()))?;
     Ok((owner.to_owned(), weight.unwrap_or(SHARE_OF_ALL)))
 }
 
@@ -137,7 +137,7 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
             args.output.print(&queues, queues_table)?;
         }
         QueueCommand::Show(args) => {
-            each(args, Noted::Unused, async |client, queue| client.queue(queue).await).await?
+            each(args, EmptyQueueNote::Unused, async |client, queue| client.queue(queue).await).await?
         }
         QueueCommand::Set(args) => {
             let client = args.connect.client()?;
@@ -146,10 +146,12 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
             args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
         }
         QueueCommand::Pause(args) => {
-            each(args, Noted::Misspelled, async |client, queue| client.pause_queue(queue).await).await?
+            each(args, EmptyQueueNote::Misspelled, async |client, queue| client.pause_queue(queue).await)
+                .await?
         }
         QueueCommand::Resume(args) => {
-            each(args, Noted::Misspelled, async |client, queue| client.resume_queue(queue).await).await?
+            each(args, EmptyQueueNote::Misspelled, async |client, queue| client.resume_queue(queue).await)
+                .await?
         }
     }
     Ok(Exit::Done)
@@ -158,7 +160,7 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
 /// What to print about a queue without jobs. Such a queue is valid, because jobs may come, so only commands
 /// that read mention every such queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Noted {
+enum EmptyQueueNote {
     Unused,
     Misspelled,
 }
@@ -166,7 +168,7 @@ enum Noted {
 /// Applies the same action to each queue and shows their new state.
 async fn each(
     args: QueueArgs,
-    noted: Noted,
+    noted: EmptyQueueNote,
     act: impl AsyncFn(&Client, &str) -> Result<QueueBody, ClientError>,
 ) -> anyhow::Result<()> {
     let client = args.connect.client()?;
@@ -185,14 +187,14 @@ async fn each(
 
 /// A notice that a queue without work has no job either, with a suggestion from the latest jobs. Any name is
 /// valid, because jobs may come.
-async fn unused(client: &Client, queue: &str, noted: Noted) -> Option<String> {
+async fn unused(client: &Client, queue: &str, noted: EmptyQueueNote) -> Option<String> {
     let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
     let jobs = client.jobs(&latest).await.ok()?;
     if jobs.items.iter().any(|job| job.queue == queue) {
         return None;
     }
     let meant = did_you_mean(queue, jobs.items.iter().map(|job| job.queue.as_str()));
-    if meant.is_empty() && noted == Noted::Misspelled {
+    if meant.is_empty() && noted == EmptyQueueNote::Misspelled {
         return None;
     }
     let whose = match jobs.next_cursor {

@@ -1,6 +1,6 @@
 //! Continues with a server that is unavailable for a while: retries, at whatever address it listens by then.
 
-use crate::job::live::Live;
+use crate::job::live::LiveJobView;
 use punctual_client::{Client, ClientError, Span};
 use punctual_config::connect::ConnectArgs;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl<'a> Reconnect<'a> {
     /// Retries until there is an answer. Only for reads, which can be repeated.
     pub async fn ask<T>(
         &mut self,
-        live: &Live,
+        live: &LiveJobView,
         question: impl AsyncFn(&Client) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         loop {
@@ -64,7 +64,7 @@ impl<'a> Reconnect<'a> {
     }
 
     /// Prints once that the server is unavailable.
-    fn tell(&mut self, live: &Live, gone: &ClientError) {
+    fn tell(&mut self, live: &LiveJobView, gone: &ClientError) {
         if self.is_told {
             return;
         }

@@ -18,7 +18,7 @@ pub enum ScheduleCommand {
 #[derive(clap::Args)]
 pub struct PreviewArgs {
     #[command(flatten)]
-    pattern: Pattern,
+    pattern: PatternArgs,
     /// Time zone of the schedule, such as Europe/Berlin; by default UTC
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
@@ -55,7 +55,7 @@ pub struct PreviewArgs {
 /// One of these.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
-struct Pattern {
+struct PatternArgs {
     /// A cron expression, such as "30 2 * * MON-FRI"
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
@@ -64,7 +64,7 @@ struct Pattern {
     every: Option<String>,
 }
 
-impl Pattern {
+impl PatternArgs {
     /// Whether its times depend on the job.
     fn has_hash(&self) -> bool {
         let mut words =

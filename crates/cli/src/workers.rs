@@ -6,7 +6,7 @@ use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, shortened, table, time_to_millis};
-use punctual_core::health::Bytes;
+use punctual_core::health::HumanBytes;
 
 #[derive(Subcommand)]
 pub enum WorkersCommand {
@@ -135,8 +135,8 @@ fn health(worker: &WorkerSessionBody) -> String {
     }
     let mut said = Vec::new();
     said.extend(told.cpu_percent.map(|percent| format!("cpu {percent}%")));
-    said.extend(told.memory_free_bytes.map(|free| format!("mem {} free", Bytes(free))));
-    said.extend(told.disk_free_bytes.map(|free| format!("disk {} free", Bytes(free))));
+    said.extend(told.memory_free_bytes.map(|free| format!("mem {} free", HumanBytes(free))));
+    said.extend(told.disk_free_bytes.map(|free| format!("disk {} free", HumanBytes(free))));
     said.extend(told.round_trip_ms.map(|millis| format!("{millis} ms")));
     if said.is_empty() { "-".to_owned() } else { said.join(", ") }
 }

@@ -401,10 +401,10 @@ impl Client {
     /// The version of the server.
     pub async fn version(&self) -> Result<String, ClientError> {
         #[derive(Deserialize)]
-        struct About {
+        struct VersionBody {
             version: String,
         }
-        Ok(self.send::<About>(self.request(Method::GET, "")).await?.version)
+        Ok(self.send::<VersionBody>(self.request(Method::GET, "")).await?.version)
     }
 
     /// All metrics, in the Prometheus text format.

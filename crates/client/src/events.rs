@@ -20,7 +20,7 @@ pub struct EventFilter {
 
 /// An event.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum StreamedEvent {
     /// An execution has changed its state or ended.
     Execution(Box<ExecutionBody>),
     /// Part of what finished since the requested position is no longer retained.
@@ -35,16 +35,16 @@ pub struct Events(EventStream);
 
 impl Events {
     /// The next event; `None` when the connection has ended.
-    pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<StreamedEvent>, ClientError> {
         while let Some(event) = self.0.next().await? {
             match event.kind.as_str() {
                 "execution" => {
                     let body = serde_json::from_str(&event.data);
                     let body = body.map_err(|error| ClientError::Unexpected(error.to_string()))?;
-                    return Ok(Some(Event::Execution(Box::new(body))));
+                    return Ok(Some(StreamedEvent::Execution(Box::new(body))));
                 }
-                "gap" => return Ok(Some(Event::Gap)),
-                "stop" => return Ok(Some(Event::Stop)),
+                "gap" => return Ok(Some(StreamedEvent::Gap)),
+                "stop" => return Ok(Some(StreamedEvent::Stop)),
                 _ => {}
             }
         }

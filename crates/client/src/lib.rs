@@ -54,7 +54,7 @@ pub use dead_letter::{
     DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, RedriveAnswer, RefusedLetter,
 };
 pub use duration::{ParseSpanError, Seconds, Span};
-pub use events::{Event, EventFilter, Events};
+pub use events::{EventFilter, Events, StreamedEvent};
 pub use execution::{
     ExecutionBody, ExecutionFilter, ExecutionStatus, ProgressBody, SkipRangeBody, TriggerRequest,
 };

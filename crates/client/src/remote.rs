@@ -38,14 +38,14 @@ const NOTES_PER_REQUEST: usize = 16;
 /// wrong.
 const FINAL_STATUSES: [u16; 5] = [401, 403, 404, 421, 422];
 
-type Opened = Box<dyn Fn() + Send + Sync>;
-type Refused = Box<dyn Fn(ClientError) + Send + Sync>;
+type OnOpened = Box<dyn Fn() + Send + Sync>;
+type OnRefused = Box<dyn Fn(ClientError) + Send + Sync>;
 
 /// A worker's connection to a remote server.
 pub struct RemotePort {
     client: Client,
-    opened: Opened,
-    refused: Refused,
+    opened: OnOpened,
+    refused: OnRefused,
     /// Whether the server accepts worker conditions; older ones do not.
     hears_conditions: AtomicBool,
     /// Whether the server accepts the draining flag; older ones do not.

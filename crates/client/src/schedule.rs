@@ -50,13 +50,13 @@ impl<'de> Deserialize<'de> for ReplayRate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a rate such as 10/m, 2/s or 10 (a minute)")]
-        enum Written {
+        enum WrittenRate {
             Number(u32),
             Text(String),
         }
-        match Written::deserialize(deserializer)? {
-            Written::Number(per_minute) => Ok(ReplayRate { per_minute }),
-            Written::Text(text) => text.parse().map_err(de::Error::custom),
+        match WrittenRate::deserialize(deserializer)? {
+            WrittenRate::Number(per_minute) => Ok(ReplayRate { per_minute }),
+            WrittenRate::Text(text) => text.parse().map_err(de::Error::custom),
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct ServerEvent {
 pub struct EventStream {
     response: reqwest::Response,
     server: String,
-    reader: Reader,
+    reader: StreamReader,
     last_id: Option<String>,
 }
 
@@ -71,13 +71,18 @@ impl Client {
         }
         let response = self.answered(request).await?;
         let last_id = last_id.map(str::to_owned);
-        Ok(EventStream { response, server: self.server().to_owned(), reader: Reader::default(), last_id })
+        Ok(EventStream {
+            response,
+            server: self.server().to_owned(),
+            reader: StreamReader::default(),
+            last_id,
+        })
     }
 }
 
 /// Splits a stream of bytes into events.
 #[derive(Debug, Default)]
-struct Reader {
+struct StreamReader {
     bytes: Vec<u8>,
 }
 
@@ -87,7 +92,7 @@ struct Block {
     event: Option<ServerEvent>,
 }
 
-impl Reader {
+impl StreamReader {
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn events_are_read_whatever_way_their_bytes_arrive() {
         let text = b"event: line\nid: a~1\ndata: {\"x\":1}\n\n: alive\n\nid: a~2\n\ndata: one\ndata: two\n\nevent: half";
-        let mut reader = Reader::default();
+        let mut reader = StreamReader::default();
         let mut seen = Vec::new();
         for byte in text {
             reader.add(&[*byte]);

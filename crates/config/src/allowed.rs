@@ -1,6 +1,6 @@
 //! What the operator allows jobs to do: run commands here, and connect to targets beyond the public internet.
 
-use crate::value::{Item, one_of, word, words};
+use crate::value::{ListItem, one_of, word, words};
 
 /// A way to run commands that the operator may allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -11,7 +11,7 @@ pub enum Allowed {
     Shell,
 }
 
-impl Item for Allowed {
+impl ListItem for Allowed {
     fn kind_of_list() -> String {
         format!("a list of {}", words::<Allowed>(" and "))
     }
@@ -31,9 +31,9 @@ impl Item for Allowed {
 
 /// A network or host that http jobs may connect to, as written. A build without http jobs accepts any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network(pub String);
+pub struct AllowedNetwork(pub String);
 
-impl Item for Network {
+impl ListItem for AllowedNetwork {
     fn kind_of_list() -> String {
         "a list of networks and hosts, such as [\"10.0.0.0/8\", \"internal.example:8080\"]".to_owned()
     }
@@ -44,7 +44,7 @@ impl Item for Network {
 
     fn read(text: &str) -> Result<Self, String> {
         text.parse::<punctual_worker::http::Allow>().map_err(|error| error.to_string())?;
-        Ok(Network(text.to_owned()))
+        Ok(AllowedNetwork(text.to_owned()))
     }
 
     fn written(&self) -> String {

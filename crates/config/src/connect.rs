@@ -1,7 +1,7 @@
 //! How commands find the server: by their arguments, else by a context, else by the data directory, else by the
 //! default.
 
-use crate::contexts::{Context, Contexts};
+use crate::contexts::{Contexts, ServerContext};
 use crate::data_dir::{DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
 use crate::layers::Source;
@@ -30,7 +30,7 @@ pub struct ConnectArgs {
 }
 
 /// What a command needs to connect to a server.
-pub struct Connection {
+pub struct ServerConnect {
     pub server: String,
     /// The variable, file or context that names the server; `None` if a flag or the data directory does.
     pub server_origin: Option<String>,
@@ -51,7 +51,7 @@ pub struct Connection {
 /// A context in use.
 struct InUse {
     name: String,
-    context: Context,
+    context: ServerContext,
     file: PathBuf,
 }
 
@@ -77,7 +77,7 @@ impl ConnectArgs {
         self.data_dir.within(around)
     }
 
-    pub fn connection_within(&self, around: &Surroundings) -> anyhow::Result<Connection> {
+    pub fn connection_within(&self, around: &Surroundings) -> anyhow::Result<ServerConnect> {
         let data_dir = self.data_dir.within(around)?;
         let mut settings = around.read(&self.client)?;
         let in_use = self.context_within(around)?;
@@ -122,7 +122,7 @@ impl ConnectArgs {
             (None, _, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
             (None, None, None) => (data_dir.token()?, data_dir.token_file().display().to_string()),
         };
-        Ok(Connection {
+        Ok(ServerConnect {
             server,
             server_origin,
             is_named,
@@ -174,10 +174,18 @@ impl InUse {
     }
 }
 
-impl Connection {
+impl ServerConnect {
     pub fn client(self) -> anyhow::Result<Client> {
-        let Connection {
-            server, server_origin, context, token, token_origin, data_dir, tls, retry_time, ..
+        let ServerConnect {
+            server,
+            server_origin,
+            context,
+            token,
+            token_origin,
+            data_dir,
+            tls,
+            retry_time,
+            ..
         } = self;
         let Some(token) = token else {
             let message = match context {
@@ -205,7 +213,7 @@ impl Connection {
 }
 
 /// A client for a context that is about to be stored, with this token.
-pub fn client_of(context: &Context, token: &str) -> anyhow::Result<Client> {
+pub fn client_of(context: &ServerContext, token: &str) -> anyhow::Result<Client> {
     let defaults = Surroundings { variables: Default::default(), file: None };
     let settings = ClientSettings {
         tls_ca: context.tls_ca.clone(),

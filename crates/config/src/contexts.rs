@@ -23,7 +23,7 @@ const HEADING: &str =
 /// A server, how to connect to it, and a token for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Context {
+pub struct ServerContext {
     pub server: String,
     pub token: Option<String>,
     /// A file with the token, in place of `token`.
@@ -46,7 +46,7 @@ struct Stored {
     /// The context that commands use if nothing else names a server.
     current: Option<String>,
     #[serde(default)]
-    contexts: BTreeMap<String, Context>,
+    contexts: BTreeMap<String, ServerContext>,
 }
 
 impl Contexts {
@@ -86,16 +86,16 @@ impl Contexts {
         self.stored.current.as_deref()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Context)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ServerContext)> {
         self.stored.contexts.iter().map(|(name, context)| (name.as_str(), context))
     }
 
-    pub fn find(&self, name: &str) -> Option<&Context> {
+    pub fn find(&self, name: &str) -> Option<&ServerContext> {
         self.stored.contexts.get(name)
     }
 
     /// The context with this name, or why there is none.
-    pub fn get(&self, name: &str) -> Result<&Context, CliError> {
+    pub fn get(&self, name: &str) -> Result<&ServerContext, CliError> {
         self.find(name).ok_or_else(|| {
             let known: Vec<&str> = self.iter().map(|(name, _)| name).collect();
             let known = match known.is_empty() {
@@ -106,7 +106,7 @@ impl Contexts {
         })
     }
 
-    pub fn put(&mut self, name: &str, context: Context) {
+    pub fn put(&mut self, name: &str, context: ServerContext) {
         self.stored.contexts.insert(name.to_owned(), context);
     }
 
@@ -206,14 +206,14 @@ mod tests {
         let path = path_in(Some(home.path().join("config").into()), None).unwrap();
         let mut contexts = Contexts::read_from(path.clone()).unwrap();
         assert_eq!((contexts.iter().count(), contexts.current()), (0, None));
-        let context = Context {
+        let context = ServerContext {
             server: "https://jobs.example.org".to_owned(),
             token: Some("pt_a_\"quoted\"".to_owned()),
             tls_ca: Some(PathBuf::from("/etc/a b/ca.pem")),
-            ..Context::default()
+            ..ServerContext::default()
         };
         contexts.put("jobs.example.org:7070", context.clone());
-        contexts.put("b", Context { server: "127.0.0.1:1".to_owned(), ..Context::default() });
+        contexts.put("b", ServerContext { server: "127.0.0.1:1".to_owned(), ..ServerContext::default() });
         contexts.set_current(Some("b"));
         contexts.write().unwrap();
         contexts.write().unwrap();

@@ -3,7 +3,7 @@
 use crate::exit::CliError;
 use crate::layers::Source;
 use crate::output::quoted;
-use crate::{ConfigFlag, Flags, Place, Surroundings};
+use crate::{ConfigFlag, DataPlace, Flags, Surroundings};
 use anyhow::Context;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ pub const DATABASE_FILE: &str = "punctual.db";
 #[derive(Debug, Clone, clap::Args)]
 pub struct DataDirArgs {
     #[command(flatten)]
-    place: Flags<Place>,
+    place: Flags<DataPlace>,
     #[command(flatten)]
     config: ConfigFlag,
 }
@@ -38,7 +38,7 @@ impl DataDirArgs {
         let path = around.read(&self.place)?.data_dir;
         let found_anyway = match self.config.named() {
             Some(_) => None,
-            None => around.file_only().read(&Flags::<Place>::default()).ok(),
+            None => around.file_only().read(&Flags::<DataPlace>::default()).ok(),
         };
         let option = match (found_anyway, self.config.named()) {
             (Some(place), _) if place.data_dir == path => String::new(),

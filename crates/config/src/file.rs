@@ -1,6 +1,6 @@
 //! `punctual.toml`: its keys and values with their line numbers, checked against the tables of settings.
 
-use crate::layers::Problem;
+use crate::layers::ConfigProblem;
 use crate::settings::{self, Setting};
 use crate::suggest::did_you_mean;
 use crate::value::Raw;
@@ -37,18 +37,18 @@ pub struct Entry {
 
 impl ConfigFile {
     /// Reads and checks a file. Reports all errors at once.
-    pub fn read(path: &Path) -> Result<Self, Vec<Problem>> {
+    pub fn read(path: &Path) -> Result<Self, Vec<ConfigProblem>> {
         let text = read_text(path).map_err(|error| {
-            vec![Problem::new(path.display(), format!("cannot read the configuration file: {error}"))]
+            vec![ConfigProblem::new(path.display(), format!("cannot read the configuration file: {error}"))]
         })?;
         ConfigFile::parse(path, &text)
     }
 
-    pub fn parse(path: &Path, text: &str) -> Result<Self, Vec<Problem>> {
-        let lines = Lines { path, text };
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Vec<ConfigProblem>> {
+        let lines = LineNumbers { path, text };
         let table = DeTable::parse(text).map_err(|error| {
             let place = error.span().map_or_else(|| path.display().to_string(), |span| lines.place(&span));
-            vec![Problem::new(place, format!("not TOML: {}", error.message()))]
+            vec![ConfigProblem::new(place, format!("not TOML: {}", error.message()))]
         })?;
         let mut entries = Vec::new();
         let mut problems = Vec::new();
@@ -74,7 +74,7 @@ impl ConfigFile {
         format!("{}:{}", self.path.display(), entry.line)
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self) -> Vec<ConfigProblem> {
         let settings = settings::all();
         let wrong = |entry: &Entry| {
             let message = match settings.iter().find(|setting| setting.key == entry.key) {
@@ -84,7 +84,7 @@ impl ConfigFile {
                     format!("{} {wrong}", entry.key)
                 }
             };
-            Some(Problem { line: entry.line, ..Problem::new(self.place(entry), message) })
+            Some(ConfigProblem { line: entry.line, ..ConfigProblem::new(self.place(entry), message) })
         };
         self.entries.iter().filter_map(wrong).collect()
     }
@@ -111,12 +111,12 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Line numbers of positions in a file.
-struct Lines<'a> {
+struct LineNumbers<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
-impl Lines<'_> {
+impl LineNumbers<'_> {
     /// From 1.
     fn number(&self, span: &Range<usize>) -> usize {
         self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
@@ -131,9 +131,9 @@ impl Lines<'_> {
 fn gather(
     prefix: &str,
     table: &DeTable<'_>,
-    lines: &Lines<'_>,
+    lines: &LineNumbers<'_>,
     entries: &mut Vec<Entry>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
 ) {
     for (name, value) in table {
         let line = lines.number(&name.span());
@@ -144,7 +144,8 @@ fn gather(
             }
             DeValue::Table(_) => {
                 let message = unknown_table(&key);
-                problems.push(Problem { line, ..Problem::new(lines.place(&name.span()), message) });
+                problems
+                    .push(ConfigProblem { line, ..ConfigProblem::new(lines.place(&name.span()), message) });
             }
             _ => entries.push(Entry { key, raw: raw(value), line }),
         }
@@ -226,7 +227,7 @@ mod tests {
     fn problems(text: &str) -> Vec<String> {
         match ConfigFile::parse(Path::new("punctual.toml"), text) {
             Ok(_) => vec![],
-            Err(problems) => problems.iter().map(Problem::to_string).collect(),
+            Err(problems) => problems.iter().map(ConfigProblem::to_string).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::{CliError, Exit};
 use crate::file::{ConfigFile, USUAL_FILE};
-use crate::settings::{Default, Setting, Table};
+use crate::settings::{Default, Setting, SettingsTable};
 use crate::value::{self, Raw, Value};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A problem in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The file with its line, the variable, or the flag.
     pub place: String,
     /// For sorting within a file.
@@ -21,20 +21,20 @@ pub struct Problem {
     pub message: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     pub fn new(place: impl fmt::Display, message: String) -> Self {
-        Problem { place: place.to_string(), line: 0, message }
+        ConfigProblem { place: place.to_string(), line: 0, message }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)
     }
 }
 
 /// All problems as one error.
-pub fn refusal(problems: &[Problem]) -> CliError {
+pub fn refusal(problems: &[ConfigProblem]) -> CliError {
     let message = match problems {
         [only] => only.to_string(),
         several => {
@@ -96,7 +96,7 @@ impl<T> Flags<T> {
     }
 }
 
-impl<T: Table> clap::Args for Flags<T> {
+impl<T: SettingsTable> clap::Args for Flags<T> {
     fn augment_args(command: clap::Command) -> clap::Command {
         T::settings().into_iter().fold(command, |command, setting| command.arg(flag(setting)))
     }
@@ -106,7 +106,7 @@ impl<T: Table> clap::Args for Flags<T> {
     }
 }
 
-impl<T: Table> clap::FromArgMatches for Flags<T> {
+impl<T: SettingsTable> clap::FromArgMatches for Flags<T> {
     fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
         let given = |setting: &'static Setting| {
             let words = matches.get_many::<String>(setting.key)?;
@@ -189,14 +189,14 @@ impl Surroundings {
         Surroundings { variables: BTreeMap::new(), file: self.file.clone() }
     }
 
-    pub fn read<T: Table>(&self, flags: &Flags<T>) -> Result<T, CliError> {
+    pub fn read<T: SettingsTable>(&self, flags: &Flags<T>) -> Result<T, CliError> {
         let mut layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
         let settings = T::read(&mut layers);
         if layers.problems.is_empty() { Ok(settings) } else { Err(refusal(&layers.problems)) }
     }
 
     /// The origin of a setting's value, for errors about the thing it names.
-    pub fn origin<T: Table>(&self, flags: &Flags<T>, key: &str) -> String {
+    pub fn origin<T: SettingsTable>(&self, flags: &Flags<T>, key: &str) -> String {
         let layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
         let setting = T::settings().into_iter().find(|setting| setting.key == key);
         match setting.map(|setting| layers.find(setting).1) {
@@ -207,7 +207,7 @@ impl Surroundings {
     }
 
     /// Every setting of a table with its value and origin; `read` reports invalid ones.
-    pub fn sources<T: Table>(&self, flags: &Flags<T>) -> Vec<(&'static Setting, Json, Source)> {
+    pub fn sources<T: SettingsTable>(&self, flags: &Flags<T>) -> Vec<(&'static Setting, Json, Source)> {
         let layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
         let found = |setting: &'static Setting| {
             let (raw, source) = layers.find(setting);
@@ -222,7 +222,7 @@ impl Surroundings {
 pub struct Layers<'a> {
     flags: &'a BTreeMap<&'static str, Raw>,
     surroundings: &'a Surroundings,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
 }
 
 impl Layers<'_> {
@@ -233,7 +233,7 @@ impl Layers<'_> {
         match value::read::<T>(&raw) {
             Ok(value) => value.seen_from(self.directory(&source)),
             Err(wrong) => {
-                self.problems.push(Problem::new(&source, wrong));
+                self.problems.push(ConfigProblem::new(&source, wrong));
                 T::unset().unwrap_or_else(|| T::read(&default(setting)).expect("a default can be read"))
             }
         }
@@ -276,7 +276,7 @@ fn default(setting: &Setting) -> Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Place, ServeSettings};
+    use crate::settings::{DataPlace, ServeSettings};
 
     fn surroundings(variables: &[(&str, &str)], file: &str) -> Surroundings {
         Surroundings {
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn paths_of_a_file_are_relative_to_it() {
-        let place = |around: &Surroundings, flags: &Flags<Place>| around.read(flags).unwrap().data_dir;
+        let place = |around: &Surroundings, flags: &Flags<DataPlace>| around.read(flags).unwrap().data_dir;
         let file = surroundings(&[], "data_dir = \"data\"");
         assert_eq!(place(&file, &Flags::default()), Path::new("/etc/punctual/data"));
         assert_eq!(place(&file, &flags("data_dir", &["data"])), Path::new("data"));

@@ -27,29 +27,29 @@ pub mod value;
 mod variables;
 mod web;
 
-pub use allowed::{Allowed, Network};
+pub use allowed::{Allowed, AllowedNetwork};
 pub use choices::{ClientAuth, ClockKind, LogFormat};
 pub use coordination_url::{COORDINATION_BY_STORE, CoordinationUrl};
 pub use file::{ConfigFile, USUAL_FILE};
 pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
-pub use log_level::Level;
+pub use log_level::LogLevels;
 pub use oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
 pub use rates::{PerSecond, PerTime};
 pub use secret_file::{exposure, foreign_hand, seen_password};
 pub use settings::{
-    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, ListenerSettings,
-    LogSettings, OidcSettings, Place, RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings,
-    StoreSettings, WorkerRoleSettings, WorkerSettings,
+    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, DataPlace,
+    ListenerSettings, LogSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,
+    ServeSettings, StoreSettings, WorkerRoleSettings, WorkerSettings,
 };
 pub use value::SizeMax;
 pub use variables::unknown_variables;
-pub use web::{HostName, Origin, Switch};
+pub use web::{HostName, Switch, WebOrigin};
 
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, table};
 use crate::store_url::StoreUrl;
 use clap::Subcommand;
-use layers::{Problem, Source};
+use layers::{ConfigProblem, Source};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     config: ConfigFlag,
     #[command(flatten)]
-    place: Flags<Place>,
+    place: Flags<DataPlace>,
     #[command(flatten)]
     roles: Flags<RoleSettings>,
     #[command(flatten)]
@@ -176,14 +176,14 @@ impl ServeSettings {
             let message =
                 "only valid with a manual clock: add --clock manual, or clock = \"manual\" to the file"
                     .to_owned();
-            return Err(refusal(&[Problem::new("clock_start", message)]));
+            return Err(refusal(&[ConfigProblem::new("clock_start", message)]));
         }
         if let (true, Some(StoreUrl::Server(url))) = (is_manual, &self.store.url) {
             let message = format!(
                 "a manual clock is only for the embedded store, which a single process uses; other processes on {url} would \
                  use a different time"
             );
-            return Err(refusal(&[Problem::new("clock", message)]));
+            return Err(refusal(&[ConfigProblem::new("clock", message)]));
         }
         Ok(())
     }

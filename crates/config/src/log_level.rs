@@ -7,19 +7,19 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// A level, or levels by module.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Level {
+pub struct LogLevels {
     text: String,
     targets: Targets,
 }
 
-impl Level {
+impl LogLevels {
     /// The filter of events.
     pub const fn targets(&self) -> &Targets {
         &self.targets
     }
 }
 
-impl Value for Level {
+impl Value for LogLevels {
     fn kind() -> String {
         format!("one of {}, also by module, such as info,punctual_engine=debug", LEVELS.join(", "))
     }
@@ -32,11 +32,11 @@ impl Value for Level {
     fn read(raw: &Raw) -> Result<Self, String> {
         let is_known =
             |part: &&str| part.contains('=') || LEVELS.iter().any(|level| part.eq_ignore_ascii_case(level));
-        let wrong = || format!("must be {}", Level::kind());
+        let wrong = || format!("must be {}", LogLevels::kind());
         let text = raw.text().ok_or_else(wrong)?;
         let parts: Vec<&str> = text.split(',').map(str::trim).collect();
         let targets = parts.join(",").parse().ok().filter(|_| parts.iter().all(is_known));
-        Ok(Level { text: text.to_owned(), targets: targets.ok_or_else(wrong)? })
+        Ok(LogLevels { text: text.to_owned(), targets: targets.ok_or_else(wrong)? })
     }
 
     fn written(&self) -> serde_json::Value {
@@ -52,17 +52,17 @@ mod tests {
     #[test]
     fn levels_are_words_of_a_fixed_set() {
         for good in ["info", "WARN", "off", "info,punctual_engine=debug", "punctual_store=trace"] {
-            assert_eq!(Level::read(&Raw::word(good)).unwrap().written(), good);
+            assert_eq!(LogLevels::read(&Raw::word(good)).unwrap().written(), good);
         }
         for bad in ["loud", "", "info,loud", "punctual_engine=loud"] {
-            assert!(Level::read(&Raw::word(bad)).is_err(), "{bad}");
+            assert!(LogLevels::read(&Raw::word(bad)).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn modules_have_levels_of_their_own_and_others_the_one_without_a_module() {
         let level = |text: &str, module: &str| {
-            let level = Level::read(&Raw::word(text)).unwrap();
+            let level = LogLevels::read(&Raw::word(text)).unwrap();
             let levels = [LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG];
             let enabled = levels.into_iter().rev().find(|filter| {
                 filter.into_level().is_some_and(|wanted| level.targets().would_enable(module, &wanted))

@@ -1,7 +1,7 @@
 //! Setting values about identity providers.
 
-use crate::value::{Item, Raw, Value};
-use crate::web::Origin;
+use crate::value::{ListItem, Raw, Value};
+use crate::web::WebOrigin;
 use punctual_core::access::Role;
 use punctual_core::names::line_problem;
 use serde_json::Value as Json;
@@ -21,7 +21,7 @@ impl Value for Text {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         let text = raw.text().ok_or_else(|| format!("must be {}", <Self as Value>::kind()))?;
-        <Text as Item>::read(text)
+        <Text as ListItem>::read(text)
     }
 
     fn written(&self) -> Json {
@@ -29,7 +29,7 @@ impl Value for Text {
     }
 }
 
-impl Item for Text {
+impl ListItem for Text {
     fn kind_of_list() -> String {
         "a list of texts, such as [\"openid\", \"email\"]".to_owned()
     }
@@ -99,8 +99,8 @@ impl Value for PublicUrl {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         let text = raw.text().map(str::trim).ok_or_else(|| format!("must be {}", Self::kind()))?;
-        let origin = Origin::read(text.strip_suffix('/').unwrap_or(text));
-        origin.map(|Origin(origin)| PublicUrl(origin)).map_err(|_| format!("must be {}", Self::kind()))
+        let origin = WebOrigin::read(text.strip_suffix('/').unwrap_or(text));
+        origin.map(|WebOrigin(origin)| PublicUrl(origin)).map_err(|_| format!("must be {}", Self::kind()))
     }
 
     fn written(&self) -> Json {
@@ -115,7 +115,7 @@ pub struct RoleMapping {
     pub role: Role,
 }
 
-impl Item for RoleMapping {
+impl ListItem for RoleMapping {
     fn kind_of_list() -> String {
         "a list of VALUE=ROLE, such as [\"jobs-admins=admin\"]".to_owned()
     }

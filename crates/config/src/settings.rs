@@ -1,12 +1,12 @@
 //! Every setting, once: its key in `punctual.toml`, its type, its default, and what it does. Flags,
 //! variables, the template and the reference page are all generated from these tables.
 
-use crate::allowed::{Allowed, Network};
+use crate::allowed::{Allowed, AllowedNetwork};
 use crate::args::Kept;
 use crate::choices::{ClientAuth, ClockKind, LogFormat};
 use crate::coordination_url::CoordinationUrl;
 use crate::layers::Layers;
-use crate::log_level::Level;
+use crate::log_level::LogLevels;
 use crate::oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
 use crate::rates::{PerSecond, PerTime};
 use crate::store_url::StoreUrl;
@@ -14,7 +14,7 @@ use crate::value::{
     self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
     SlotCount, Value,
 };
-use crate::web::{HostName, Origin, Switch};
+use crate::web::{HostName, Switch, WebOrigin};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use punctual_shim::containment::ContainmentMode;
@@ -80,7 +80,7 @@ impl Setting {
 }
 
 /// Settings that are read together.
-pub trait Table: Sized {
+pub trait SettingsTable: Sized {
     fn settings() -> Vec<&'static Setting>;
 
     /// Reads the settings; problems are added to those of the layers, and a default is used instead.
@@ -118,7 +118,7 @@ macro_rules! settings {
             }),+];
         }
 
-        impl Table for $table {
+        impl SettingsTable for $table {
             fn settings() -> Vec<&'static Setting> {
                 Self::SETTINGS.iter().collect()
             }
@@ -143,7 +143,7 @@ macro_rules! tables {
             $(pub $field: $table,)+
         }
 
-        impl Table for $name {
+        impl SettingsTable for $name {
             fn settings() -> Vec<&'static Setting> {
                 [$(<$table>::settings()),+].concat()
             }
@@ -182,7 +182,7 @@ const fn millis(duration: Duration) -> u64 {
 
 settings! {
     /// Where a server's files are: for the server and for commands on the same machine.
-    pub struct Place {
+    pub struct DataPlace {
         /// Directory of the embedded database and the admin token
         data_dir: PathBuf = "data_dir", is("./punctual-data"),
             "Created with access for its owner only. Only one server at a time can open it.";
@@ -251,7 +251,7 @@ settings! {
         tls_client_auth: ClientAuth = "tls_client_auth", is("all"),
             "With all, every connection needs one, including health checks. With workers, requests of the worker protocol without one are answered with 403, and others need none.";
         /// Origins of web pages whose scripts may use the API, such as https://intranet.example.org
-        cors_origins: Vec<Origin> = "cors_origins", is(""),
+        cors_origins: Vec<WebOrigin> = "cors_origins", is(""),
             "Exact origins only. Browsers refuse scripts of all other origins. The scripts still need a token.";
         /// How long open requests may take to finish after all handlers have finished
         shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
@@ -356,7 +356,7 @@ settings! {
         drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
             "Handlers that still run after that are stopped, and their executions end LOST. This counts as an attempt: the execution is retried if it has retries left; with max_retries 0 it becomes a dead letter. Set TimeoutStopSec of systemd to a longer time.";
         /// Private networks and hosts that http jobs may call, such as 10.0.0.0/8 or internal.example:8080
-        http_allow: Vec<Network> = "http.allow", is(""),
+        http_allow: Vec<AllowedNetwork> = "http.allow", is(""),
             "Calls to other private addresses fail without a retry.";
         /// A file with the key that signs calls of http jobs that have no key of their own
         http_signing_key_file: Option<PathBuf> = "http.signing_key_file", unset("/etc/punctual/signing.key"),
@@ -419,7 +419,7 @@ settings! {
         format: LogFormat = "log.format", is("text"),
             "The log is written to standard error.";
         /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
-        level: Level = "log.level", is("info"),
+        level: LogLevels = "log.level", is("info"),
             "A repeated warning is shown once every 30 seconds, with a count.";
     }
 }
@@ -560,7 +560,7 @@ tables! {
 
 /// Every setting, in the order of a file: top-level keys first.
 pub fn all() -> Vec<&'static Setting> {
-    let mut all = [Place::settings(), RoleSettings::settings(), ClientSettings::settings()].concat();
+    let mut all = [DataPlace::settings(), RoleSettings::settings(), ClientSettings::settings()].concat();
     all.sort_by_key(|setting| !setting.table().is_empty());
     all
 }

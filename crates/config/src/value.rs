@@ -521,7 +521,7 @@ impl Value for Timestamp {
 }
 
 /// A value of a list.
-pub trait Item: Sized {
+pub trait ListItem: Sized {
     /// The description of a list of them.
     fn kind_of_list() -> String;
 
@@ -534,7 +534,7 @@ pub trait Item: Sized {
     fn written(&self) -> String;
 }
 
-impl<T: Item> Value for Vec<T> {
+impl<T: ListItem> Value for Vec<T> {
     fn kind() -> String {
         T::kind_of_list()
     }
@@ -565,7 +565,7 @@ impl<T: Item> Value for Vec<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueName(pub String);
 
-impl Item for QueueName {
+impl ListItem for QueueName {
     fn kind_of_list() -> String {
         "a list of queues, such as [\"mail\", \"reports\"]".to_owned()
     }

@@ -1,6 +1,6 @@
 //! Setting values about the web: host names, origins, and switches.
 
-use crate::value::{Item, Raw, Value};
+use crate::value::{ListItem, Raw, Value};
 use serde_json::Value as Json;
 
 /// On or off. Its flag alone means on.
@@ -37,7 +37,7 @@ impl Value for Switch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName(pub String);
 
-impl Item for HostName {
+impl ListItem for HostName {
     fn kind_of_list() -> String {
         "a list of host names, such as [\"jobs.example.org\"]".to_owned()
     }
@@ -67,9 +67,9 @@ fn is_host(text: &str) -> bool {
 
 /// The origin of a web page, as browsers send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin(pub String);
+pub struct WebOrigin(pub String);
 
-impl Item for Origin {
+impl ListItem for WebOrigin {
     fn kind_of_list() -> String {
         "a list of origins, such as [\"https://intranet.example.org\"]".to_owned()
     }
@@ -90,7 +90,7 @@ impl Item for Origin {
             }
             _ => is_named(rest).then(|| origin.clone()),
         });
-        parsed.map(Origin).ok_or_else(|| {
+        parsed.map(WebOrigin).ok_or_else(|| {
             "must be an exact origin: a scheme, a host and a port if it is not the usual one, such as \
              https://intranet.example.org or http://localhost:3000"
                 .to_owned()
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn origins_are_written_as_browsers_send_them() {
-        let origin = |text: &str| Origin::read(text).ok().map(|origin| origin.0);
+        let origin = |text: &str| WebOrigin::read(text).ok().map(|origin| origin.0);
         assert_eq!(origin("https://Intranet.example:443").as_deref(), Some("https://intranet.example"));
         assert_eq!(origin("http://localhost:3000").as_deref(), Some("http://localhost:3000"));
         assert_eq!(origin("http://[::1]:3000").as_deref(), Some("http://[::1]:3000"));

@@ -19,10 +19,10 @@ mod tests;
 mod zookeeper;
 
 pub use etcd::EtcdCoordination;
-pub use open::{OpenError, StoreSide, open};
+pub use open::{CoordinationOpenError, StoreSide, open};
 pub use options::{
-    CoordinationOptions, EtcdOptions, HostAndPort, Identity, Login, RedisOptions, Secret, Tls, UrlError,
-    ZooKeeperOptions,
+    ClientCertificate, CoordinationOptions, EtcdOptions, HostAndPort, Login, RedisOptions, Secret, Tls,
+    UrlError, ZooKeeperOptions,
 };
 pub use redis::RedisCoordination;
 pub use store::StoreCoordination;

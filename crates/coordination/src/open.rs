@@ -14,7 +14,7 @@ pub struct StoreSide {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum CoordinationOpenError {
     #[error("the certificates in {path} cannot be used: {reason}")]
     Certificates { path: PathBuf, reason: String },
     #[error("{0}")]
@@ -22,7 +22,10 @@ pub enum OpenError {
 }
 
 /// The adapter for these options.
-pub fn open(options: &CoordinationOptions, store: StoreSide) -> Result<Arc<dyn Coordination>, OpenError> {
+pub fn open(
+    options: &CoordinationOptions,
+    store: StoreSide,
+) -> Result<Arc<dyn Coordination>, CoordinationOpenError> {
     match options {
         CoordinationOptions::Store => {
             Ok(Arc::new(StoreCoordination::new(store.membership_table, store.clock)))

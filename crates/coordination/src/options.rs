@@ -122,12 +122,12 @@ pub struct Tls {
     /// used.
     pub ca: Option<PathBuf>,
     /// The certificate that we present to servers that authenticate clients.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientCertificate>,
 }
 
 /// PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientCertificate {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
@@ -271,7 +271,7 @@ impl<'a> Parts<'a> {
     fn tls(&self) -> Result<Tls, UrlError> {
         let file = |name| self.setting(name).map(PathBuf::from);
         let identity = match (file("cert"), file("key")) {
-            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
             (None, None) => None,
             (Some(_), None) => return Err(UrlError("cert needs its key: add &key=FILE".to_owned())),
             (None, Some(_)) => return Err(UrlError("key needs its certificate: add &cert=FILE".to_owned())),
@@ -392,7 +392,7 @@ mod tests {
         let CoordinationOptions::Redis(redis) = read("rediss://a?ca=x.pem&cert=y.pem&key=z.pem") else {
             panic!("not Redis")
         };
-        let identity = Identity { certificate: "y.pem".into(), key: "z.pem".into() };
+        let identity = ClientCertificate { certificate: "y.pem".into(), key: "z.pem".into() };
         assert_eq!(redis.tls, Some(Tls { ca: Some("x.pem".into()), identity: Some(identity) }));
     }
 

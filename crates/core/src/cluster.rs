@@ -104,11 +104,11 @@ pub fn deal(me: &MemberId, roster: &Roster, standing: &BTreeSet<MemberId>) -> Mo
 }
 
 /// How many segments each member holds or should hold.
-type Counts<'a> = BTreeMap<&'a MemberId, usize>;
+type SegmentCounts<'a> = BTreeMap<&'a MemberId, usize>;
 
 /// How many segments the eligible members hold.
-fn counts<'a>(roster: &Roster, standing: &'a BTreeSet<MemberId>) -> Counts<'a> {
-    let mut counts: Counts<'a> = standing.iter().map(|member| (member, 0)).collect();
+fn counts<'a>(roster: &Roster, standing: &'a BTreeSet<MemberId>) -> SegmentCounts<'a> {
+    let mut counts: SegmentCounts<'a> = standing.iter().map(|member| (member, 0)).collect();
     for (_, holder) in roster.held.iter().filter(|(lease, _)| segment(lease.name).is_some()) {
         if let Some(count) = counts.get_mut(holder) {
             *count += 1;
@@ -118,7 +118,7 @@ fn counts<'a>(roster: &Roster, standing: &'a BTreeSet<MemberId>) -> Counts<'a> {
 }
 
 /// How many segments each eligible member should hold.
-fn shares<'a>(counts: &Counts<'a>) -> Counts<'a> {
+fn shares<'a>(counts: &SegmentCounts<'a>) -> SegmentCounts<'a> {
     let segments = usize::from(Segment::COUNT);
     let (least, over) = (segments / counts.len(), segments % counts.len());
     let mut by_count: Vec<(Reverse<usize>, &MemberId)> =
@@ -129,7 +129,12 @@ fn shares<'a>(counts: &Counts<'a>) -> Counts<'a> {
 }
 
 /// The free segments that go to `me`.
-fn free_for(me: &MemberId, roster: &Roster, counts: &Counts<'_>, shares: &Counts<'_>) -> Vec<Segment> {
+fn free_for(
+    me: &MemberId,
+    roster: &Roster,
+    counts: &SegmentCounts<'_>,
+    shares: &SegmentCounts<'_>,
+) -> Vec<Segment> {
     let held: SegmentSet = roster.held.iter().filter_map(|(lease, _)| segment(lease.name)).collect();
     let mut free = SegmentSet::ALL.without(held).iter();
     for (member, share) in shares {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// A job with its schedule state and its open occurrences, ordered by occurrence number.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct LoadedJob {
     pub job: Job,
     pub schedule: Option<ScheduleState>,
     pub open: Vec<Live>,
@@ -104,7 +104,7 @@ pub enum Refusal {
     KeyTaken(JobId),
 }
 
-impl Standing {
+impl LoadedJob {
     pub fn status(&self) -> JobStatus {
         self.job.mark.status(self.schedule.is_some(), !self.open.is_empty())
     }

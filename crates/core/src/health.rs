@@ -45,7 +45,7 @@ impl FreeMin {
 impl fmt::Display for FreeMin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FreeMin::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
+            FreeMin::Bytes(bytes) => write!(f, "{}", HumanBytes(*bytes)),
             FreeMin::Percent(percent) => write!(f, "{percent}%"),
         }
     }
@@ -149,7 +149,7 @@ impl Health {
     fn reason(&self, shortage: Shortage) -> Option<String> {
         let too_little = |what: &str, room: Option<Room>, least: Option<FreeMin>| {
             let (room, least) = (room?, least?);
-            let (free, total) = (Bytes(room.free), Bytes(room.total));
+            let (free, total) = (HumanBytes(room.free), HumanBytes(room.total));
             Some(format!("{what}: {free} of {total} free, less than {least}"))
         };
         match shortage {
@@ -212,9 +212,9 @@ fn part(of: u64, numerator: u64, denominator: u64) -> u64 {
 
 /// Formats bytes for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bytes(pub u64);
+pub struct HumanBytes(pub u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for HumanBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
         if self.0 < 1024 {
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn bytes_are_shown_in_the_unit_that_fits() {
-        let shown = |bytes| Bytes(bytes).to_string();
+        let shown = |bytes| HumanBytes(bytes).to_string();
         assert_eq!(shown(1_023), "1023 B");
         assert_eq!(shown(1_536), "1.5 KiB");
         assert_eq!(shown(64 * 1024 * MIB), "64 GiB");

@@ -8,10 +8,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// How often each event has moved an execution out of each state.
-pub type Moves = BTreeMap<(String, String), u64>;
+pub type MoveCounts = BTreeMap<(String, String), u64>;
 
 thread_local! {
-    static MOVES: RefCell<Moves> = const { RefCell::new(BTreeMap::new()) };
+    static MOVES: RefCell<MoveCounts> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Records a transition that the table allows.
@@ -21,7 +21,7 @@ pub(crate) fn moved(state: State, event: Event) {
 }
 
 /// All transitions on this thread since the last call.
-pub fn take() -> Moves {
+pub fn take() -> MoveCounts {
     MOVES.take()
 }
 

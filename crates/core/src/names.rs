@@ -19,10 +19,12 @@ pub fn name_problem(text: &str) -> Option<String> {
     let mut rest = text.chars().peekable();
     while let Some(character) = rest.next() {
         let is_misplaced = match usage(character) {
-            Usage::Anywhere => false,
-            Usage::Nowhere(_) => true,
-            Usage::AfterOthers => !is_beyond_ascii(before),
-            Usage::BetweenOthers => !is_beyond_ascii(before) || !is_beyond_ascii(rest.peek().copied()),
+            CharacterUsage::Anywhere => false,
+            CharacterUsage::Nowhere(_) => true,
+            CharacterUsage::AfterOthers => !is_beyond_ascii(before),
+            CharacterUsage::BetweenOthers => {
+                !is_beyond_ascii(before) || !is_beyond_ascii(rest.peek().copied())
+            }
         };
         if is_misplaced {
             return Some(refused(character, text));
@@ -68,11 +70,11 @@ fn length_problem(text: &str) -> Option<String> {
 /// Whether a character is invisible everywhere: a control character, a character that changes the text
 /// direction, an invisible one, or a noncharacter.
 pub fn is_hidden(character: char) -> bool {
-    matches!(usage(character), Usage::Nowhere(_))
+    matches!(usage(character), CharacterUsage::Nowhere(_))
 }
 
 /// Where in a name a character is allowed.
-enum Usage {
+enum CharacterUsage {
     Anywhere,
     /// After a non-ASCII character: variation selectors.
     AfterOthers,
@@ -82,15 +84,15 @@ enum Usage {
     Nowhere(&'static str),
 }
 
-fn usage(character: char) -> Usage {
+fn usage(character: char) -> CharacterUsage {
     match character {
-        ' '..='~' => Usage::Anywhere,
-        '\u{2028}' | '\u{2029}' => Usage::Nowhere("control character"),
+        ' '..='~' => CharacterUsage::Anywhere,
+        '\u{2028}' | '\u{2029}' => CharacterUsage::Nowhere("control character"),
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            Usage::Nowhere("bidirectional control character")
+            CharacterUsage::Nowhere("bidirectional control character")
         }
-        '\u{200c}' | '\u{200d}' => Usage::BetweenOthers,
-        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => Usage::AfterOthers,
+        '\u{200c}' | '\u{200d}' => CharacterUsage::BetweenOthers,
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => CharacterUsage::AfterOthers,
         // The characters that Unicode lists as default ignorable, except those above, and annotations.
         '\u{ad}'
         | '\u{34f}'
@@ -105,19 +107,21 @@ fn usage(character: char) -> Usage {
         | '\u{fff0}'..='\u{fffb}'
         | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}' => Usage::Nowhere("invisible character"),
-        '\u{fdd0}'..='\u{fdef}' => Usage::Nowhere("noncharacter"),
+        | '\u{e0000}'..='\u{e0fff}' => CharacterUsage::Nowhere("invisible character"),
+        '\u{fdd0}'..='\u{fdef}' => CharacterUsage::Nowhere("noncharacter"),
         // The last two code points of each plane.
-        other if u32::from(other) & 0xfffe == 0xfffe => Usage::Nowhere("noncharacter"),
-        other if other.is_control() => Usage::Nowhere("control character"),
-        _ => Usage::Anywhere,
+        other if u32::from(other) & 0xfffe == 0xfffe => CharacterUsage::Nowhere("noncharacter"),
+        other if other.is_control() => CharacterUsage::Nowhere("control character"),
+        _ => CharacterUsage::Anywhere,
     }
 }
 
 /// Whether a joiner or a variation selector can apply to this character.
 fn is_beyond_ascii(character: Option<char>) -> bool {
     character.is_some_and(|one| {
-        !one.is_ascii() && !is_blank(one) && !matches!(usage(one), Usage::Nowhere(_) | Usage::BetweenOthers)
+        !one.is_ascii()
+            && !is_blank(one)
+            && !matches!(usage(one), CharacterUsage::Nowhere(_) | CharacterUsage::BetweenOthers)
     })
 }
 
@@ -128,7 +132,7 @@ fn is_blank(character: char) -> bool {
 
 fn refused(character: char, text: &str) -> String {
     let what = match usage(character) {
-        Usage::Nowhere(what) => what,
+        CharacterUsage::Nowhere(what) => what,
         _ => "invisible character",
     };
     format!("must not contain the {what} {}, as in {}: remove it", code(character), shown(text))
@@ -143,8 +147,8 @@ fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 2);
     shown.push('"');
     for character in text.chars() {
-        let is_seen =
-            matches!(usage(character), Usage::Anywhere) && (character == ' ' || !is_blank(character));
+        let is_seen = matches!(usage(character), CharacterUsage::Anywhere)
+            && (character == ' ' || !is_blank(character));
         if is_seen {
             shown.push(character);
         } else {
@@ -276,8 +280,8 @@ mod tests {
             if name_problem(&name).is_none() {
                 prop_assert!((1..=limits::NAME_BYTES_MAX).contains(&name.len()));
                 prop_assert_eq!(name.trim(), &name);
-                prop_assert!(name.chars().any(|one| !is_blank(one) && matches!(usage(one), Usage::Anywhere)));
-                prop_assert!(!name.chars().any(|one| matches!(usage(one), Usage::Nowhere(_))));
+                prop_assert!(name.chars().any(|one| !is_blank(one) && matches!(usage(one), CharacterUsage::Anywhere)));
+                prop_assert!(!name.chars().any(|one| matches!(usage(one), CharacterUsage::Nowhere(_))));
             }
         }
 
@@ -286,14 +290,14 @@ mod tests {
         fn a_message_can_be_read(name in "[a-zü \u{200b}\u{200d}\u{202e}\u{fe0f}\n\u{3000}]{0,20}") {
             if let Some(problem) = name_problem(&name) {
                 prop_assert!(problem.chars().all(|one| one == ' ' || !is_blank(one)));
-                prop_assert!(problem.chars().all(|one| matches!(usage(one), Usage::Anywhere)), "{}", problem);
+                prop_assert!(problem.chars().all(|one| matches!(usage(one), CharacterUsage::Anywhere)), "{}", problem);
             }
         }
 
         /// One character that is rejected everywhere makes every name invalid, at any position.
         #[test]
         fn one_refused_character_is_found(before in "[a-zü]{0,5}", after in "[a-zü]{0,5}", one in any::<char>()) {
-            if matches!(usage(one), Usage::Nowhere(_)) {
+            if matches!(usage(one), CharacterUsage::Nowhere(_)) {
                 let problem = name_problem(&format!("{before}{one}{after}")).unwrap_or_default();
                 prop_assert!(problem.contains(&code(one)), "{}", problem);
             }

@@ -340,7 +340,12 @@ impl Live {
     ///
     /// `terms` are those of the job. They may be missing when the run succeeded or the job no longer exists;
     /// then nothing is retried.
-    pub fn settled(&self, end: End, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Settled, Refused> {
+    pub fn settled(
+        &self,
+        end: ReportedEnd,
+        terms: Option<Terms<'_>>,
+        now: Timestamp,
+    ) -> Result<Settled, Refused> {
         let State::Finished(status) = step(self.state(), Event::End(end.ending))? else {
             unreachable!("an ended run is finished");
         };
@@ -435,7 +440,7 @@ pub enum Looked {
 
 /// The reported end of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct End {
+pub struct ReportedEnd {
     pub ending: Ending,
     /// Whether another attempt may succeed.
     pub retryable: bool,
@@ -449,7 +454,7 @@ pub struct End {
 /// The error of a run whose session stopped sending heartbeats.
 const WORKER_SILENT: &str = "the worker stopped responding";
 
-impl End {
+impl ReportedEnd {
     /// Checks the result: one that is too large or nested too deep fails the run without retry, as
     /// [`Outcome::within_limits`](crate::ports::Outcome::within_limits) does at the worker. The check is
     /// repeated before an end is stored, because not every worker makes it.
@@ -458,14 +463,14 @@ impl End {
             None => self,
             Some(problem) => {
                 let ending = if self.ending == Ending::Succeeded { Ending::Failed } else { self.ending };
-                End { ending, retryable: false, error: Some(problem), result: None, ..self }
+                ReportedEnd { ending, retryable: false, error: Some(problem), result: None, ..self }
             }
         }
     }
 
     /// The end of a run whose session stopped sending heartbeats. How far the run came is unknown.
     pub fn lost(claimed_at: Timestamp, now: Timestamp) -> Self {
-        End {
+        ReportedEnd {
             ending: Ending::Lost,
             retryable: true,
             started_at: Some(claimed_at),

@@ -103,12 +103,12 @@ pub struct Trigger {
 
 /// The state of a trigger: one observer's memory, which may be lost.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Watch {
+pub struct TriggerWatch {
     since: Option<Monotonic>,
     told_at: Option<Monotonic>,
 }
 
-impl Watch {
+impl TriggerWatch {
     /// Whether to send a notification now.
     pub fn look(&mut self, trigger: &Trigger, load: &QueueLoad, now: Monotonic) -> bool {
         if !trigger.threshold.is_met_by(load) {
@@ -171,7 +171,7 @@ mod tests {
 
     /// The seconds at which a notification is sent for these loads.
     fn told(trigger: &Trigger, loads: impl Iterator<Item = QueueLoad>) -> Vec<u64> {
-        let mut watch = Watch::default();
+        let mut watch = TriggerWatch::default();
         let looks = (0..).zip(loads);
         looks
             .filter(|(second, load)| watch.look(trigger, load, at(*second)))

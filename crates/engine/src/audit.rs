@@ -22,23 +22,23 @@ macro_rules! audited {
 pub(crate) use audited;
 
 /// An item of a batch. The first item of a request has the entry for all of them.
-pub(crate) struct Item<T> {
+pub(crate) struct AuditableItem<T> {
     pub item: T,
     pub audit: Option<Box<AuditedItems>>,
 }
 
-impl<T> Item<T> {
+impl<T> AuditableItem<T> {
     /// The items of a request. Of all its items, `left_out` were refused before.
-    pub fn of_request(items: Vec<T>, audit: Option<AuditEntry>, left_out: usize) -> Vec<Item<T>> {
+    pub fn of_request(items: Vec<T>, audit: Option<AuditEntry>, left_out: usize) -> Vec<AuditableItem<T>> {
         let all = 0..items.len();
         let mut audit = audit.map(|entry| Box::new(AuditedItems { entry, items: all, left_out }));
-        items.into_iter().map(|item| Item { item, audit: audit.take() }).collect()
+        items.into_iter().map(|item| AuditableItem { item, audit: audit.take() }).collect()
     }
 
     /// The items of a batch of requests, and the entries of those that have one.
-    pub fn of_batch(batch: Vec<Item<T>>) -> (Vec<T>, Vec<AuditedItems>) {
+    pub fn of_batch(batch: Vec<AuditableItem<T>>) -> (Vec<T>, Vec<AuditedItems>) {
         let mut entries = Vec::new();
-        let item = |(place, Item { item, audit }): (usize, Item<T>)| {
+        let item = |(place, AuditableItem { item, audit }): (usize, AuditableItem<T>)| {
             entries.extend(audit.map(|audited| AuditedItems {
                 items: place + audited.items.start..place + audited.items.end,
                 ..*audited
@@ -51,10 +51,10 @@ impl<T> Item<T> {
 
 /// Refused requests that wait to be written. A few of each token are kept; the others are counted.
 #[derive(Default)]
-pub(crate) struct Refusals(Mutex<Waiting>);
+pub(crate) struct UnwrittenRefusals(Mutex<WaitingRefusals>);
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingRefusals {
     entries: Vec<AuditEntry>,
     tokens: BTreeMap<String, TokenRefusals>,
 }
@@ -67,9 +67,9 @@ struct TokenRefusals {
     last: Option<AuditEntry>,
 }
 
-impl Refusals {
+impl UnwrittenRefusals {
     pub fn add(&self, entry: AuditEntry) {
-        let Waiting { entries, tokens } = &mut *self.lock();
+        let WaitingRefusals { entries, tokens } = &mut *self.lock();
         if !tokens.contains_key(&entry.token) && tokens.len() >= limits::AUDIT_REFUSALS_WAITING_MAX {
             tracing::warn!(
                 token = entry.token,
@@ -93,7 +93,7 @@ impl Refusals {
 
     /// What is to be written now. At the end of a token's period, an entry counts those that were suppressed.
     pub fn take(&self, now: Timestamp) -> Vec<AuditEntry> {
-        let Waiting { entries, tokens } = &mut *self.lock();
+        let WaitingRefusals { entries, tokens } = &mut *self.lock();
         let mut taken = std::mem::take(entries);
         tokens.retain(|_, token| {
             let is_over = now.since(token.since) >= limits::AUDIT_REFUSALS_PERIOD;
@@ -113,7 +113,7 @@ impl Refusals {
         waiting.entries.append(&mut entries);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingRefusals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn the_entry_of_a_request_covers_its_items_of_a_batch() {
         let at = Timestamp::EPOCH;
-        let mut batch = Item::of_request(vec!['a', 'b'], None, 0);
-        batch.extend(Item::of_request(vec!['c', 'd', 'e'], Some(entry("t", 1, at)), 2));
-        batch.extend(Item::of_request(vec!['f'], Some(entry("t", 2, at)), 0));
-        let (items, entries) = Item::of_batch(batch);
+        let mut batch = AuditableItem::of_request(vec!['a', 'b'], None, 0);
+        batch.extend(AuditableItem::of_request(vec!['c', 'd', 'e'], Some(entry("t", 1, at)), 2));
+        batch.extend(AuditableItem::of_request(vec!['f'], Some(entry("t", 2, at)), 0));
+        let (items, entries) = AuditableItem::of_batch(batch);
         assert_eq!(items, ['a', 'b', 'c', 'd', 'e', 'f']);
         let ranges: Vec<_> =
             entries.iter().map(|audited| (audited.items.clone(), audited.left_out)).collect();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn few_refusals_of_a_token_are_kept_and_the_others_counted() {
-        let refusals = Refusals::default();
+        let refusals = UnwrittenRefusals::default();
         let max = limits::AUDIT_REFUSALS_PER_TOKEN_MAX;
         for number in 0..max as u64 + 5 {
             refusals.add(entry("flood", number, Timestamp::EPOCH));

@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 type Flush<I, O> = dyn Fn(Vec<I>) -> Task<Result<Vec<O>, StoreError>> + Send + Sync;
 
 pub(crate) struct Batcher<I, O> {
-    shared: Arc<Shared<I, O>>,
+    shared: Arc<SharedBatches<I, O>>,
     spawn: Arc<dyn Spawn>,
 }
 
-struct Shared<I, O> {
+struct SharedBatches<I, O> {
     queue: Mutex<Queue<I, O>>,
     flush: Box<Flush<I, O>>,
     /// Items after which a batch is closed; a single larger group is not split.
@@ -21,12 +21,12 @@ struct Shared<I, O> {
 }
 
 struct Queue<I, O> {
-    groups: VecDeque<Group<I, O>>,
+    groups: VecDeque<CallerGroup<I, O>>,
     flushing: bool,
 }
 
 /// The items of one caller, kept together.
-struct Group<I, O> {
+struct CallerGroup<I, O> {
     items: Vec<I>,
     reply: oneshot::Sender<Result<Vec<O>, StoreError>>,
 }
@@ -38,7 +38,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         flush: impl Fn(Vec<I>) -> Task<Result<Vec<O>, StoreError>> + Send + Sync + 'static,
     ) -> Self {
         let queue = Mutex::new(Queue { groups: VecDeque::new(), flushing: false });
-        Batcher { shared: Arc::new(Shared { queue, flush: Box::new(flush), batch_max }), spawn }
+        Batcher { shared: Arc::new(SharedBatches { queue, flush: Box::new(flush), batch_max }), spawn }
     }
 
     /// Processes the items together with other waiting ones; returns outcomes in their order.
@@ -51,7 +51,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         let (reply, answer) = oneshot::channel();
         let start = {
             let mut queue = self.shared.lock();
-            queue.groups.push_back(Group { items, reply });
+            queue.groups.push_back(CallerGroup { items, reply });
             !std::mem::replace(&mut queue.flushing, true)
         };
         if start {
@@ -61,7 +61,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     }
 }
 
-impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
+impl<I: Send + 'static, O: Send + 'static> SharedBatches<I, O> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Queue<I, O>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +81,7 @@ impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
     }
 
     /// The groups of the next batch, or `None` when there is nothing to do and the flush ends.
-    fn next_batch(&self) -> Option<Vec<Group<I, O>>> {
+    fn next_batch(&self) -> Option<Vec<CallerGroup<I, O>>> {
         let mut queue = self.lock();
         let mut batch = Vec::new();
         let mut count = 0;
@@ -98,7 +98,7 @@ impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
 }
 
 /// Lets the next caller start a flush even if this one ends with a panic.
-struct Reopen<'a, I: Send + 'static, O: Send + 'static>(&'a Shared<I, O>);
+struct Reopen<'a, I: Send + 'static, O: Send + 'static>(&'a SharedBatches<I, O>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Reopen<'_, I, O> {
     fn drop(&mut self) {
@@ -108,10 +108,10 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Reopen<'_, I, O> {
     }
 }
 
-type Reply<O> = (usize, oneshot::Sender<Result<Vec<O>, StoreError>>);
+type BatchReply<O> = (usize, oneshot::Sender<Result<Vec<O>, StoreError>>);
 
 /// Sends each caller its part. A caller that has stopped waiting is ignored.
-fn answer_each<O>(replies: Vec<Reply<O>>, answers: Result<Vec<O>, StoreError>) {
+fn answer_each<O>(replies: Vec<BatchReply<O>>, answers: Result<Vec<O>, StoreError>) {
     match answers {
         Ok(answers) => {
             let mut answers = answers.into_iter();

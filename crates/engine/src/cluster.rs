@@ -4,7 +4,7 @@
 //! agenda, and is called after everything that may have changed the ownership.
 
 use crate::agenda::segment_of;
-use crate::{Context, Duties, Engine};
+use crate::{Duties, Engine, EngineContext};
 use futures_util::future::{Either, select};
 use punctual_core::cluster::{Card, Holdings, Membership, holdings};
 use punctual_core::defects::{Defect, planted};
@@ -53,17 +53,17 @@ pub struct ClusterSnapshot {
     pub is_off: bool,
 }
 
-pub(crate) struct Cluster {
+pub(crate) struct ClusterView {
     pub(crate) participation: Option<ClusterParticipation>,
     ttl: Duration,
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
     /// Held during a round of scanning and moving, so that a hand-over does not run concurrently.
     pub(crate) moving: tokio::sync::Mutex<()>,
     /// Notified when a scan is needed now.
     pub(crate) look_now: Notify,
 }
 
-struct State {
+struct ClusterState {
     membership: Membership,
     is_leaving: bool,
     /// The ownership that the agenda reflects.
@@ -71,7 +71,7 @@ struct State {
     was_coordinated: bool,
     /// Until when this node still fires segments that it has released.
     handing_over_until: Timestamp,
-    fresh: Fresh,
+    fresh: FreshJobs,
     /// Segments were acquired that have not been scanned yet.
     is_scan_due: bool,
     members: usize,
@@ -86,13 +86,13 @@ struct State {
 
 /// Jobs whose schedules were submitted or changed here within the last one to two spans of time.
 #[derive(Debug, Default)]
-struct Fresh {
+struct FreshJobs {
     since: Timestamp,
     young: BTreeSet<JobId>,
     old: BTreeSet<JobId>,
 }
 
-impl Fresh {
+impl FreshJobs {
     fn add(&mut self, job: JobId, now: Timestamp, span: Duration) {
         self.grow_old(now, span);
         self.young.insert(job);
@@ -111,15 +111,15 @@ impl Fresh {
     }
 }
 
-impl Cluster {
+impl ClusterView {
     pub(crate) fn new(participation: Option<ClusterParticipation>, ttl: Duration) -> Self {
-        let state = State {
+        let state = ClusterState {
             membership: Membership::new(ttl),
             is_leaving: false,
             settled: Holdings::NOTHING,
             was_coordinated: false,
             handing_over_until: Timestamp::EPOCH,
-            fresh: Fresh::default(),
+            fresh: FreshJobs::default(),
             is_scan_due: true,
             members: 0,
             told_stands: false,
@@ -127,7 +127,7 @@ impl Cluster {
             heard_at: Monotonic::default(),
             forgotten: SegmentSet::NONE,
         };
-        Cluster {
+        ClusterView {
             participation,
             ttl,
             state: Mutex::new(state),
@@ -136,7 +136,7 @@ impl Cluster {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,7 +202,7 @@ impl Cluster {
     }
 }
 
-impl Context {
+impl EngineContext {
     /// What this node owns now.
     pub(crate) fn holdings(&self) -> Holdings {
         let state = self.cluster.state();

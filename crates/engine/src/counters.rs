@@ -16,7 +16,7 @@ impl Counter {
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         #[derive(Default)]
-        pub(crate) struct Counters {
+        pub(crate) struct EngineCounters {
             $(pub(crate) $name: Counter,)*
         }
 
@@ -39,7 +39,7 @@ macro_rules! counters {
             }
         }
 
-        impl Counters {
+        impl EngineCounters {
             pub(crate) fn snapshot(&self) -> CounterSnapshot {
                 CounterSnapshot { $($name: self.$name.0.load(Ordering::Relaxed),)* }
             }
@@ -47,7 +47,7 @@ macro_rules! counters {
     };
 }
 
-impl Counters {
+impl EngineCounters {
     /// Counts an execution that has ended with this status in history.
     pub(crate) fn ended(&self, status: Status) {
         let counter = match status {

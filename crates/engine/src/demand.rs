@@ -1,7 +1,7 @@
 //! The demand for workers, for those that adapt to it. One read of the store answers all requests within a
 //! moment.
 
-use crate::Context;
+use crate::EngineContext;
 use punctual_core::limits;
 use punctual_core::ports::{Depth, Served, StoreError};
 use punctual_core::slots::Demand;
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct Demands(Mutex<Option<(Monotonic, Arc<Vec<Depth>>)>>);
 
-impl Context {
+impl EngineContext {
     pub(crate) async fn demand(&self, served: &Served) -> Result<Demand, StoreError> {
         let lanes = self.claimable().await?;
         let now = self.time.now();

@@ -5,7 +5,7 @@
 //! agenda, and reads from the store whether it has fired and whether nothing is left to run. All waits are in
 //! real time.
 
-use crate::{Context, Engine};
+use crate::{Engine, EngineContext};
 use punctual_core::ids::SegmentSet;
 use punctual_core::limits;
 use punctual_core::ports::{DrivenClock, DueKind, Lane, StoreError};
@@ -67,7 +67,7 @@ impl Engine {
     }
 }
 
-impl Context {
+impl EngineContext {
     fn set(&self, clock: &dyn DrivenClock, to: Timestamp) {
         clock.set(to);
         self.agenda.wake();
@@ -100,7 +100,7 @@ impl Context {
 
 /// One request to drive the clock.
 struct Journey<'a> {
-    context: &'a Context,
+    context: &'a EngineContext,
     settle: Duration,
     /// When it must end, in real time.
     ends_at: Monotonic,
@@ -111,7 +111,7 @@ struct Journey<'a> {
 }
 
 impl<'a> Journey<'a> {
-    fn begin(context: &'a Context, settle: Duration) -> Self {
+    fn begin(context: &'a EngineContext, settle: Duration) -> Self {
         let counted = context.counters.snapshot();
         Journey {
             context,

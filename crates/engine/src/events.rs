@@ -14,21 +14,21 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 #[derive(Debug)]
-pub(crate) struct Events {
+pub(crate) struct CommitEvents {
     touched: broadcast::Sender<Arc<[OccurrenceId]>>,
     written: broadcast::Sender<Arc<[JobId]>>,
 }
 
-impl Default for Events {
+impl Default for CommitEvents {
     fn default() -> Self {
-        Events {
+        CommitEvents {
             touched: broadcast::Sender::new(limits::EVENT_COMMITS_WAITING_MAX),
             written: broadcast::Sender::new(limits::EVENT_COMMITS_WAITING_MAX),
         }
     }
 }
 
-impl Events {
+impl CommitEvents {
     /// Whether there are listeners: without them, nothing that costs anything is collected.
     pub(crate) fn has_listeners(&self) -> bool {
         self.touched.receiver_count() > 0
@@ -53,8 +53,8 @@ impl Events {
         }
     }
 
-    pub(crate) fn listen(&self) -> Listener {
-        Listener { touched: self.touched.subscribe() }
+    pub(crate) fn listen(&self) -> CommitListener {
+        CommitListener { touched: self.touched.subscribe() }
     }
 
     pub(crate) fn follow_logs(&self, job: JobId) -> LogFollower {
@@ -64,7 +64,7 @@ impl Events {
 
 /// Receives what commits change, from its creation on.
 #[derive(Debug)]
-pub struct Listener {
+pub struct CommitListener {
     touched: broadcast::Receiver<Arc<[OccurrenceId]>>,
 }
 
@@ -76,7 +76,7 @@ pub enum Touched {
     Anything,
 }
 
-impl Listener {
+impl CommitListener {
     /// Waits until something has changed and returns all of it. Never returns if the engine is gone: the
     /// caller must also have a timer.
     pub async fn next(&mut self) -> Touched {
@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_takes_all_that_was_touched_since_it_asked() {
-        let events = Events::default();
+        let events = CommitEvents::default();
         events.touched([occurrence(1)]);
         let mut listener = events.listen();
         events.touched([occurrence(2), occurrence(3)]);
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_that_lags_is_told_that_anything_may_have_moved() {
-        let events = Events::default();
+        let events = CommitEvents::default();
         let mut listener = events.listen();
         for _ in 0..=limits::EVENT_COMMITS_WAITING_MAX {
             events.touched([occurrence(1)]);
@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_follower_wakes_for_its_own_job_alone() {
-        let events = Events::default();
+        let events = CommitEvents::default();
         let (mine, other) = (JobId::new(Timestamp::EPOCH, 1), JobId::new(Timestamp::EPOCH, 2));
         let mut follower = events.follow_logs(mine);
         events.written([other]);

@@ -1,19 +1,19 @@
 //! Late fires: counted, and logged at most once a minute, so that an overloaded node reports them without a
 //! line for each.
 
-use crate::Context;
+use crate::EngineContext;
 use punctual_core::limits;
 use punctual_core::time::Monotonic;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 #[derive(Default)]
-pub(crate) struct Lateness {
-    state: Mutex<State>,
+pub(crate) struct FireLateness {
+    state: Mutex<LatenessState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LatenessState {
     told_at: Option<Monotonic>,
     /// Late fires that have not been logged.
     untold: u64,
@@ -29,7 +29,7 @@ struct Late {
     latest: Duration,
 }
 
-impl Lateness {
+impl FireLateness {
     /// Records late fires; returns what to log now.
     fn fired(&self, now: Monotonic, count: u64, latest: Duration) -> Option<Late> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl Lateness {
     }
 }
 
-impl Context {
+impl EngineContext {
     /// Records the lateness of fires.
     pub(crate) fn note_lateness(&self, lateness: impl Iterator<Item = Duration>) {
         let late = lateness.filter(|late| *late > limits::FIRE_LATE);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn late_fires_are_told_once_a_minute_with_how_many_there_were() {
-        let lateness = Lateness::default();
+        let lateness = FireLateness::default();
         let at = |seconds: u64| Monotonic::from_micros(seconds * 1_000_000);
         let seconds = Duration::from_secs;
         assert_eq!(lateness.fired(at(1), 0, Duration::ZERO), None);

@@ -40,20 +40,20 @@ pub use cluster::{ClusterParticipation, ClusterSnapshot, NodeSeen};
 pub use control::ControlError;
 pub use counters::CounterSnapshot;
 pub use drive::{Drive, Driven};
-pub use events::{Listener, LogFollower, Touched};
+pub use events::{CommitListener, LogFollower, Touched};
 pub use measures::MeasureSnapshot;
 pub use quota::{Quota, QuotaLeft, RetryAfter, SubmitQuota, TokenBuckets};
 pub use submit::{IdSource, SubmitError, Submitted};
 pub use use_cases::*;
 
 use agenda::Agenda;
-use audit::{Item, Refusals};
+use audit::{AuditableItem, UnwrittenRefusals};
 use batcher::Batcher;
-use cluster::Cluster;
-use counters::Counters;
-use events::Events;
+use cluster::ClusterView;
+use counters::EngineCounters;
+use events::CommitEvents;
 use futures_util::future::{join3, join4, join5};
-use lateness::Lateness;
+use lateness::FireLateness;
 use measures::Measures;
 use peers::Peers;
 use poll_registry::PollRegistry;
@@ -178,8 +178,8 @@ impl Default for EngineConfig {
 
 /// One node's engine.
 pub struct Engine {
-    context: Arc<Context>,
-    submits: Batcher<Item<Job>, submit::SubmitResult>,
+    context: Arc<EngineContext>,
+    submits: Batcher<AuditableItem<Job>, submit::SubmitResult>,
     reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
     notes: Batcher<Note, NoteAnswer>,
@@ -188,7 +188,7 @@ pub struct Engine {
 }
 
 /// What all parts of the engine share.
-struct Context {
+struct EngineContext {
     config: EngineConfig,
     host: Host,
     store: Arc<dyn Store>,
@@ -197,16 +197,16 @@ struct Context {
     agenda: Agenda,
     /// Held while a batch is fired and counted.
     firing: tokio::sync::Mutex<()>,
-    counters: Arc<Counters>,
+    counters: Arc<EngineCounters>,
     measures: Measures,
-    events: Events,
+    events: CommitEvents,
     peers: Peers,
     lines: WaitLists,
-    cluster: Cluster,
-    lateness: Lateness,
+    cluster: ClusterView,
+    lateness: FireLateness,
     demands: demand::Demands,
     retention: Retention,
-    refusals: Refusals,
+    refusals: UnwrittenRefusals,
     overview: LastOverview,
     submit_quota: SubmitQuota,
 }
@@ -235,21 +235,21 @@ impl Engine {
         wakes: Option<Arc<dyn Wakes>>,
         participation: Option<ClusterParticipation>,
     ) -> Arc<Engine> {
-        let context = Arc::new(Context {
+        let context = Arc::new(EngineContext {
             time: Timekeeper::new(host.calendar.clone()),
             poll_registry: PollRegistry::default(),
             agenda: Agenda::new(config.look_ahead),
             firing: tokio::sync::Mutex::default(),
             counters: Arc::default(),
             measures: Measures::default(),
-            events: Events::default(),
+            events: CommitEvents::default(),
             peers: Peers::reached_by(wakes),
             lines: WaitLists::default(),
-            cluster: Cluster::new(participation, config.member_ttl),
-            lateness: Lateness::default(),
+            cluster: ClusterView::new(participation, config.member_ttl),
+            lateness: FireLateness::default(),
             demands: demand::Demands::default(),
             retention: Retention::new(config.retention_hold),
-            refusals: Refusals::default(),
+            refusals: UnwrittenRefusals::default(),
             overview: LastOverview::default(),
             submit_quota: SubmitQuota::new(config.submit_quota),
             config,
@@ -305,7 +305,7 @@ impl Engine {
     }
 
     /// Reports what commits of this node change from now on.
-    pub fn listen(&self) -> Listener {
+    pub fn listen(&self) -> CommitListener {
         self.context.events.listen()
     }
 
@@ -338,7 +338,7 @@ impl Engine {
     }
 }
 
-impl Context {
+impl EngineContext {
     /// Processes commit effects: answers waiting polls, announces queued work, and adds due times to the
     /// agenda.
     fn follow_up(

@@ -3,7 +3,7 @@
 
 use punctual_core::histogram::{Histogram, HistogramSnapshot, ITEMS, LONG_US, SHORT_US};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::Assignment;
 use punctual_core::time::Timestamp;
 
@@ -20,11 +20,11 @@ pub(crate) struct Measures {
     failed: Histogram,
     timed_out: Histogram,
     cancelled: Histogram,
-    pub batches: Batches,
+    pub batches: BatchSizes,
 }
 
 /// Items in one call of the store.
-pub(crate) struct Batches {
+pub(crate) struct BatchSizes {
     pub submit: Histogram,
     pub fire: Histogram,
     pub claim: Histogram,
@@ -45,7 +45,7 @@ impl Default for Measures {
             failed: long(),
             timed_out: long(),
             cancelled: long(),
-            batches: Batches { submit: items(), fire: items(), claim: items(), report: items() },
+            batches: BatchSizes { submit: items(), fire: items(), claim: items(), report: items() },
         }
     }
 }
@@ -62,7 +62,7 @@ impl Measures {
     }
 
     /// Records the end of a run, with this status in history.
-    pub fn ended(&self, run: Run, recorded: Status) {
+    pub fn ended(&self, run: MeasuredRun, recorded: Status) {
         let time = match recorded {
             Status::Succeeded => &self.succeeded,
             Status::Failed => &self.failed,
@@ -100,16 +100,16 @@ impl Measures {
 
 /// The parts of a report that are measured.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
+pub(crate) struct MeasuredRun {
     /// As reported.
     pub ending: Ending,
     started_at: Option<Timestamp>,
     completed_at: Timestamp,
 }
 
-impl From<&End> for Run {
-    fn from(end: &End) -> Self {
-        Run { ending: end.ending, started_at: end.started_at, completed_at: end.completed_at }
+impl From<&ReportedEnd> for MeasuredRun {
+    fn from(end: &ReportedEnd) -> Self {
+        MeasuredRun { ending: end.ending, started_at: end.started_at, completed_at: end.completed_at }
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
-pub(crate) type PollAnswer = Result<Vec<Assignment>, WorkerPortError>;
+pub(crate) type PollResult = Result<Vec<Assignment>, WorkerPortError>;
 
 #[derive(Default)]
 pub(crate) struct PollRegistry {
@@ -27,7 +27,7 @@ struct Parked {
     state: ParkedState,
     /// Its wait is over: the next outcome from the store is its answer, even if that is empty.
     is_leaving: bool,
-    reply: oneshot::Sender<PollAnswer>,
+    reply: oneshot::Sender<PollResult>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct ReservedSlots {
 impl PollRegistry {
     /// Adds a waiting poll. It replaces an older one of the same session: a poll sequence number cannot be
     /// granted twice.
-    pub(crate) fn park(&self, poll: Poll) -> oneshot::Receiver<PollAnswer> {
+    pub(crate) fn park(&self, poll: Poll) -> oneshot::Receiver<PollResult> {
         let (reply, answer) = oneshot::channel();
         let reservation = SlotReservation { session: poll.session, turn: poll.turn };
         let mut polls = self.lock();
@@ -254,7 +254,7 @@ impl PollRegistry {
         }
     }
 
-    fn answer(&self, reservation: SlotReservation, answer: PollAnswer) -> Vec<LeaseRef> {
+    fn answer(&self, reservation: SlotReservation, answer: PollResult) -> Vec<LeaseRef> {
         let leases = answer.iter().flatten().map(Assignment::lease).collect();
         match self.lock().remove(&reservation).map(|parked| parked.reply.send(answer)) {
             Some(Ok(())) => Vec::new(),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     /// A registry with one idle poll.
-    fn idle(capacity: usize) -> (PollRegistry, oneshot::Receiver<PollAnswer>) {
+    fn idle(capacity: usize) -> (PollRegistry, oneshot::Receiver<PollResult>) {
         let poll_registry = PollRegistry::default();
         let answer = poll_registry.park(poll(1, 1, capacity));
         assert_eq!(poll_registry.take_unchecked().len(), 1);

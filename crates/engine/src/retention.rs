@@ -1,6 +1,6 @@
 //! This process's view of the store's clock for retention, and whether retention waits because of it.
 
-use crate::{Context, Engine};
+use crate::{Engine, EngineContext};
 use punctual_core::ports::StoreError;
 use punctual_core::retention::{ClockDoubt, ClockReading, ClockVerdict, ClockWatch};
 use punctual_core::time::Timestamp;
@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) struct Retention {
-    state: Mutex<State>,
+    state: Mutex<RetentionState>,
 }
 
-struct State {
+struct RetentionState {
     watch: ClockWatch,
     doubt: Option<ClockDoubt>,
     /// Log lines up to this time were removed although they are younger than the retention of logs.
@@ -21,11 +21,15 @@ struct State {
 impl Retention {
     pub(crate) fn new(hold: Duration) -> Self {
         Retention {
-            state: Mutex::new(State { watch: ClockWatch::new(hold), doubt: None, logs_cut_until: None }),
+            state: Mutex::new(RetentionState {
+                watch: ClockWatch::new(hold),
+                doubt: None,
+                logs_cut_until: None,
+            }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RetentionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,7 +62,7 @@ impl Retention {
     }
 }
 
-impl Context {
+impl EngineContext {
     /// The store's time, if retention may delete by it. Every process checks, so that a new leader has
     /// already seen the clock; only the leader writes a record for processes that start later.
     pub(crate) async fn steady_time(&self) -> Result<Option<Timestamp>, StoreError> {

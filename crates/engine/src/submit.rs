@@ -1,9 +1,9 @@
 //! Submitting jobs.
 
-use crate::audit::Item;
+use crate::audit::AuditableItem;
 use crate::batcher::Batcher;
 use crate::poll_registry::ReservedSlots;
-use crate::{Context, Engine, Forbidden};
+use crate::{Engine, EngineContext, Forbidden};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{Expiry, InvalidField, Job, JobSpec, JobStatus, Settings, StoredStatus};
 use punctual_core::limits;
@@ -118,7 +118,7 @@ impl Engine {
             return answers;
         }
         let left_out = answers.len() - jobs.len();
-        let kept = self.submits.call(Item::of_request(jobs, audit, left_out)).await;
+        let kept = self.submits.call(AuditableItem::of_request(jobs, audit, left_out)).await;
         self.context.measures.submit.observe_duration(self.context.host.clock.monotonic().since(asked_at));
         let mut kept = match kept {
             Ok(kept) => Ok(kept.into_iter()),
@@ -217,14 +217,17 @@ fn bad_parent(parent: JobId, problem: ParentProblem) -> InvalidField {
     InvalidField::new("depends_on", fix)
 }
 
-impl Context {
-    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Item<Job>, SubmitResult> {
+impl EngineContext {
+    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<AuditableItem<Job>, SubmitResult> {
         let spawn = self.host.spawn.clone();
         Batcher::new(spawn, limits::STORE_BATCH_MAX, move |jobs| Box::pin(self.clone().submit_batch(jobs)))
     }
 
-    async fn submit_batch(self: Arc<Self>, batch: Vec<Item<Job>>) -> Result<Vec<SubmitResult>, StoreError> {
-        let (jobs, entries) = Item::of_batch(batch);
+    async fn submit_batch(
+        self: Arc<Self>,
+        batch: Vec<AuditableItem<Job>>,
+    ) -> Result<Vec<SubmitResult>, StoreError> {
+        let (jobs, entries) = AuditableItem::of_batch(batch);
         let now = self.time.now();
         let mut reservation = ReservedSlots::default();
         let reservations = self.reservations(&mut reservation, &jobs, now);
@@ -261,7 +264,7 @@ impl Context {
     }
 }
 
-impl Context {
+impl EngineContext {
     /// Reserves slots for those of the jobs that are due at once: the highest priority first, regardless of
     /// their order.
     fn reservations(

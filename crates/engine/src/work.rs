@@ -1,9 +1,9 @@
 //! The worker port, for workers in this process and for remote ones behind the API.
 
 use crate::batcher::Batcher;
-use crate::measures::Run;
+use crate::measures::MeasuredRun;
 use crate::poll_registry::ReservedSlots;
-use crate::{Context, Engine};
+use crate::{Engine, EngineContext};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use punctual_core::health::WorkerCondition;
@@ -124,7 +124,7 @@ fn unavailable(error: StoreError) -> WorkerPortError {
     WorkerPortError::Unavailable(error.to_string())
 }
 
-impl Context {
+impl EngineContext {
     fn given_back(&self, outcome: ResyncOutcome) -> Result<(), WorkerPortError> {
         match outcome {
             ResyncOutcome::GivenBack(effects) => {
@@ -159,7 +159,7 @@ impl Context {
         // its readers cannot parse.
         let kept = |report: Report| report.not_after(now).within_limits();
         let reports: Vec<Report> = reports.into_iter().map(kept).collect();
-        let runs: Vec<Run> = reports.iter().map(|report| Run::from(&report.end)).collect();
+        let runs: Vec<MeasuredRun> = reports.iter().map(|report| MeasuredRun::from(&report.end)).collect();
         self.measures.batches.report.observe(reports.len() as u64);
         let outcomes = self.store.report(now, reports).await;
         let outcomes = outcomes.inspect_err(|_| self.counters.store_errors.add(1))?;
@@ -172,7 +172,7 @@ impl Context {
         Ok(answers)
     }
 
-    fn count_report(&self, run: Run, outcome: &ReportOutcome) {
+    fn count_report(&self, run: MeasuredRun, outcome: &ReportOutcome) {
         if outcome.answer == ReportAnswer::Stale {
             tracing::info!(ending = ?run.ending, "a report was rejected because its lease is gone");
             return self.counters.stale_reports.add(1);

@@ -34,18 +34,18 @@ pub enum NetworkFault {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum FlowDirection {
     Requests,
     Answers,
 }
 
 impl NetworkFault {
-    fn lets_through(self, direction: Direction) -> bool {
+    fn lets_through(self, direction: FlowDirection) -> bool {
         match self {
             NetworkFault::Fair | NetworkFault::Slow(_) => true,
             NetworkFault::Cut | NetworkFault::Held => false,
-            NetworkFault::RequestsHeld => direction == Direction::Answers,
-            NetworkFault::AnswersHeld => direction == Direction::Requests,
+            NetworkFault::RequestsHeld => direction == FlowDirection::Answers,
+            NetworkFault::AnswersHeld => direction == FlowDirection::Requests,
         }
     }
 
@@ -118,8 +118,8 @@ async fn pass(client: TcpStream, target: String, mut network_fault: watch::Recei
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let both = async {
         tokio::join!(
-            pass_on(from_client, to_server, there, Direction::Requests),
-            pass_on(from_server, to_client, back, Direction::Answers),
+            pass_on(from_client, to_server, there, FlowDirection::Requests),
+            pass_on(from_server, to_client, back, FlowDirection::Answers),
         )
     };
     tokio::select! {
@@ -132,7 +132,7 @@ async fn pass_on(
     source: impl AsyncRead + Unpin,
     sink: impl AsyncWrite + Unpin,
     network_fault: watch::Receiver<NetworkFault>,
-    direction: Direction,
+    direction: FlowDirection,
 ) {
     let (sender, receiver) = channel(PIECES_MAX);
     tokio::join!(
@@ -142,11 +142,11 @@ async fn pass_on(
 }
 
 /// A chunk, and when it is to arrive.
-type Piece = (Instant, Vec<u8>);
+type DelayedChunk = (Instant, Vec<u8>);
 
 async fn take(
     mut source: impl AsyncRead + Unpin,
-    under_way: Sender<Piece>,
+    under_way: Sender<DelayedChunk>,
     network_fault: watch::Receiver<NetworkFault>,
 ) {
     let mut bytes = vec![0; PIECE_BYTES];
@@ -160,9 +160,9 @@ async fn take(
 
 async fn deliver(
     mut sink: impl AsyncWrite + Unpin,
-    mut under_way: Receiver<Piece>,
+    mut under_way: Receiver<DelayedChunk>,
     mut network_fault: watch::Receiver<NetworkFault>,
-    direction: Direction,
+    direction: FlowDirection,
 ) {
     while let Some((arrives_at, bytes)) = under_way.recv().await {
         sleep_until(arrives_at).await;

@@ -2,7 +2,7 @@
 //! tree, where they can be created below the server's. Where none can be created for a limit, resource limits
 //! of single processes are used instead.
 
-use crate::containment::cgroup::{self, Group, Memberships, Version, read};
+use crate::containment::cgroup::{self, CommandCgroup, Memberships, Version, read};
 use punctual_worker::process::protocol::{CommandLimits, Enclosure, Hold};
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// one hierarchy share a cgroup.
 #[derive(Debug, Default)]
 pub struct Cgroups {
-    groups: Vec<Group>,
+    groups: Vec<CommandCgroup>,
     memory: Option<(PathBuf, Version)>,
     limits_processes: bool,
 }
@@ -49,7 +49,7 @@ impl Cgroups {
 
     /// The files that a process writes to in order to enter.
     pub fn memberships(&self) -> Vec<PathBuf> {
-        self.groups.iter().map(Group::processes_file).collect()
+        self.groups.iter().map(CommandCgroup::processes_file).collect()
     }
 
     pub fn limit_memory(&self) -> bool {
@@ -82,7 +82,7 @@ impl Cgroups {
         if self.groups.iter().any(|group| group.dir == dir) {
             return Ok(false);
         }
-        self.groups.push(Group::create(dir)?);
+        self.groups.push(CommandCgroup::create(dir)?);
         Ok(true)
     }
 

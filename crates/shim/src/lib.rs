@@ -35,7 +35,7 @@ use output::{Outlet, Output, Pump};
 use punctual_worker::process::ShimCommand;
 use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{
-    Ended, Frame, Hold, How, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
+    CommandEnd, Frame, Hold, How, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid};
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ async fn serve() -> io::Result<()> {
     let outlet = Outlet::new(pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?);
     let mut inlet = BufReader::new(pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?);
     let Some(mut request) = read_request(&mut inlet).await? else { return Ok(()) };
-    let signals = Signals::listen()?;
+    let signals = ShimSignals::listen()?;
     let nonce = nonce()?;
     let notebook = Notebook::open()?;
     request.env.insert(notes::VARIABLE.to_owned(), notebook.path());
@@ -136,16 +136,16 @@ fn nonce() -> io::Result<String> {
 }
 
 /// The signals that a shim handles.
-struct Signals {
+struct ShimSignals {
     child: tokio::signal::unix::Signal,
     /// Handled so that they do not end the shim: only the worker decides when the command stops.
     _ignored: Vec<tokio::signal::unix::Signal>,
 }
 
-impl Signals {
+impl ShimSignals {
     fn listen() -> io::Result<Self> {
         let ignored = [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()];
-        Ok(Signals {
+        Ok(ShimSignals {
             child: signal(SignalKind::child())?,
             _ignored: ignored.into_iter().map(signal).collect::<io::Result<_>>()?,
         })
@@ -158,9 +158,9 @@ struct CannotStart {
     is_permanent: bool,
 }
 
-impl From<CannotStart> for Ended {
+impl From<CannotStart> for CommandEnd {
     fn from(problem: CannotStart) -> Self {
-        Ended {
+        CommandEnd {
             how: How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent },
             result: None,
             stderr_tail: vec![],
@@ -171,13 +171,13 @@ impl From<CannotStart> for Ended {
 }
 
 /// A command that has just been started.
-struct Started {
+struct StartedCommand {
     child: Child,
     /// Reports how the command ended where the child is not the command itself.
     status_pipe: Option<StatusPipe>,
 }
 
-fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Started, CannotStart> {
+fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCommand, CannotStart> {
     if let Some(cwd) = &request.cwd
         && !cwd.is_dir()
     {
@@ -209,7 +209,7 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Started, C
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))?;
-    Ok(Started { child, status_pipe })
+    Ok(StartedCommand { child, status_pipe })
 }
 
 /// Makes the command start under the first process of a new PID namespace.
@@ -244,12 +244,12 @@ struct Tree {
     words: tokio::task::JoinSet<()>,
     status: Option<WaitStatus>,
     status_pipe: Option<StatusPipe>,
-    phase: Phase,
+    phase: TreePhase,
     was_stopped: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum TreePhase {
     Running,
     /// SIGTERM was sent; SIGKILL follows at this time.
     Stopping(Instant),
@@ -258,7 +258,7 @@ enum Phase {
 
 impl Tree {
     fn new(
-        Started { mut child, status_pipe }: Started,
+        StartedCommand { mut child, status_pipe }: StartedCommand,
         request: &Request,
         outlet: Arc<Outlet>,
         nonce: String,
@@ -288,7 +288,7 @@ impl Tree {
             words: tokio::task::JoinSet::new(),
             status: None,
             status_pipe,
-            phase: Phase::Running,
+            phase: TreePhase::Running,
             was_stopped: false,
         })
     }
@@ -296,20 +296,20 @@ impl Tree {
     async fn run(
         mut self,
         inlet: BufReader<pipe::Receiver>,
-        mut signals: Signals,
+        mut signals: ShimSignals,
         cgroups: &Cgroups,
-    ) -> Ended {
+    ) -> CommandEnd {
         let mut stops = listen(inlet);
         let mut kill_pause = KILL_PAUSE_MIN;
         while self.reap() {
-            if self.status.is_some() && self.phase == Phase::Running {
+            if self.status.is_some() && self.phase == TreePhase::Running {
                 self.note("the command left processes running: stopping them".to_owned());
                 self.stop_politely();
             }
             let wakes_at = match self.phase {
-                Phase::Running => None,
-                Phase::Stopping(until) => Some(until),
-                Phase::Killing => {
+                TreePhase::Running => None,
+                TreePhase::Stopping(until) => Some(until),
+                TreePhase::Killing => {
                     cgroups.kill();
                     tree::signal_all(getpid(), Signal::KILL);
                     let wakes_at = Instant::now() + kill_pause;
@@ -344,24 +344,24 @@ impl Tree {
     fn stop(&mut self, stop: u8) {
         self.was_stopped |= self.status.is_none();
         match (stop, self.phase) {
-            (STOP_POLITELY, Phase::Running) => {
+            (STOP_POLITELY, TreePhase::Running) => {
                 self.note(format!("asked to stop: SIGTERM, and SIGKILL after {:?}", self.kill_grace));
                 self.stop_politely();
             }
             (STOP_POLITELY, _) => {}
-            _ => self.phase = Phase::Killing,
+            _ => self.phase = TreePhase::Killing,
         }
     }
 
     fn stop_politely(&mut self) {
         tree::signal_all(getpid(), Signal::TERM);
-        self.phase = Phase::Stopping(Instant::now() + self.kill_grace);
+        self.phase = TreePhase::Stopping(Instant::now() + self.kill_grace);
     }
 
     fn woken(&mut self) {
-        if let Phase::Stopping(_) = self.phase {
+        if let TreePhase::Stopping(_) = self.phase {
             self.note(format!("still running {:?} after SIGTERM: SIGKILL", self.kill_grace));
-            self.phase = Phase::Killing;
+            self.phase = TreePhase::Killing;
         }
     }
 
@@ -371,7 +371,7 @@ impl Tree {
         self.words.spawn(async move { outlet.send(&[Frame::Note(text)]).await });
     }
 
-    async fn ended(self, cgroups: &Cgroups) -> Ended {
+    async fn ended(self, cgroups: &Cgroups) -> CommandEnd {
         self.words.join_all().await;
         let _ = self.noted.await;
         let stdout = self.stdout.await.unwrap_or_default();
@@ -389,7 +389,7 @@ impl Tree {
                 None
             }
         };
-        Ended {
+        CommandEnd {
             how,
             result,
             stderr_tail: stderr.tail.into(),

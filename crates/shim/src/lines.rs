@@ -4,21 +4,21 @@
 pub const LINE_BYTES_MAX: usize = punctual_core::limits::RESULT_BYTES_MAX + 1;
 
 /// An unfinished line.
-pub struct Lines {
+pub struct PartialLine {
     rest: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Default for Lines {
+impl Default for PartialLine {
     fn default() -> Self {
-        Lines::up_to(LINE_BYTES_MAX)
+        PartialLine::up_to(LINE_BYTES_MAX)
     }
 }
 
-impl Lines {
+impl PartialLine {
     /// Lines of which at most this many bytes are kept.
     pub fn up_to(bytes_max: usize) -> Self {
-        Lines { rest: Vec::new(), bytes_max }
+        PartialLine { rest: Vec::new(), bytes_max }
     }
 
     /// Adds bytes and passes on every line that they complete.
@@ -49,7 +49,7 @@ mod tests {
     fn lines(chunks: &[&[u8]]) -> Vec<String> {
         let mut found = Vec::new();
         let mut add = |line: &[u8]| found.push(String::from_utf8_lossy(line).into_owned());
-        let mut lines = Lines::default();
+        let mut lines = PartialLine::default();
         for chunk in chunks {
             lines.feed(chunk, &mut add);
         }

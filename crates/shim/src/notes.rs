@@ -8,7 +8,7 @@
 //! A flood is harmless: the shim reads all of it, keeps only the latest values, and passes those on at
 //! intervals.
 
-use super::lines::Lines;
+use super::lines::PartialLine;
 use super::output::Outlet;
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Percent, Progress};
@@ -68,7 +68,7 @@ impl Notebook {
 
     /// Passes on notes until no process of the tree is left and everything that it has written is read.
     pub async fn pass_on(mut self, outlet: Arc<Outlet>, mut is_dead: watch::Receiver<bool>) {
-        let mut lines = Lines::up_to(LINE_BYTES_MAX + 1);
+        let mut lines = PartialLine::up_to(LINE_BYTES_MAX + 1);
         let mut latest = Latest::default();
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut quiet_until = Instant::now();

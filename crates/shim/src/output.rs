@@ -1,7 +1,7 @@
 //! The output of a command on its way to the worker.
 
 use super::exec;
-use super::lines::{LINE_BYTES_MAX, Lines};
+use super::lines::{LINE_BYTES_MAX, PartialLine};
 use punctual_core::documents::check_document;
 use punctual_core::limits;
 use punctual_worker::process::protocol::{Frame, How};
@@ -66,7 +66,7 @@ impl Pump {
 
     pub async fn run(mut self, mut stream: impl AsyncRead + Unpin, frame: fn(String) -> Frame) -> Output {
         let mut output = Output::default();
-        let mut lines = Lines::default();
+        let mut lines = PartialLine::default();
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             let read = tokio::select! {

@@ -29,7 +29,7 @@ fn signal_one(pid: i32, tree: &BTreeSet<i32>, signal: Signal) -> bool {
         // The kernel is older than pidfds, or denies them.
         Err(_) => None,
     };
-    match Stat::read(pid) {
+    match ProcessStat::read(pid) {
         Some(stat) if tree.contains(&stat.parent) && !stat.has_ended => {}
         _ => return false,
     }
@@ -93,28 +93,28 @@ fn scan() -> BTreeMap<i32, Vec<i32>> {
 
 /// The parent, which would reap this process.
 fn parent(pid: i32) -> Option<i32> {
-    Stat::read(pid).map(|stat| stat.parent)
+    ProcessStat::read(pid).map(|stat| stat.parent)
 }
 
 /// The parent of this process, as numbered in the namespace that `/proc` shows.
 pub fn own_parent() -> Option<u32> {
-    Stat::read("self")?.parent.try_into().ok()
+    ProcessStat::read("self")?.parent.try_into().ok()
 }
 
 /// Some fields of a process's `stat` file.
-struct Stat {
+struct ProcessStat {
     parent: i32,
     /// It has ended and has not been reaped.
     has_ended: bool,
 }
 
-impl Stat {
+impl ProcessStat {
     fn read(pid: impl Display) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name before it may contain anything, including parentheses.
         let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let has_ended = matches!(after_name.next()?, "Z" | "X");
-        Some(Stat { parent: after_name.next()?.parse().ok()?, has_ended })
+        Some(ProcessStat { parent: after_name.next()?.parse().ok()?, has_ended })
     }
 }
 

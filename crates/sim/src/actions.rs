@@ -1,7 +1,7 @@
 //! Client actions on existing objects: every verb, at any moment, on jobs that the clients know and on
 //! executions, dead letters, queues and sessions that they find.
 
-use crate::auditor::Violation;
+use crate::auditor::AuditViolation;
 use crate::clients::{Clients, KnownJob};
 use crate::lock;
 use crate::network::NoAnswer;
@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// One action.
 #[derive(Debug, Clone)]
-enum Action {
+enum ClientAction {
     Control(JobId, Box<Verb>),
     CancelExecution(ExecutionId),
     Redrive(Vec<OccurrenceId>),
@@ -57,7 +57,7 @@ impl Clients {
 
     /// Sets the limits of a queue.
     pub(crate) async fn limit(&self, queue: &str, settings: QueueSettings) {
-        self.attempt(&Action::SetQueue(queue.to_owned(), settings)).await;
+        self.attempt(&ClientAction::SetQueue(queue.to_owned(), settings)).await;
     }
 
     /// Removes rate limits that would make the run last too long.
@@ -66,7 +66,7 @@ impl Clients {
         for (queue, settings) in world.ask(|auditor| auditor.queue_settings()) {
             let limits = without_slow_rates(&settings.limits);
             if limits != settings.limits {
-                self.attempt(&Action::SetQueue(queue, QueueSettings { limits, ..settings })).await;
+                self.attempt(&ClientAction::SetQueue(queue, QueueSettings { limits, ..settings })).await;
             }
         }
     }
@@ -82,19 +82,19 @@ impl Clients {
                 return;
             }
             for queue in queues {
-                self.attempt(&Action::PauseQueue(queue, Pausing::Resume)).await;
+                self.attempt(&ClientAction::PauseQueue(queue, Pausing::Resume)).await;
             }
             for session in sessions {
-                self.attempt(&Action::OrderSession(session, SessionOrder::Resume)).await;
+                self.attempt(&ClientAction::OrderSession(session, SessionOrder::Resume)).await;
             }
             for job in jobs {
-                self.attempt(&Action::Control(job, Box::new(Verb::Resume))).await;
+                self.attempt(&ClientAction::Control(job, Box::new(Verb::Resume))).await;
             }
             world.executor.sleep(Duration::from_millis(100)).await;
         }
     }
 
-    fn draw(&self) -> Option<Action> {
+    fn draw(&self) -> Option<ClientAction> {
         let world = &self.cluster.world;
         let mut rng = lock(&self.rng);
         let known = lock(&self.ledger);
@@ -106,7 +106,7 @@ impl Clients {
         let index = if rng.per_mille(500) { rng.index(few) } else { rng.index(known.jobs.len()) };
         let KnownJob { id, spec, version } = known.jobs[index].clone();
         drop(known);
-        let control = |verb: Verb| Some(Action::Control(id, Box::new(verb)));
+        let control = |verb: Verb| Some(ClientAction::Control(id, Box::new(verb)));
         if self.setting.mood == Mood::Fickle && rng.per_mille(700) {
             let verb = match rng.below(20) {
                 0..=7 => {
@@ -122,7 +122,7 @@ impl Clients {
         }
         if self.setting.is_limited && rng.per_mille(80) {
             let settings = queue_settings(&mut rng, self.setting);
-            return Some(Action::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings));
+            return Some(ClientAction::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings));
         }
         match rng.below(116) {
             0..=13 => control(Verb::Pause),
@@ -140,7 +140,7 @@ impl Clients {
                 let live = world.ask(|auditor| auditor.open_executions());
                 let of_job = id.occurrence(1).attempt(rng.between(1, 2) as u32);
                 let execution = if live.is_empty() { of_job } else { *rng.pick(&live) };
-                Some(Action::CancelExecution(execution))
+                Some(ClientAction::CancelExecution(execution))
             }
             85..=91 => {
                 let letters = world.ask(|auditor| auditor.letters());
@@ -148,67 +148,67 @@ impl Clients {
                 let mut dead: Vec<OccurrenceId> = letters.into_iter().skip(first).take(2).collect();
                 dead.push(id.occurrence(1));
                 dead.dedup();
-                Some(Action::Redrive(dead))
+                Some(ClientAction::Redrive(dead))
             }
             92..=93 => {
                 let letters = world.ask(|auditor| auditor.letters());
                 let dead = if letters.is_empty() { id.occurrence(1) } else { *rng.pick(&letters) };
-                Some(Action::Discard(vec![dead]))
+                Some(ClientAction::Discard(vec![dead]))
             }
-            94..=96 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Pause)),
-            97..=99 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Resume)),
+            94..=96 => Some(ClientAction::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Pause)),
+            97..=99 => Some(ClientAction::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Resume)),
             100..=104 => {
                 let settings = queue_settings(&mut rng, self.setting);
-                Some(Action::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings))
+                Some(ClientAction::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings))
             }
             _ => {
                 let sessions = world.ask(|auditor| auditor.sessions_there());
                 let orders =
                     [SessionOrder::Pause, SessionOrder::Pause, SessionOrder::Resume, SessionOrder::Drain];
                 let order = *rng.pick(&orders);
-                (!sessions.is_empty()).then(|| Action::OrderSession(*rng.pick(&sessions), order))
+                (!sessions.is_empty()).then(|| ClientAction::OrderSession(*rng.pick(&sessions), order))
             }
         }
     }
 
-    async fn attempt(&self, action: &Action) -> ActionOutcome {
+    async fn attempt(&self, action: &ClientAction) -> ActionOutcome {
         self.cluster.world.note(format_args!("client: {action:?}"));
         match action.clone() {
-            Action::Control(job, verb) => self.control(job, *verb).await,
-            Action::CancelExecution(execution) => {
+            ClientAction::Control(job, verb) => self.control(job, *verb).await,
+            ClientAction::CancelExecution(execution) => {
                 let answer = self.ask(WAIT, move |engine| {
                     Box::pin(async move { engine.cancel_execution(execution, None).await.is_ok() })
                 });
                 known(answer.await)
             }
-            Action::Redrive(dead) => {
+            ClientAction::Redrive(dead) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let dead = dead.clone();
                     Box::pin(async move { engine.redrive(dead, None).await.is_ok() })
                 });
                 known(answer.await)
             }
-            Action::Discard(dead) => {
+            ClientAction::Discard(dead) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let dead = dead.clone();
                     Box::pin(async move { engine.discard(dead, None).await.is_ok() })
                 });
                 known(answer.await)
             }
-            Action::SetQueue(queue, settings) => {
+            ClientAction::SetQueue(queue, settings) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let (queue, settings) = (queue.clone(), settings.clone());
                     Box::pin(async move { engine.set_queue(queue, settings, None).await.is_ok() })
                 });
                 known(answer.await)
             }
-            Action::OrderSession(session, order) => {
+            ClientAction::OrderSession(session, order) => {
                 let answer = self.ask(WAIT, move |engine| {
                     Box::pin(async move { engine.order_session(session, order, None).await.is_ok() })
                 });
                 known(answer.await)
             }
-            Action::PauseQueue(queue, pausing) => {
+            ClientAction::PauseQueue(queue, pausing) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let queue = queue.clone();
                     Box::pin(async move { engine.pause_queue(queue, pausing, None).await.is_ok() })
@@ -237,7 +237,7 @@ impl Clients {
                 let expected = ["end_at", "expires_at", "depends_on"];
                 if let Some(problem) = problems.iter().find(|problem| !expected.contains(&&*problem.field)) {
                     let detail = format!("{verb:?} was refused: {problem:?}");
-                    world.object(Violation { rule: "a valid update is accepted", detail });
+                    world.object(AuditViolation { rule: "a valid update is accepted", detail });
                 }
                 world.count("invalid updates");
                 ActionOutcome::Known

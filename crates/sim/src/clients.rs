@@ -1,12 +1,12 @@
 //! The clients: they submit the workload to any scheduler that answers, act on existing objects, and record
 //! the responses.
 
-use crate::auditor::Violation;
-use crate::cluster::Cluster;
+use crate::auditor::AuditViolation;
+use crate::cluster::SimCluster;
 use crate::lock;
 use crate::network::{NoAnswer, Sender};
 use crate::random::Rng;
-use crate::workload::{Setting, Submission, UP_AND_RUNNING, Workload};
+use crate::workload::{Submission, UP_AND_RUNNING, Workload, WorkloadSetting};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer, Task};
@@ -20,15 +20,15 @@ const TRIES_MAX: u64 = 4;
 const PARENTS_AMONG: usize = 6;
 
 pub struct Clients {
-    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<SimCluster>,
     pub(crate) rng: Mutex<Rng>,
-    pub(crate) ledger: Mutex<Ledger>,
-    pub(crate) setting: Setting,
+    pub(crate) ledger: Mutex<ClientLedger>,
+    pub(crate) setting: WorkloadSetting,
 }
 
 /// What the clients have done and know.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ClientLedger {
     /// Requests that are not answered or not sent yet.
     open: usize,
     /// Jobs sent, counting repeats.
@@ -48,7 +48,7 @@ pub(crate) struct KnownJob {
     pub version: u32,
 }
 
-impl Ledger {
+impl ClientLedger {
     pub(crate) fn updated(&mut self, id: JobId, spec: JobSpec, version: u32) {
         if let Some(known) = self.jobs.iter_mut().find(|known| known.id == id) {
             *known = KnownJob { id, spec, version };
@@ -57,7 +57,7 @@ impl Ledger {
 }
 
 impl Clients {
-    pub fn new(cluster: Arc<Cluster>, rng: Rng, setting: Setting) -> Arc<Self> {
+    pub fn new(cluster: Arc<SimCluster>, rng: Rng, setting: WorkloadSetting) -> Arc<Self> {
         Arc::new(Clients { cluster, rng: Mutex::new(rng), ledger: Mutex::default(), setting })
     }
 
@@ -242,12 +242,12 @@ impl Clients {
             }
             Err(SubmitError::Invalid(problems)) => {
                 let detail = format!("{job:?} was refused: {problems:?}");
-                world.object(Violation { rule: "a valid job is accepted", detail });
+                world.object(AuditViolation { rule: "a valid job is accepted", detail });
                 false
             }
             Err(error @ (SubmitError::Forbidden(_) | SubmitError::QuotaReached { .. })) => {
                 let detail = format!("{job:?} was refused: {error}");
-                world.object(Violation { rule: "a valid job is accepted", detail });
+                world.object(AuditViolation { rule: "a valid job is accepted", detail });
                 false
             }
             Err(SubmitError::KeyTaken(_)) => false,
@@ -256,7 +256,7 @@ impl Clients {
                 false
             }
             Err(SubmitError::Unreadable(reason)) => {
-                world.object(Violation { rule: "all rows can be read", detail: reason });
+                world.object(AuditViolation { rule: "all rows can be read", detail: reason });
                 false
             }
             Err(SubmitError::Unavailable(_)) => true,

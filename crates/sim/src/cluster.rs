@@ -1,16 +1,16 @@
 //! Starts and stops nodes: each with the real engine, the real worker, or both.
 
-use crate::coordination::{NodeCoordination, SEGMENTS, Service};
-use crate::database::Database;
+use crate::coordination::{CoordinationService, NodeCoordination, SEGMENTS};
+use crate::database::SimDatabase;
 use crate::executor::{Home, Incarnation};
 use crate::handlers::Handlers;
 use crate::host::{Skew, host};
 use crate::lock;
-use crate::network::{Link, Network};
+use crate::network::{SimNetwork, WorkerLink};
 use crate::observed_port::ObservedPort;
 use crate::random::Rng;
 use crate::store_connection::NodeStore;
-use crate::topology::{Topology, WorkerPlan};
+use crate::topology::{NodeTopology, WorkerPlan};
 use crate::world::World;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{Executor, Host, WorkerPort};
@@ -26,36 +26,36 @@ const START_PAUSE: Duration = Duration::from_millis(200);
 /// How long a worker that was told to drain stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
-pub struct Cluster {
+pub struct SimCluster {
     pub world: Arc<World>,
-    pub network: Arc<Network>,
-    pub database: Arc<Database>,
-    pub coordination: Arc<Service>,
-    pub topology: Topology,
+    pub network: Arc<SimNetwork>,
+    pub database: Arc<SimDatabase>,
+    pub coordination: Arc<CoordinationService>,
+    pub topology: NodeTopology,
     rng: Mutex<Rng>,
-    nodes: Vec<Mutex<Node>>,
+    nodes: Vec<Mutex<SimNode>>,
 }
 
 /// The state that survives a node's crashes, and handles to what runs on it now.
-struct Node {
+struct SimNode {
     skew: Skew,
     drain: watch::Sender<bool>,
     drained: Arc<Mutex<bool>>,
 }
 
-impl Cluster {
+impl SimCluster {
     pub fn new(
         world: Arc<World>,
-        network: Arc<Network>,
-        database: Arc<Database>,
-        topology: Topology,
+        network: Arc<SimNetwork>,
+        database: Arc<SimDatabase>,
+        topology: NodeTopology,
         mut rng: Rng,
     ) -> Arc<Self> {
-        let coordination = Service::new(world.clone(), rng.fork("coordination"));
+        let coordination = CoordinationService::new(world.clone(), rng.fork("coordination"));
         let node =
-            || Node { skew: Skew::default(), drain: watch::Sender::new(false), drained: Arc::default() };
+            || SimNode { skew: Skew::default(), drain: watch::Sender::new(false), drained: Arc::default() };
         let nodes = (0..topology.nodes()).map(|_| Mutex::new(node())).collect();
-        Arc::new(Cluster { world, network, database, coordination, topology, rng: Mutex::new(rng), nodes })
+        Arc::new(SimCluster { world, network, database, coordination, topology, rng: Mutex::new(rng), nodes })
     }
 
     pub fn home(node: usize) -> Home {
@@ -97,7 +97,7 @@ impl Cluster {
             scheduler = Some(engine.clone());
             engine
         } else {
-            Arc::new(Link::new(self.network.clone(), node, self.topology.schedulers))
+            Arc::new(WorkerLink::new(self.network.clone(), node, self.topology.schedulers))
         };
         if let Some(WorkerPlan { config, job_types }) = plan {
             let port = Arc::new(ObservedPort { world: self.world.clone(), node, port });

@@ -22,28 +22,28 @@ use tokio::sync::oneshot;
 /// The maximum time before a caller learns that the service is unavailable.
 const AWAY_NOTICED_MS_MAX: u64 = 3_000;
 
-pub struct Service {
+pub struct CoordinationService {
     world: Arc<World>,
     rng: Mutex<Rng>,
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ServiceState {
     is_away: bool,
-    members: BTreeMap<MemberId, Entry>,
+    members: BTreeMap<MemberId, MemberEntry>,
     /// Former members.
     gone: BTreeSet<MemberId>,
-    leases: BTreeMap<LeaseName, Lease>,
+    leases: BTreeMap<LeaseName, ServiceLease>,
 }
 
-struct Entry {
+struct MemberEntry {
     card: String,
     ttl: Duration,
     beaten_at_us: u64,
 }
 
-struct Lease {
+struct ServiceLease {
     epoch: LeaseEpoch,
     holder: Option<MemberId>,
 }
@@ -56,9 +56,9 @@ struct ServiceCallFaults {
     reply_lost: bool,
 }
 
-impl Service {
+impl CoordinationService {
     pub fn new(world: Arc<World>, rng: Rng) -> Arc<Self> {
-        Arc::new(Service { world, rng: Mutex::new(rng), state: Mutex::default() })
+        Arc::new(CoordinationService { world, rng: Mutex::new(rng), state: Mutex::default() })
     }
 
     pub fn set_away(&self, is_away: bool) {
@@ -103,7 +103,7 @@ impl Service {
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         node: usize,
-        call: impl FnOnce(&mut State) -> T + Send + 'static,
+        call: impl FnOnce(&mut ServiceState) -> T + Send + 'static,
     ) -> Result<T, CoordinationError> {
         let (reply, answer) = oneshot::channel();
         let (service, faults) = (self.clone(), self.draw());
@@ -150,10 +150,10 @@ impl Service {
     }
 }
 
-impl State {
+impl ServiceState {
     fn expire(&mut self, now_us: u64) {
         let silent =
-            |entry: &Entry| now_us.saturating_sub(entry.beaten_at_us) >= entry.ttl.as_micros() as u64;
+            |entry: &MemberEntry| now_us.saturating_sub(entry.beaten_at_us) >= entry.ttl.as_micros() as u64;
         let silent: Vec<MemberId> =
             self.members.iter().filter(|(_, entry)| silent(entry)).map(|(id, _)| id.clone()).collect();
         silent.iter().for_each(|member| self.remove(member));
@@ -182,12 +182,12 @@ impl State {
         if !self.members.contains_key(member) {
             return Take::GivenUp;
         }
-        let lease = self.leases.entry(name).or_insert(Lease { epoch: LeaseEpoch(0), holder: None });
+        let lease = self.leases.entry(name).or_insert(ServiceLease { epoch: LeaseEpoch(0), holder: None });
         match &lease.holder {
             Some(holder) if holder == member => Take::Held(lease.epoch),
             Some(holder) => Take::HeldBy(holder.clone()),
             None => {
-                *lease = Lease { epoch: LeaseEpoch(lease.epoch.0 + 1), holder: Some(member.clone()) };
+                *lease = ServiceLease { epoch: LeaseEpoch(lease.epoch.0 + 1), holder: Some(member.clone()) };
                 Take::Held(lease.epoch)
             }
         }
@@ -203,7 +203,8 @@ impl State {
     }
 
     fn roster(&self) -> Roster {
-        let member = |(id, entry): (&MemberId, &Entry)| Member { id: id.clone(), card: entry.card.clone() };
+        let member =
+            |(id, entry): (&MemberId, &MemberEntry)| Member { id: id.clone(), card: entry.card.clone() };
         let held = self.leases.iter().filter_map(|(name, lease)| {
             Some((HeldLease { name: *name, epoch: lease.epoch }, lease.holder.clone()?))
         });
@@ -217,7 +218,7 @@ fn unavailable(why: &str) -> CoordinationError {
 
 /// One node's connection to coordination.
 pub struct NodeCoordination {
-    pub service: Arc<Service>,
+    pub service: Arc<CoordinationService>,
     pub node: usize,
 }
 
@@ -232,7 +233,7 @@ impl Coordination for NodeCoordination {
                     return Standing::GivenUp;
                 }
                 let beaten_at_us = executor.now_us();
-                state.members.insert(member, Entry { card, ttl, beaten_at_us });
+                state.members.insert(member, MemberEntry { card, ttl, beaten_at_us });
                 Standing::Alive
             })
             .await
@@ -249,14 +250,15 @@ impl Coordination for NodeCoordination {
 
     async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
         let member = member.clone();
-        let take = move |state: &mut State| names.iter().map(|name| state.take(&member, *name)).collect();
+        let take =
+            move |state: &mut ServiceState| names.iter().map(|name| state.take(&member, *name)).collect();
         self.service.call(self.node, take).await
     }
 
     async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
         let member = member.clone();
         let release =
-            move |state: &mut State| held.iter().map(|lease| state.release(&member, *lease)).collect();
+            move |state: &mut ServiceState| held.iter().map(|lease| state.release(&member, *lease)).collect();
         self.service.call(self.node, release).await
     }
 

@@ -3,11 +3,11 @@
 //! of the world, not of its caller: it is applied whether or not the caller still exists. The auditor
 //! observes every call in the order in which it was applied or committed.
 
-use crate::auditor::{Auditor, Contents, JobContents, Verdict, Violation};
+use crate::auditor::{AuditResult, AuditViolation, Auditor, JobContents, StoreContents};
 use crate::host;
 use crate::lock;
 use crate::random::Rng;
-use crate::reads::Reads;
+use crate::reads::StoreReads;
 use crate::world::World;
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
@@ -16,8 +16,10 @@ use punctual_core::ports::{
     WriteReply,
 };
 use punctual_core::time::Timestamp;
-use punctual_store::memory_server::{Commit, Isolation, MemoryServer, MemoryWriters, ServerNetwork, Trip};
-use punctual_store::sqlite::{Call, Reply, SqliteCore, Upkeep, UpkeepReply};
+use punctual_store::memory_server::{
+    Commit, Isolation, MemoryServer, MemoryWriters, RoundTrip, ServerNetwork,
+};
+use punctual_store::sqlite::{SqliteCall, SqliteCore, SqliteReply, Upkeep, UpkeepReply};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -47,26 +49,26 @@ impl StoreKind {
     pub const ALL: [StoreKind; 3] = [StoreKind::Sqlite, StoreKind::Postgres, StoreKind::MariaDb];
 }
 
-pub struct Database {
+pub struct SimDatabase {
     world: Arc<World>,
-    tables: Tables,
+    tables: SimTables,
     rng: Mutex<Rng>,
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<WaitingCall>>,
     transactions: Mutex<u64>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one in a run")]
-enum Tables {
+enum SimTables {
     Sqlite(Mutex<SqliteCore>),
     Server(Arc<MemoryServer>),
 }
 
 /// A call that has arrived and waits for its transaction.
-struct Waiting {
+struct WaitingCall {
     node: usize,
-    call: Call,
+    call: SqliteCall,
     faults: StoreCallFaults,
-    reply: oneshot::Sender<Result<Reply, StoreError>>,
+    reply: oneshot::Sender<Result<SqliteReply, StoreError>>,
 }
 
 /// What happens to one call on its way to the database and back.
@@ -79,35 +81,35 @@ struct StoreCallFaults {
     reply_lost: bool,
 }
 
-impl Database {
+impl SimDatabase {
     pub fn new(world: Arc<World>, kind: StoreKind, rng: Rng) -> Result<Arc<Self>, StoreError> {
         let core = SqliteCore::open_in_memory()?;
         let (clock, spawn) = host::server(&world.executor);
-        let server = |isolation, database: &Weak<Database>| {
+        let server = |isolation, database: &Weak<SimDatabase>| {
             let network = Arc::new(ServerLink(database.clone()));
-            Tables::Server(MemoryServer::new(isolation, clock, spawn, network))
+            SimTables::Server(MemoryServer::new(isolation, clock, spawn, network))
         };
         let rng = Mutex::new(rng);
         let (waiting, transactions) = (Mutex::default(), Mutex::default());
         Ok(Arc::new_cyclic(|database| {
             let tables = match kind {
-                StoreKind::Sqlite => Tables::Sqlite(Mutex::new(core)),
+                StoreKind::Sqlite => SimTables::Sqlite(Mutex::new(core)),
                 StoreKind::Postgres => server(Isolation::Postgres, database),
                 StoreKind::MariaDb => server(Isolation::MariaDb, database),
             };
-            Database { world, tables, rng, waiting, transactions }
+            SimDatabase { world, tables, rng, waiting, transactions }
         }))
     }
 
     /// The writers of a node that has just started, if the store is on a server.
     pub fn writers(&self, node: usize, host: &Host) -> Option<MemoryWriters> {
-        let Tables::Server(server) = &self.tables else { return None };
+        let SimTables::Server(server) = &self.tables else { return None };
         let writers = lock(&self.rng).between(1, WRITERS_MAX) as usize;
         Some(MemoryWriters::start(server, node, writers, host))
     }
 
     /// Carries a call to the store and its response back.
-    pub async fn call(self: &Arc<Self>, node: usize, call: Call) -> Result<Reply, StoreError> {
+    pub async fn call(self: &Arc<Self>, node: usize, call: SqliteCall) -> Result<SqliteReply, StoreError> {
         let (reply, answer) = oneshot::channel();
         let (database, faults) = (self.clone(), self.draw());
         self.world.executor.spawn_in_world(async move {
@@ -118,13 +120,13 @@ impl Database {
                 return;
             }
             let core = match &database.tables {
-                Tables::Sqlite(core) => core,
-                Tables::Server(server) => {
+                SimTables::Sqlite(core) => core,
+                SimTables::Server(server) => {
                     let result = database.apply_upkeep(server, &call);
-                    return database.answer(Waiting { node, call, faults, reply }, result);
+                    return database.answer(WaitingCall { node, call, faults, reply }, result);
                 }
             };
-            lock(&database.waiting).push(Waiting { node, call, faults, reply });
+            lock(&database.waiting).push(WaitingCall { node, call, faults, reply });
             if faults.gathers {
                 executor.sleep(faults.returns).await;
             }
@@ -136,7 +138,7 @@ impl Database {
     /// Carries a read to the store and its response back.
     pub async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        read: impl FnOnce(&World, &mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&World, &mut StoreReads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let (database, faults) = (self.clone(), self.draw());
@@ -157,11 +159,11 @@ impl Database {
     /// Reads immediately, without virtual time or faults.
     pub fn read_now<T>(
         &self,
-        read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError>,
+        read: impl FnOnce(&mut StoreReads<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         match &self.tables {
-            Tables::Sqlite(core) => read(&mut Reads::Sqlite(lock(core).reads())),
-            Tables::Server(server) => server.read(|database| read(&mut Reads::Memory(database))),
+            SimTables::Sqlite(core) => read(&mut StoreReads::Sqlite(lock(core).reads())),
+            SimTables::Server(server) => server.read(|database| read(&mut StoreReads::Memory(database))),
         }
     }
 
@@ -177,11 +179,11 @@ impl Database {
     /// The store's process restarts: its memory is lost.
     pub fn restart(&self) {
         match &self.tables {
-            Tables::Sqlite(core) => {
+            SimTables::Sqlite(core) => {
                 lock(core).restart();
                 self.world.tell(|auditor| auditor.shares_are_forgotten());
             }
-            Tables::Server(server) => server.restart(),
+            SimTables::Server(server) => server.restart(),
         }
         self.world.note(format_args!("the store restarts"));
         self.world.count("restarts of the store");
@@ -210,11 +212,11 @@ impl Database {
     }
 
     /// Runs maintenance on a server.
-    fn apply_upkeep(&self, server: &MemoryServer, call: &Call) -> Result<Reply, StoreError> {
-        let Call::Upkeep(upkeep) = call else {
+    fn apply_upkeep(&self, server: &MemoryServer, call: &SqliteCall) -> Result<SqliteReply, StoreError> {
+        let SqliteCall::Upkeep(upkeep) = call else {
             return Err(StoreError::Broken(format!("{call:?} is a matter of the writers")));
         };
-        let result = server.upkeep(upkeep).map(Reply::Upkeep);
+        let result = server.upkeep(upkeep).map(SqliteReply::Upkeep);
         // Rows that a transaction has locked are left for the next time.
         if result.is_ok() {
             self.world.audit(|auditor| applied(auditor, call, &result));
@@ -228,7 +230,7 @@ impl Database {
         if batch.len() > 1 {
             self.world.count("batches of several writes");
         }
-        let calls: Vec<Call> = batch.iter().map(|waiting| waiting.call.clone()).collect();
+        let calls: Vec<SqliteCall> = batch.iter().map(|waiting| waiting.call.clone()).collect();
         let results = lock(core).apply(&calls);
         for (waiting, result) in batch.into_iter().zip(results) {
             self.world.audit(|auditor| applied(auditor, &waiting.call, &result));
@@ -238,8 +240,8 @@ impl Database {
     }
 
     /// Sends the response to a call that was applied.
-    fn answer(&self, waiting: Waiting, result: Result<Reply, StoreError>) {
-        let Waiting { node, call, faults, reply } = waiting;
+    fn answer(&self, waiting: WaitingCall, result: Result<SqliteReply, StoreError>) {
+        let WaitingCall { node, call, faults, reply } = waiting;
         self.world.note(format_args!("store for node {node}: {call:?} -> {result:?}"));
         let sleep = self.world.executor.sleep(faults.returns);
         let lost = faults.reply_lost;
@@ -262,15 +264,15 @@ impl Database {
 
     fn counter_check(&self) -> Result<Vec<String>, StoreError> {
         match &self.tables {
-            Tables::Sqlite(core) => lock(core).counter_check(),
-            Tables::Server(server) => Ok(server.read(|database| database.counter_check())),
+            SimTables::Sqlite(core) => lock(core).counter_check(),
+            SimTables::Server(server) => Ok(server.read(|database| database.counter_check())),
         }
     }
 
     fn integrity_check(&self) -> Result<Vec<String>, StoreError> {
         match &self.tables {
-            Tables::Sqlite(core) => lock(core).integrity_check(),
-            Tables::Server(server) => Ok(server.read(|database| database.integrity_check())),
+            SimTables::Sqlite(core) => lock(core).integrity_check(),
+            SimTables::Server(server) => Ok(server.read(|database| database.integrity_check())),
         }
     }
 
@@ -278,7 +280,7 @@ impl Database {
     fn recount(&self) {
         let problems = self.counter_check();
         self.world.audit(|auditor| {
-            let wrong = |detail| Violation { rule: "the counters match the rows", detail };
+            let wrong = |detail| AuditViolation { rule: "the counters match the rows", detail };
             match problems {
                 Ok(problems) if problems.is_empty() => {}
                 other => return Err(wrong(format!("{other:?}"))),
@@ -292,7 +294,7 @@ impl Database {
     }
 
     /// Everything that the reads return, and what the store's own check finds wrong.
-    pub fn contents(&self) -> Result<(Contents, Vec<String>), StoreError> {
+    pub fn contents(&self) -> Result<(StoreContents, Vec<String>), StoreError> {
         let (contents, mut problems) = self.read_now(read_contents)?;
         problems.extend(self.integrity_check()?);
         Ok((contents, problems))
@@ -300,16 +302,16 @@ impl Database {
 }
 
 /// What a server's transactions meet on their way.
-struct ServerLink(Weak<Database>);
+struct ServerLink(Weak<SimDatabase>);
 
 impl ServerNetwork for ServerLink {
-    fn trip(&self) -> Trip {
+    fn trip(&self) -> RoundTrip {
         let Some(database) = self.0.upgrade() else {
-            return Trip { out: Duration::ZERO, back: Duration::ZERO, is_refused: true, is_lost: true };
+            return RoundTrip { out: Duration::ZERO, back: Duration::ZERO, is_refused: true, is_lost: true };
         };
         let faults = database.draw();
         let is_hit = |is_hit: bool| is_hit && lock(&database.rng).below(CALLS_PER_TRANSACTION) == 0;
-        Trip {
+        RoundTrip {
             out: faults.travels,
             back: faults.returns,
             is_refused: is_hit(faults.refused),
@@ -326,7 +328,7 @@ impl ServerNetwork for ServerLink {
         }
         for (write, result) in writes {
             world.note(format_args!("transaction of node {node}: {write:?} -> {result:?}"));
-            let (call, result) = (Call::Write(write), result.map(Reply::Write));
+            let (call, result) = (SqliteCall::Write(write), result.map(SqliteReply::Write));
             world.audit(|auditor| applied(auditor.seen_since(began), &call, &result));
         }
         database.one_more_transaction();
@@ -339,7 +341,7 @@ impl ServerNetwork for ServerLink {
     }
 }
 
-fn read_contents(reads: &mut Reads<'_>) -> Result<(Contents, Vec<String>), StoreError> {
+fn read_contents(reads: &mut StoreReads<'_>) -> Result<(StoreContents, Vec<String>), StoreError> {
     let mut views = Vec::new();
     let mut query = JobQuery { limit: PAGE_ITEMS, ..JobQuery::default() };
     loop {
@@ -383,7 +385,7 @@ fn read_contents(reads: &mut Reads<'_>) -> Result<(Contents, Vec<String>), Store
         Ok((page.items, page.next))
     })?;
     let (depths, paused_queues, queues) = (reads.depths()?, reads.paused_queues()?, reads.queues()?);
-    let contents = Contents { jobs, dead_letters, depths, paused_queues, queues };
+    let contents = StoreContents { jobs, dead_letters, depths, paused_queues, queues };
     Ok((contents, problems))
 }
 
@@ -418,19 +420,23 @@ fn unavailable(why: &str) -> StoreError {
     StoreError::Unavailable(why.to_owned())
 }
 
-fn applied(auditor: &mut Auditor, call: &Call, result: &Result<Reply, StoreError>) -> Verdict {
-    let reply = result.as_ref().map_err(|error| Violation {
+fn applied(
+    auditor: &mut Auditor,
+    call: &SqliteCall,
+    result: &Result<SqliteReply, StoreError>,
+) -> AuditResult {
+    let reply = result.as_ref().map_err(|error| AuditViolation {
         rule: "the store does not fail by itself",
         detail: format!("{call:?}: {error}"),
     })?;
     match (call, reply) {
-        (Call::Write(write), Reply::Write(reply)) => written(auditor, write, reply),
-        (Call::Upkeep(upkeep), Reply::Upkeep(reply)) => kept(auditor, upkeep, reply),
+        (SqliteCall::Write(write), SqliteReply::Write(reply)) => written(auditor, write, reply),
+        (SqliteCall::Upkeep(upkeep), SqliteReply::Upkeep(reply)) => kept(auditor, upkeep, reply),
         (call, reply) => Err(not_in_kind(call, reply)),
     }
 }
 
-fn kept(auditor: &mut Auditor, upkeep: &Upkeep, reply: &UpkeepReply) -> Verdict {
+fn kept(auditor: &mut Auditor, upkeep: &Upkeep, reply: &UpkeepReply) -> AuditResult {
     use {Upkeep as U, UpkeepReply as R};
     match (upkeep, reply) {
         (U::Retain { horizon, limit }, R::Retained(retained)) => auditor.retained(*horizon, *limit, retained),
@@ -441,14 +447,14 @@ fn kept(auditor: &mut Auditor, upkeep: &Upkeep, reply: &UpkeepReply) -> Verdict 
     }
 }
 
-fn not_in_kind(call: &impl Debug, reply: &impl Debug) -> Violation {
-    Violation {
+fn not_in_kind(call: &impl Debug, reply: &impl Debug) -> AuditViolation {
+    AuditViolation {
         rule: "every call is answered in kind, and none comes that a cluster does not make",
         detail: format!("{call:?} -> {reply:?}"),
     }
 }
 
-fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> Verdict {
+fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> AuditResult {
     use {Write as W, WriteReply as R};
     match (write, reply) {
         (W::Submit { now, jobs }, R::Submitted(outcomes)) => {

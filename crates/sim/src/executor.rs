@@ -42,7 +42,7 @@ pub struct Incarnation {
     number: u32,
 }
 
-/// Why [`Executor::run`] returned.
+/// Why [`SimExecutor::run`] returned.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// The condition became true.
@@ -58,14 +58,14 @@ pub enum Stopped {
 }
 
 #[derive(Clone)]
-pub struct Executor {
+pub struct SimExecutor {
     /// The true time at which the run begins.
     starts_at: Timestamp,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ExecutorState>>,
     woken: Arc<Mutex<Vec<u64>>>,
 }
 
-struct State {
+struct ExecutorState {
     now_us: u64,
     rng: Rng,
     next_task: u64,
@@ -105,11 +105,11 @@ struct HomeState {
     incarnation: u32,
     /// Ready tasks that wait for the home to be resumed.
     parked: Vec<u64>,
-    trip: Option<Trip>,
+    trip: Option<PlannedBlow>,
 }
 
 /// A fault that happens to a home after this many more polls of its tasks.
-struct Trip {
+struct PlannedBlow {
     polls: u64,
     blow: Blow,
     struck: oneshot::Sender<()>,
@@ -122,14 +122,14 @@ pub enum Blow {
     Pause,
 }
 
-impl Executor {
+impl SimExecutor {
     /// An executor for the world and this many nodes, all of them down, starting at this true time.
     pub fn new(rng: Rng, nodes: usize, starts_at: Timestamp) -> Self {
         let mut homes: Vec<HomeState> = (0..=nodes).map(|_| HomeState::default()).collect();
         homes[Home::WORLD.0].up = true;
-        Executor {
+        SimExecutor {
             starts_at,
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(ExecutorState {
                 now_us: 0,
                 rng,
                 next_task: 0,
@@ -178,9 +178,9 @@ impl Executor {
         signal.wake();
     }
 
-    pub fn sleep(&self, duration: Duration) -> Sleep {
+    pub fn sleep(&self, duration: Duration) -> VirtualSleep {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        Sleep { executor: self.clone(), until_us: self.now_us().saturating_add(micros), timer: None }
+        VirtualSleep { executor: self.clone(), until_us: self.now_us().saturating_add(micros), timer: None }
     }
 
     /// Brings a home up and names its new incarnation.
@@ -217,7 +217,7 @@ impl Executor {
     /// has happened.
     pub fn strike_after(&self, home: Home, polls: u64, blow: Blow) -> oneshot::Receiver<()> {
         let (struck, receiver) = oneshot::channel();
-        lock(&self.state).homes[home.0].trip = Some(Trip { polls, blow, struck });
+        lock(&self.state).homes[home.0].trip = Some(PlannedBlow { polls, blow, struck });
         receiver
     }
 
@@ -342,11 +342,11 @@ impl Executor {
         Ok(())
     }
 
-    fn count_down(&self, home: Home) -> Option<Trip> {
+    fn count_down(&self, home: Home) -> Option<PlannedBlow> {
         let mut state = lock(&self.state);
         let trip = &mut state.homes[home.0].trip;
         match trip {
-            Some(Trip { polls: 0, .. }) => trip.take(),
+            Some(PlannedBlow { polls: 0, .. }) => trip.take(),
             Some(left) => {
                 left.polls -= 1;
                 None
@@ -384,13 +384,13 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Completes at its virtual time.
-pub struct Sleep {
-    executor: Executor,
+pub struct VirtualSleep {
+    executor: SimExecutor,
     until_us: u64,
     timer: Option<(u64, u64)>,
 }
 
-impl Future for Sleep {
+impl Future for VirtualSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -411,7 +411,7 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
+impl Drop for VirtualSleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
             let waker = lock(&self.executor.state).timers.remove(&timer);
@@ -424,11 +424,11 @@ impl Drop for Sleep {
 mod tests {
     use super::*;
 
-    fn executor(seed: u64) -> Executor {
-        Executor::new(Rng::new(seed), 2, Timestamp::EPOCH)
+    fn executor(seed: u64) -> SimExecutor {
+        SimExecutor::new(Rng::new(seed), 2, Timestamp::EPOCH)
     }
 
-    fn ticking(executor: &Executor, log: &Arc<Mutex<Vec<u64>>>) -> Task {
+    fn ticking(executor: &SimExecutor, log: &Arc<Mutex<Vec<u64>>>) -> Task {
         let (executor, log) = (executor.clone(), log.clone());
         Box::pin(async move {
             loop {

@@ -1,11 +1,11 @@
 //! A follower of finished executions, from the first one on: reads page by page, and some responses get lost.
 //! The auditor knows what it must receive.
 
-use crate::auditor::{Verdict, Violation};
-use crate::database::Database;
+use crate::auditor::{AuditResult, AuditViolation};
+use crate::database::SimDatabase;
 use crate::lock;
 use crate::random::Rng;
-use crate::reads::Reads;
+use crate::reads::StoreReads;
 use crate::world::World;
 use punctual_core::ports::{FinishedPage, StoreError};
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex};
 /// Maximum items per read: few, so that there are many pages.
 const PAGE_ITEMS_MAX: u64 = 9;
 
-pub struct Follower {
+pub struct EventFollower {
     pub world: Arc<World>,
-    pub database: Arc<Database>,
+    pub database: Arc<SimDatabase>,
     pub rng: Mutex<Rng>,
 }
 
-impl Follower {
+impl EventFollower {
     /// Follows for as long as the run lasts.
     pub async fn run(self) {
         let mut more = false;
@@ -39,11 +39,11 @@ impl Follower {
 }
 
 /// After the end of a run: follows to the end of history.
-pub fn catch_up(world: &World, database: &Database) -> Verdict {
+pub fn catch_up(world: &World, database: &SimDatabase) -> AuditResult {
     loop {
         let read = database.read_now(|reads| page(world, reads, PAGE_ITEMS_MAX as usize));
-        let page =
-            read.map_err(|error| Violation { rule: "the store can be read", detail: error.to_string() })?;
+        let page = read
+            .map_err(|error| AuditViolation { rule: "the store can be read", detail: error.to_string() })?;
         world.tell(|auditor| auditor.followed_to(&page));
         if !page.more || world.is_broken() {
             return Ok(());
@@ -51,7 +51,7 @@ pub fn catch_up(world: &World, database: &Database) -> Verdict {
     }
 }
 
-fn page(world: &World, reads: &mut Reads<'_>, limit: usize) -> Result<FinishedPage, StoreError> {
+fn page(world: &World, reads: &mut StoreReads<'_>, limit: usize) -> Result<FinishedPage, StoreError> {
     let page = reads.finished_after(world.ask(|auditor| auditor.follows_after()), limit)?;
     let span = reads.history_span()?;
     world.audit(|auditor| auditor.read_finished(limit, &page, span));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The behaviour of a job's handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Behaviour {
+pub struct HandlerBehaviour {
     /// Attempts that fail before one succeeds.
     pub failures: u32,
     pub failing: Failing,
@@ -30,7 +30,7 @@ pub enum Failing {
     Hanging,
 }
 
-impl Behaviour {
+impl HandlerBehaviour {
     /// The JSON payload of a job.
     pub fn payload(self) -> String {
         let failing = match self.failing {
@@ -51,7 +51,7 @@ impl Behaviour {
         };
         let (failures, lasts_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let notes = parts.next()?.parse().ok()?;
-        Some(Behaviour { failures, failing, lasts_ms, notes })
+        Some(HandlerBehaviour { failures, failing, lasts_ms, notes })
     }
 }
 
@@ -74,10 +74,11 @@ impl Executor for Handlers {
         let slots = self.slots;
         world.audit(|auditor| auditor.run_decided(node, slots, &assignment));
         Box::pin(async move {
-            let behaviour = Behaviour::read(&assignment.payload).expect("the workload wrote the payload");
+            let behaviour =
+                HandlerBehaviour::read(&assignment.payload).expect("the workload wrote the payload");
             let attempt = assignment.execution.attempt;
             let executor = world.executor.clone();
-            let mut run = Run::start(world, node, assignment);
+            let mut run = HandlerRun::start(world, node, assignment);
             let fails = attempt <= behaviour.failures;
             let leg = Duration::from_millis(behaviour.lasts_ms) / (behaviour.notes + 1);
             for number in 1..=behaviour.notes {
@@ -100,23 +101,23 @@ impl Executor for Handlers {
 }
 
 /// One physical run; dropping it reports its end, whatever the reason.
-struct Run {
+struct HandlerRun {
     world: Arc<World>,
     node: usize,
     assignment: Assignment,
     end: RunEnd,
 }
 
-impl Run {
+impl HandlerRun {
     fn start(world: Arc<World>, node: usize, assignment: Assignment) -> Self {
         let (execution, epoch) = (assignment.execution, assignment.epoch.0);
         world.note(format_args!("node {node} runs {execution} epoch {epoch}"));
         world.audit(|auditor| auditor.run_started(node, &assignment));
-        Run { world, node, assignment, end: RunEnd::Dropped }
+        HandlerRun { world, node, assignment, end: RunEnd::Dropped }
     }
 }
 
-impl Run {
+impl HandlerRun {
     /// Reports progress and saves a checkpoint that no other run has saved.
     async fn note(&self, notes: &dyn NoteSink, number: u32) {
         let (execution, epoch) = (self.assignment.execution, self.assignment.epoch);
@@ -133,7 +134,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for HandlerRun {
     fn drop(&mut self) {
         let (execution, epoch, end) = (self.assignment.execution, self.assignment.epoch.0, self.end);
         self.world.note(format_args!("node {} ends {execution} epoch {epoch} {end:?}", self.node));
@@ -148,8 +149,8 @@ mod tests {
     #[test]
     fn a_payload_reads_back_what_it_says() {
         for failing in [Failing::Retryable, Failing::ForGood, Failing::Hanging] {
-            let behaviour = Behaviour { failures: 3, failing, lasts_ms: 250, notes: 2 };
-            assert_eq!(Behaviour::read(&behaviour.payload()), Some(behaviour));
+            let behaviour = HandlerBehaviour { failures: 3, failing, lasts_ms: 250, notes: 2 };
+            assert_eq!(HandlerBehaviour::read(&behaviour.payload()), Some(behaviour));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The machine of a node: its clocks, its randomness, its tasks.
 
-use crate::executor::{Executor, Incarnation};
+use crate::executor::{Incarnation, SimExecutor};
 use crate::lock;
 use crate::random::{NodeRandom, Rng};
 use punctual_core::ports::{Clock, Host, Spawn, Task};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The true time, which the store and the auditor use.
-pub fn true_time(executor: &Executor) -> Timestamp {
+pub fn true_time(executor: &SimExecutor) -> Timestamp {
     executor.starts_at().shifted(executor.now_us() as i64)
 }
 
@@ -18,7 +18,7 @@ pub fn true_time(executor: &Executor) -> Timestamp {
 pub type Skew = Arc<Mutex<i64>>;
 
 /// A new host for one start of a node: with this skew, and a monotonic clock with a random origin.
-pub fn host(executor: &Executor, incarnation: Incarnation, skew: Skew, mut rng: Rng) -> Host {
+pub fn host(executor: &SimExecutor, incarnation: Incarnation, skew: Skew, mut rng: Rng) -> Host {
     let monotonic_start_us = rng.below(1 << 40);
     let clock = Arc::new(NodeClock { executor: executor.clone(), skew, monotonic_start_us });
     Host {
@@ -30,12 +30,12 @@ pub fn host(executor: &Executor, incarnation: Incarnation, skew: Skew, mut rng: 
 }
 
 /// The clock and the tasks of a machine that never fails and whose clock is right: the database server's.
-pub fn server(executor: &Executor) -> (Arc<dyn Clock>, Arc<dyn Spawn>) {
+pub fn server(executor: &SimExecutor) -> (Arc<dyn Clock>, Arc<dyn Spawn>) {
     let clock = NodeClock { executor: executor.clone(), skew: Skew::default(), monotonic_start_us: 0 };
     (Arc::new(clock), Arc::new(WorldSpawn(executor.clone())))
 }
 
-struct WorldSpawn(Executor);
+struct WorldSpawn(SimExecutor);
 
 impl Spawn for WorldSpawn {
     fn spawn(&self, task: Task) {
@@ -44,7 +44,7 @@ impl Spawn for WorldSpawn {
 }
 
 struct NodeClock {
-    executor: Executor,
+    executor: SimExecutor,
     skew: Skew,
     monotonic_start_us: u64,
 }
@@ -65,7 +65,7 @@ impl Clock for NodeClock {
 }
 
 struct NodeSpawn {
-    executor: Executor,
+    executor: SimExecutor,
     incarnation: Incarnation,
 }
 

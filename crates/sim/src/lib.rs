@@ -28,10 +28,10 @@ mod trace;
 mod workload;
 mod world;
 
-pub use auditor::{Coverage, Violation};
+pub use auditor::{AuditViolation, Coverage};
 pub use database::StoreKind;
-pub use punctual_core::lifecycle_coverage::Moves;
-pub use run::{Options, Outcome, simulate};
+pub use punctual_core::lifecycle_coverage::MoveCounts;
+pub use run::{RunOutcome, SimOptions, simulate};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use punctual_core::defects::Defect;
-use punctual_sim::{Coverage, Options, Outcome, StoreKind, simulate};
+use punctual_sim::{Coverage, RunOutcome, SimOptions, StoreKind, simulate};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ const PROGRESS_SEEDS: u64 = 100;
 /// Runs Punctual in a simulated world and looks for a broken rule.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Arguments {
+struct SimArgs {
     /// Run this one seed.
     #[arg(long, conflicts_with_all = ["seeds", "count"])]
     seed: Option<u64>,
@@ -49,7 +49,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = SimArgs::parse();
     let (from, to) = match (arguments.seed, arguments.seeds) {
         (Some(seed), _) => (seed, seed + 1),
         (None, Some(range)) => range,
@@ -69,8 +69,8 @@ fn main() -> ExitCode {
                     if seed >= to {
                         return;
                     }
-                    let Arguments { store, defect, trace: print, .. } = arguments;
-                    let outcome = simulate(Options { seed, store, defect, print });
+                    let SimArgs { store, defect, trace: print, .. } = arguments;
+                    let outcome = simulate(SimOptions { seed, store, defect, print });
                     let broken = outcome.violation.is_some();
                     tally.add(outcome, to - from == 1, started);
                     if broken && arguments.until_failure {
@@ -97,7 +97,7 @@ struct Totals {
 }
 
 impl Tally {
-    fn add(&self, outcome: Outcome, alone: bool, started: Instant) {
+    fn add(&self, outcome: RunOutcome, alone: bool, started: Instant) {
         let mut totals = self.0.lock().expect("no thread panics while it counts");
         totals.seeds += 1;
         totals.events += outcome.events;
@@ -120,7 +120,7 @@ impl Tally {
         }
     }
 
-    fn finish(self, started: Instant, arguments: &Arguments) -> ExitCode {
+    fn finish(self, started: Instant, arguments: &SimArgs) -> ExitCode {
         let mut totals = self.0.into_inner().expect("no thread panics while it counts");
         let seconds = started.elapsed().as_secs_f64();
         for (what, count) in &totals.coverage {

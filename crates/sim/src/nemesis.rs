@@ -2,7 +2,7 @@
 //! storms at the store. Then repairs everything at once.
 
 use crate::auditor::RESUME_GRACE;
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 use crate::executor::Blow;
 use crate::lock;
 use crate::network_faults::NetworkFaults;
@@ -35,21 +35,21 @@ struct Appetite {
 }
 
 pub struct Nemesis {
-    cluster: Arc<Cluster>,
+    cluster: Arc<SimCluster>,
     rng: Mutex<Rng>,
     appetite: Appetite,
     network_faults: NetworkFaults,
-    state: Mutex<State>,
+    state: Mutex<NemesisState>,
 }
 
-struct State {
+struct NemesisState {
     over: bool,
     /// Nodes that are affected by a fault now.
     busy: Vec<bool>,
 }
 
 impl Nemesis {
-    pub fn new(cluster: Arc<Cluster>, mut rng: Rng, network_faults: NetworkFaults) -> Arc<Self> {
+    pub fn new(cluster: Arc<SimCluster>, mut rng: Rng, network_faults: NetworkFaults) -> Arc<Self> {
         let mut weight = |max: u64| if rng.per_mille(600) { rng.between(1, max) } else { 0 };
         let appetite = Appetite {
             crash: weight(8),
@@ -64,7 +64,7 @@ impl Nemesis {
             quiet_ms_max: rng.between(300, 8_000),
         };
         let busy = vec![false; cluster.topology.nodes()];
-        let state = Mutex::new(State { over: false, busy });
+        let state = Mutex::new(NemesisState { over: false, busy });
         Arc::new(Nemesis { cluster, rng: Mutex::new(rng), appetite, network_faults, state })
     }
 
@@ -163,7 +163,7 @@ impl Nemesis {
     fn on_free(
         self: &Arc<Self>,
         node: usize,
-        executor: &crate::executor::Executor,
+        executor: &crate::executor::SimExecutor,
         deed: impl Future<Output = ()> + Send + 'static,
     ) {
         if std::mem::replace(&mut lock(&self.state).busy[node], true) {
@@ -190,9 +190,9 @@ impl Nemesis {
             let mut rng = lock(&self.rng);
             (rng.below(BLOW_POLLS_MAX), rng.millis(10, 2_000))
         };
-        let struck = executor.strike_after(Cluster::home(node), polls, blow);
+        let struck = executor.strike_after(SimCluster::home(node), polls, blow);
         select(struck, executor.sleep(patience)).await;
-        executor.disarm(Cluster::home(node));
+        executor.disarm(SimCluster::home(node));
     }
 
     async fn pause(&self, node: usize) {
@@ -307,16 +307,16 @@ impl Nemesis {
         cluster.coordination.set_away(is_gone);
         let executor = &cluster.world.executor;
         for node in 0..cluster.topology.nodes() {
-            executor.disarm(Cluster::home(node));
+            executor.disarm(SimCluster::home(node));
             cluster.set_clock_right(node);
-            if executor.is_paused(Cluster::home(node)) {
+            if executor.is_paused(SimCluster::home(node)) {
                 cluster.resume(node);
             }
             // A worker that was asked to drain would not restart by itself.
-            if executor.is_up(Cluster::home(node)) && cluster.is_draining(node) {
+            if executor.is_up(SimCluster::home(node)) && cluster.is_draining(node) {
                 cluster.crash(node);
             }
-            if !executor.is_up(Cluster::home(node)) {
+            if !executor.is_up(SimCluster::home(node)) {
                 cluster.start(node);
             }
         }

@@ -25,7 +25,7 @@ use tokio::sync::{oneshot, watch};
 /// How long a caller waits for a response beyond the requested wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
-pub struct Network {
+pub struct SimNetwork {
     world: Arc<World>,
     rng: Mutex<Rng>,
     engines: Mutex<BTreeMap<usize, (Incarnation, Arc<Engine>)>>,
@@ -41,14 +41,14 @@ pub enum Sender {
 }
 
 /// A request to an engine.
-type Ask<R> = Arc<dyn Fn(Arc<Engine>) -> Task<R> + Send + Sync>;
+type EngineCall<R> = Arc<dyn Fn(Arc<Engine>) -> Task<R> + Send + Sync>;
 /// Receives the first response.
-type Reply<R> = Arc<Mutex<Option<oneshot::Sender<R>>>>;
+type FirstReply<R> = Arc<Mutex<Option<oneshot::Sender<R>>>>;
 
 /// One copy of a request.
-struct Request<R> {
-    ask: Ask<R>,
-    reply: Reply<R>,
+struct RequestCopy<R> {
+    ask: EngineCall<R>,
+    reply: FirstReply<R>,
     /// Changes when the sender has disconnected; `None` if that cannot be noticed.
     closed: Option<watch::Receiver<()>>,
 }
@@ -66,9 +66,14 @@ async fn until_closed<R>(answer: Task<R>, closed: Option<watch::Receiver<()>>) -
 #[derive(Debug)]
 pub struct NoAnswer;
 
-impl Network {
+impl SimNetwork {
     pub fn new(world: Arc<World>, rng: Rng) -> Arc<Self> {
-        Arc::new(Network { world, rng: Mutex::new(rng), engines: Mutex::default(), cuts: Mutex::default() })
+        Arc::new(SimNetwork {
+            world,
+            rng: Mutex::new(rng),
+            engines: Mutex::default(),
+            cuts: Mutex::default(),
+        })
     }
 
     /// Registers the engine that listens on a node.
@@ -105,10 +110,10 @@ impl Network {
         from: Sender,
         to: usize,
         wait: Duration,
-        ask: Ask<R>,
+        ask: EngineCall<R>,
     ) -> Result<R, NoAnswer> {
         let (sender, answer) = oneshot::channel();
-        let reply: Reply<R> = Arc::new(Mutex::new(Some(sender)));
+        let reply: FirstReply<R> = Arc::new(Mutex::new(Some(sender)));
         let copies = if self.draws(|network_faults| network_faults.message_doubled)
             && matches!(from, Sender::Node(_))
         {
@@ -123,7 +128,7 @@ impl Network {
         let notices = lock(&self.rng).per_mille(500);
         for _ in 0..copies {
             let closed = notices.then(|| closed.clone());
-            self.clone().send(from, to, Request { ask: ask.clone(), reply: reply.clone(), closed });
+            self.clone().send(from, to, RequestCopy { ask: ask.clone(), reply: reply.clone(), closed });
         }
         let limit = self.world.executor.sleep(wait + ANSWER_WAIT);
         let answer = match select(answer, limit).await {
@@ -134,7 +139,7 @@ impl Network {
         answer
     }
 
-    fn send<R: Send + 'static>(self: Arc<Self>, from: Sender, to: usize, request: Request<R>) {
+    fn send<R: Send + 'static>(self: Arc<Self>, from: Sender, to: usize, request: RequestCopy<R>) {
         let executor = self.world.executor.clone();
         let Some(transit) = self.transit(from, to) else { return };
         executor.clone().spawn_in_world(async move {
@@ -148,7 +153,7 @@ impl Network {
             executor.clone().spawn(
                 incarnation,
                 Box::pin(async move {
-                    let Request { ask, reply, closed } = request;
+                    let RequestCopy { ask, reply, closed } = request;
                     let Some(answer) = until_closed(ask(engine), closed).await else {
                         return network.world.count("connections closed by the sender");
                     };
@@ -198,17 +203,17 @@ impl Network {
 }
 
 /// The port of a worker that reaches its schedulers over the network.
-pub struct Link {
-    network: Arc<Network>,
+pub struct WorkerLink {
+    network: Arc<SimNetwork>,
     node: usize,
     schedulers: usize,
     target: Mutex<usize>,
 }
 
-impl Link {
-    pub fn new(network: Arc<Network>, node: usize, schedulers: usize) -> Self {
+impl WorkerLink {
+    pub fn new(network: Arc<SimNetwork>, node: usize, schedulers: usize) -> Self {
         let target = network.any_scheduler(schedulers);
-        Link { network, node, schedulers, target: Mutex::new(target) }
+        WorkerLink { network, node, schedulers, target: Mutex::new(target) }
     }
 
     async fn ask<R: Send + 'static>(
@@ -227,7 +232,7 @@ impl Link {
 }
 
 #[async_trait]
-impl WorkerPort for Link {
+impl WorkerPort for WorkerLink {
     async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
         self.ask(Duration::ZERO, move |engine| {
             let opening = opening.clone();

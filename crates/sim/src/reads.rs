@@ -13,18 +13,18 @@ use punctual_core::time::Timestamp;
 use punctual_store::memory_server::MemoryDatabase;
 use punctual_store::sqlite;
 
-pub enum Reads<'a> {
+pub enum StoreReads<'a> {
     Sqlite(sqlite::Reads<'a>),
     Memory(&'a mut MemoryDatabase),
 }
 
 macro_rules! reads {
     ($($name:ident($($argument:ident: $type:ty),*) -> $found:ty;)*) => {
-        impl Reads<'_> {
+        impl StoreReads<'_> {
             $(pub fn $name(&mut self, $($argument: $type),*) -> Result<$found, StoreError> {
                 match self {
-                    Reads::Sqlite(reads) => reads.$name($($argument),*),
-                    Reads::Memory(reads) => reads.$name($($argument),*),
+                    StoreReads::Sqlite(reads) => reads.$name($($argument),*),
+                    StoreReads::Memory(reads) => reads.$name($($argument),*),
                 }
             })*
         }

@@ -1,24 +1,24 @@
 //! One run: the seed decides topology, workload and faults. In the first phase everything may fail but no
 //! rule may be broken; then all faults end, and everything must finish in bounded time.
 
-use crate::auditor::{Coverage, Verdict, Violation};
+use crate::auditor::{AuditResult, AuditViolation, Coverage};
 use crate::calendar::{self, ClockChange};
 use crate::clients::Clients;
-use crate::cluster::Cluster;
-use crate::database::{Database, StoreKind};
-use crate::executor::{Executor, Stopped};
-use crate::follower::{self, Follower};
+use crate::cluster::SimCluster;
+use crate::database::{SimDatabase, StoreKind};
+use crate::executor::{SimExecutor, Stopped};
+use crate::follower::{self, EventFollower};
 use crate::host::true_time;
 use crate::nemesis::Nemesis;
-use crate::network::Network;
+use crate::network::SimNetwork;
 use crate::network_faults::NetworkFaults;
 use crate::random::Rng;
-use crate::topology::Topology;
+use crate::topology::NodeTopology;
 use crate::trace::Trace;
-use crate::workload::{Mood, SLOWEST_STEP, Setting, Workload, starts_of, work_of, workload};
+use crate::workload::{Mood, SLOWEST_STEP, Workload, WorkloadSetting, starts_of, work_of, workload};
 use crate::world::World;
 use punctual_core::defects::{Defect, plant};
-use punctual_core::lifecycle_coverage::{self, Moves};
+use punctual_core::lifecycle_coverage::{self, MoveCounts};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +50,7 @@ const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// What to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct SimOptions {
     pub seed: u64,
     /// The database under the store; `None` to let the seed decide.
     pub store: Option<StoreKind>,
@@ -59,13 +59,13 @@ pub struct Options {
     pub print: bool,
 }
 
-impl Options {
+impl SimOptions {
     pub fn seed(seed: u64) -> Self {
-        Options { seed, store: None, defect: None, print: false }
+        SimOptions { seed, store: None, defect: None, print: false }
     }
 
     pub fn on(seed: u64, store: StoreKind) -> Self {
-        Options { store: Some(store), ..Options::seed(seed) }
+        SimOptions { store: Some(store), ..SimOptions::seed(seed) }
     }
 
     /// The database under the store. It is drawn from the seed alone, so that the rest of a run does not
@@ -77,8 +77,8 @@ impl Options {
 
 /// The outcome of a run.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    pub options: Options,
+pub struct RunOutcome {
+    pub options: SimOptions,
     /// All events folded into one number.
     pub hash: u64,
     pub events: u64,
@@ -86,22 +86,22 @@ pub struct Outcome {
     pub virtual_time: Duration,
     pub coverage: Coverage,
     /// The entries of the life-cycle table that were used.
-    pub moves: Moves,
-    pub violation: Option<Violation>,
+    pub moves: MoveCounts,
+    pub violation: Option<AuditViolation>,
     pub last_events: Vec<String>,
 }
 
 /// Runs one seed to its end or to the first broken rule.
-pub fn simulate(options: Options) -> Outcome {
+pub fn simulate(options: SimOptions) -> RunOutcome {
     let _planted = Planted::new(options.defect);
     lifecycle_coverage::take();
     let mut rng = Rng::new(options.seed);
-    let topology = Topology::drawn(&mut rng.fork("topology"));
+    let topology = NodeTopology::drawn(&mut rng.fork("topology"));
     let drawn = NetworkFaults::drawn(&mut rng.fork("weather"));
     // Some runs have no faults at all: then nothing may be late or lost either.
     let network_faults = if rng.per_mille(PEACEFUL_PER_MILLE) { NetworkFaults::calm() } else { drawn };
     let (starts_at, change) = calendar::drawn(&mut rng.fork("calendar"));
-    let executor = Executor::new(rng.fork("executor"), topology.nodes(), starts_at);
+    let executor = SimExecutor::new(rng.fork("executor"), topology.nodes(), starts_at);
     let world = Arc::new(World::new(executor, Trace::new(options.print), network_faults));
     let store = options.store();
     if let Err(violation) = run(&world, &mut rng, store, topology, network_faults, change) {
@@ -109,7 +109,7 @@ pub fn simulate(options: Options) -> Outcome {
     }
     world.executor.shut_down();
     let (hash, events, last_events) = world.traced();
-    Outcome {
+    RunOutcome {
         options,
         hash,
         events,
@@ -142,20 +142,20 @@ fn run(
     world: &Arc<World>,
     rng: &mut Rng,
     store: StoreKind,
-    topology: Topology,
+    topology: NodeTopology,
     network_faults: NetworkFaults,
     change: Option<ClockChange>,
-) -> Verdict {
+) -> AuditResult {
     world.note(format_args!("{store:?} {topology:?} {network_faults:?}"));
     if store != StoreKind::Sqlite {
         world.tell(|auditor| auditor.transactions_overlap());
     }
-    let network = Network::new(world.clone(), rng.fork("network"));
-    let database = Database::new(world.clone(), store, rng.fork("database"))
-        .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
-    let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
+    let network = SimNetwork::new(world.clone(), rng.fork("network"));
+    let database = SimDatabase::new(world.clone(), store, rng.fork("database"))
+        .map_err(|error| AuditViolation { rule: "the store opens", detail: error.to_string() })?;
+    let cluster = SimCluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
     let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), network_faults);
-    let setting = Setting {
+    let setting = WorkloadSetting {
         faults_for: rng.millis(8_000, 45_000),
         change,
         mood: Mood::drawn(rng),
@@ -173,7 +173,7 @@ fn run(
     nemesis.set_clocks();
     world.executor.spawn_in_world(look_for_orphans(world.clone()));
     world.executor.spawn_in_world(look_for_idle_hands(world.clone()));
-    let follower = Follower {
+    let follower = EventFollower {
         world: world.clone(),
         database: cluster.database.clone(),
         rng: Mutex::new(rng.fork("follower")),
@@ -202,7 +202,7 @@ fn run(
     let has_strays = || world.executor.now_us() < strays_arrived_us;
     let drained = || !has_strays() && clients.are_done() && world.ask(|auditor| auditor.is_drained());
     if go(world, all_done_by_us, drained)? == Stopped::TimeUp {
-        return Err(Violation {
+        return Err(AuditViolation {
             rule: "without faults everything finishes",
             detail: format!("after {patience:?}: {}", world.ask(|auditor| auditor.left_over())),
         });
@@ -233,13 +233,13 @@ async fn jump_store_clock(world: Arc<World>, mut rng: Rng, until: Duration) {
 }
 
 /// Without faults, all segments are distributed evenly and one node leads; or every node owns everything.
-fn is_dealt(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
+fn is_dealt(world: &Arc<World>, cluster: &Arc<SimCluster>) -> AuditResult {
     if world.is_broken() {
         return Ok(());
     }
     let until_us = world.executor.now_us() + DEALT_WITHIN.as_micros() as u64;
     if go(world, until_us, || cluster.misdealt().is_none())? == Stopped::TimeUp {
-        return Err(Violation {
+        return Err(AuditViolation {
             rule: "without faults every segment has one scheduler, their shares differ by one at most, and one leads",
             detail: cluster.misdealt().unwrap_or_default(),
         });
@@ -268,7 +268,7 @@ async fn look_for_idle_hands(world: Arc<World>) {
 /// were one slot, the waits and fires of the longest job in sequence, what each verb may have added, the
 /// delay of the slowest remaining rate, and a few minutes for lost sessions to be noticed and connections to
 /// be retried.
-fn patience(topology: &Topology, workload: &Workload, setting: Setting) -> Duration {
+fn patience(topology: &NodeTopology, workload: &Workload, setting: WorkloadSetting) -> Duration {
     let jobs = || workload.submissions.iter().flat_map(|submission| &submission.jobs);
     // A client may have submitted each of them several times.
     let work: Duration = jobs().map(work_of).sum::<Duration>() * 4;
@@ -281,7 +281,7 @@ fn patience(topology: &Topology, workload: &Workload, setting: Setting) -> Durat
 
 /// All workers shut down cleanly: their sessions are closed, and those of earlier incarnations have been
 /// found lost.
-fn leave(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
+fn leave(world: &Arc<World>, cluster: &Arc<SimCluster>) -> AuditResult {
     if world.is_broken() {
         return Ok(());
     }
@@ -294,7 +294,7 @@ fn leave(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
     if go(world, until_us, gone)? == Stopped::TimeUp {
         let (sessions, runs) = world.ask(|auditor| (auditor.live_sessions(), auditor.active_runs()));
         let staying: Vec<usize> = (0..nodes).filter(|node| !cluster.is_drained(*node)).collect();
-        return Err(Violation {
+        return Err(AuditViolation {
             rule: "drained workers leave no sessions and no runs",
             detail: format!(
                 "after {wait:?} {sessions} sessions and {runs} runs are left, nodes {staying:?} stay"
@@ -304,22 +304,22 @@ fn leave(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
     Ok(())
 }
 
-fn has_worker(cluster: &Cluster, node: usize) -> bool {
+fn has_worker(cluster: &SimCluster, node: usize) -> bool {
     cluster.topology.workers[node].is_some()
 }
 
-fn compare(world: &World, cluster: &Cluster, clients: &Clients) -> Verdict {
+fn compare(world: &World, cluster: &SimCluster, clients: &Clients) -> AuditResult {
     if world.is_broken() {
         return Ok(());
     }
     let read = cluster.database.contents();
     let (contents, problems) =
-        read.map_err(|error| Violation { rule: "the store can be read", detail: error.to_string() })?;
+        read.map_err(|error| AuditViolation { rule: "the store can be read", detail: error.to_string() })?;
     if !problems.is_empty() {
-        return Err(Violation { rule: "the store is sound", detail: format!("{problems:?}") });
+        return Err(AuditViolation { rule: "the store is sound", detail: format!("{problems:?}") });
     }
     if contents.jobs.len() > clients.jobs_max() {
-        return Err(Violation {
+        return Err(AuditViolation {
             rule: "every stored job was submitted",
             detail: format!("{} jobs of {} sent", contents.jobs.len(), clients.jobs_max()),
         });
@@ -331,14 +331,16 @@ fn compare(world: &World, cluster: &Cluster, clients: &Clients) -> Verdict {
 }
 
 /// Lets time pass until the condition holds, a rule is broken or time is up.
-fn go(world: &World, until_us: u64, done: impl Fn() -> bool) -> Result<Stopped, Violation> {
+fn go(world: &World, until_us: u64, done: impl Fn() -> bool) -> Result<Stopped, AuditViolation> {
     match world.executor.run(until_us, || world.is_broken(), done) {
-        Stopped::Panicked(message) => Err(Violation { rule: "no part of a node panics", detail: message }),
-        Stopped::BusyLoop => Err(Violation {
+        Stopped::Panicked(message) => {
+            Err(AuditViolation { rule: "no part of a node panics", detail: message })
+        }
+        Stopped::BusyLoop => Err(AuditViolation {
             rule: "no loop spins without time passing",
             detail: format!("at {} us", world.executor.now_us()),
         }),
-        Stopped::Idle => Err(Violation {
+        Stopped::Idle => Err(AuditViolation {
             rule: "the loops go on",
             detail: format!("nothing will ever happen after {} us", world.executor.now_us()),
         }),
@@ -346,7 +348,7 @@ fn go(world: &World, until_us: u64, done: impl Fn() -> bool) -> Result<Stopped, 
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RunOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seed = self.options.seed;
         let Some(violation) = &self.violation else {

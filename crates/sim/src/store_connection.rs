@@ -1,6 +1,6 @@
 //! One node's connection to the store.
 
-use crate::database::Database;
+use crate::database::SimDatabase;
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
@@ -11,11 +11,11 @@ use punctual_core::ports::*;
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
 use punctual_store::memory_server::MemoryWriters;
-use punctual_store::sqlite::{Call, Purged, Reply, Upkeep, UpkeepReply};
+use punctual_store::sqlite::{Purged, SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use std::sync::Arc;
 
 pub struct NodeStore {
-    pub database: Arc<Database>,
+    pub database: Arc<SimDatabase>,
     pub node: usize,
     /// If the store is on a server.
     pub writers: Option<MemoryWriters>,
@@ -30,8 +30,8 @@ const LINES_PER_PAGE: usize = 3;
 /// Sends a maintenance call and unwraps the answer's variant.
 macro_rules! keep {
     ($store:expr, $upkeep:expr, $variant:path) => {
-        match $store.database.call($store.node, Call::Upkeep($upkeep)).await? {
-            Reply::Upkeep($variant(answer)) => Ok(answer),
+        match $store.database.call($store.node, SqliteCall::Upkeep($upkeep)).await? {
+            SqliteReply::Upkeep($variant(answer)) => Ok(answer),
             other => Err(StoreError::Broken(format!("answered with {other:?}"))),
         }
     };
@@ -50,8 +50,8 @@ impl Store for NodeStore {
         if let Some(writers) = &self.writers {
             return writers.write(write).await;
         }
-        match self.database.call(self.node, Call::Write(write)).await? {
-            Reply::Write(reply) => Ok(reply),
+        match self.database.call(self.node, SqliteCall::Write(write)).await? {
+            SqliteReply::Write(reply) => Ok(reply),
             other => Err(StoreError::Broken(format!("answered with {other:?}"))),
         }
     }

@@ -11,7 +11,7 @@ const RETENTION_HOLD: Duration = Duration::from_secs(20);
 
 /// The nodes of a run. The first ones are schedulers, the others have only a worker.
 #[derive(Debug, Clone)]
-pub struct Topology {
+pub struct NodeTopology {
     pub schedulers: usize,
     pub engine: EngineConfig,
     /// Whether schedulers divide the segments among themselves; if not, each owns all of them.
@@ -26,7 +26,7 @@ pub struct WorkerPlan {
     pub job_types: Vec<String>,
 }
 
-impl Topology {
+impl NodeTopology {
     pub fn drawn(rng: &mut Rng) -> Self {
         let schedulers = rng.between(1, 5) as usize;
         let workers = rng.between(1, 8) as usize;
@@ -40,7 +40,7 @@ impl Topology {
             }
         }
         let engine = engine_config(rng);
-        Topology { schedulers, engine, is_coordinated: rng.per_mille(850), workers: plans }
+        NodeTopology { schedulers, engine, is_coordinated: rng.per_mille(850), workers: plans }
     }
 
     pub fn nodes(&self) -> usize {

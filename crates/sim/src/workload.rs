@@ -2,7 +2,7 @@
 //! handlers, with short times, and all of them finite.
 
 use crate::calendar::ClockChange;
-use crate::handlers::{Behaviour, Failing};
+use crate::handlers::{Failing, HandlerBehaviour};
 use crate::random::Rng;
 use punctual_core::job::{Expiry, JobSpec, Priority};
 use punctual_core::limiter::{QueueLimits, Rate};
@@ -49,7 +49,7 @@ pub struct Workload {
 
 /// Common settings of the jobs of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting {
+pub struct WorkloadSetting {
     pub faults_for: Duration,
     pub change: Option<ClockChange>,
     pub mood: Mood,
@@ -74,7 +74,7 @@ impl Mood {
 }
 
 /// All requests of a run that begins at `start`.
-pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
+pub fn workload(rng: &mut Rng, start: Timestamp, setting: WorkloadSetting) -> Workload {
     let ClientActivity { jobs, actions, submits_for, parents_per_mille } =
         ClientActivity::drawn(rng, setting);
     let mut submissions = Vec::new();
@@ -104,7 +104,7 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
 
 /// Random settings of a queue. Its size limit may be small, so that it is full at times; or it has limits,
 /// which admit most of what clients submit.
-pub fn queue_settings(rng: &mut Rng, setting: Setting) -> QueueSettings {
+pub fn queue_settings(rng: &mut Rng, setting: WorkloadSetting) -> QueueSettings {
     if !setting.is_limited {
         return QueueSettings::holding(rng.per_mille(650).then(|| rng.below(9)));
     }
@@ -152,7 +152,7 @@ struct ClientActivity {
 }
 
 impl ClientActivity {
-    fn drawn(rng: &mut Rng, setting: Setting) -> Self {
+    fn drawn(rng: &mut Rng, setting: WorkloadSetting) -> Self {
         let faults_for = setting.faults_for;
         if setting.mood == Mood::Fickle {
             let (jobs, actions) = (rng.between(4, 16), rng.between(80, 240));
@@ -170,7 +170,7 @@ impl ClientActivity {
     }
 }
 
-fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
+fn job(rng: &mut Rng, now: Timestamp, setting: WorkloadSetting) -> JobSpec {
     let mut spec = JobSpec::named(format!("job-{}", rng.below(50)));
     spec.job_type = (*rng.pick(&JOB_TYPES)).to_owned();
     spec.queue = (*rng.pick(&QUEUES)).to_owned();
@@ -205,7 +205,7 @@ fn concurrency_key(rng: &mut Rng) -> Option<String> {
 fn fickle(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
     let lasts_ms = rng.between(500, 4_000);
     let failures = if rng.per_mille(300) { rng.between(1, 2) as u32 } else { 0 };
-    let behaviour = Behaviour { failures, failing: Failing::Retryable, lasts_ms, notes: 0 };
+    let behaviour = HandlerBehaviour { failures, failing: Failing::Retryable, lasts_ms, notes: 0 };
     spec.payload = behaviour.payload();
     let settings = &mut spec.settings;
     settings.timeout_ms = lasts_ms + 2_000;
@@ -264,7 +264,7 @@ fn expiry(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
 }
 
 /// An updated description of a job, with a few changes.
-pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) -> JobSpec {
+pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: WorkloadSetting) -> JobSpec {
     let mut spec = spec.clone();
     if setting.mood == Mood::Fickle && rng.per_mille(700) {
         spec.settings.schedule = soon(rng, now);
@@ -294,7 +294,7 @@ pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) 
             5 => crowding(rng, &mut spec),
             6 => expiry(rng, &mut spec, now),
             _ => {
-                let setting = Setting { faults_for: setting.faults_for / 3, ..setting };
+                let setting = WorkloadSetting { faults_for: setting.faults_for / 3, ..setting };
                 spec.settings.schedule = schedule(rng, now, setting);
                 if !spec.settings.schedule.is_one_shot() {
                     spec.settings.expiry = None;
@@ -305,7 +305,7 @@ pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) 
     spec
 }
 
-fn behaviour(rng: &mut Rng) -> Behaviour {
+fn behaviour(rng: &mut Rng) -> HandlerBehaviour {
     let lasts_ms = match rng.below(10) {
         0 => rng.between(3_000, 12_000),
         1..=3 => rng.between(500, 2_500),
@@ -320,7 +320,7 @@ fn behaviour(rng: &mut Rng) -> Behaviour {
         _ => (u32::MAX, Failing::Hanging),
     };
     let notes = if rng.per_mille(400) { rng.between(1, 4) as u32 } else { 0 };
-    Behaviour { failures, failing, lasts_ms, notes }
+    HandlerBehaviour { failures, failing, lasts_ms, notes }
 }
 
 fn retry(rng: &mut Rng) -> RetryPolicy {
@@ -333,7 +333,7 @@ fn retry(rng: &mut Rng) -> RetryPolicy {
     }
 }
 
-fn schedule(rng: &mut Rng, now: Timestamp, setting: Setting) -> Schedule {
+fn schedule(rng: &mut Rng, now: Timestamp, setting: WorkloadSetting) -> Schedule {
     let span_us = setting.faults_for.as_micros() as i64;
     match rng.below(10) {
         0..=3 => Schedule::Immediate,

@@ -1,7 +1,7 @@
 //! What all parts of one run share: time, trace, and the auditor with its first violation.
 
-use crate::auditor::{Auditor, Verdict, Violation};
-use crate::executor::Executor;
+use crate::auditor::{AuditResult, AuditViolation, Auditor};
+use crate::executor::SimExecutor;
 use crate::host::true_time;
 use crate::lock;
 use crate::network_faults::NetworkFaults;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub struct World {
-    pub executor: Executor,
+    pub executor: SimExecutor,
     trace: Mutex<Trace>,
     auditor: Mutex<Auditor>,
     network_faults: Mutex<NetworkFaults>,
@@ -24,12 +24,12 @@ pub struct World {
     steady_clock: Mutex<Timestamp>,
     /// When everything sent so far has arrived, including responses.
     all_arrived_at_us: AtomicU64,
-    violation: Mutex<Option<Violation>>,
+    violation: Mutex<Option<AuditViolation>>,
     is_broken: AtomicBool,
 }
 
 impl World {
-    pub fn new(executor: Executor, trace: Trace, network_faults: NetworkFaults) -> Self {
+    pub fn new(executor: SimExecutor, trace: Trace, network_faults: NetworkFaults) -> Self {
         World {
             store_skew_us: AtomicI64::new(0),
             // The store has been in use before.
@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Passes an observation to the auditor and keeps its first violation.
-    pub fn audit(&self, tell: impl FnOnce(&mut Auditor) -> Verdict) {
+    pub fn audit(&self, tell: impl FnOnce(&mut Auditor) -> AuditResult) {
         let now = self.now();
         let verdict = tell(lock(&self.auditor).step(now));
         if let Err(violation) = verdict {
@@ -84,7 +84,7 @@ impl World {
         tell(lock(&self.auditor).step(now));
     }
 
-    pub fn object(&self, violation: Violation) {
+    pub fn object(&self, violation: AuditViolation) {
         self.note(format_args!("VIOLATION {}: {}", violation.rule, violation.detail));
         lock(&self.violation).get_or_insert(violation);
         self.is_broken.store(true, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl World {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    pub fn violation(&self) -> Option<Violation> {
+    pub fn violation(&self) -> Option<AuditViolation> {
         lock(&self.violation).clone()
     }
 

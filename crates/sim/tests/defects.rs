@@ -1,7 +1,7 @@
 //! The simulator detects broken rules: each planted defect is caught.
 
 use punctual_core::defects::Defect;
-use punctual_sim::{Options, StoreKind, simulate};
+use punctual_sim::{SimOptions, StoreKind, simulate};
 
 /// Seeds within which a defect must be detected.
 const SEEDS_MAX: u64 = 1_000;
@@ -15,8 +15,8 @@ fn check(defect: Defect) {
             true if seed % 2 == 0 => StoreKind::Postgres,
             true => StoreKind::MariaDb,
         };
-        let sound = Options::on(seed, store);
-        let violation = simulate(Options { defect: Some(defect), ..sound }).violation?;
+        let sound = SimOptions::on(seed, store);
+        let violation = simulate(SimOptions { defect: Some(defect), ..sound }).violation?;
         let is_sound_without = simulate(sound).violation.is_none();
         is_sound_without.then_some((seed, violation.rule))
     });

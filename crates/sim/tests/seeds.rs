@@ -1,7 +1,7 @@
 //! Seeds that run with every change: no rule is broken, and the situations that they are meant to provoke do
 //! occur.
 
-use punctual_sim::{Coverage, Options, StoreKind, simulate};
+use punctual_sim::{Coverage, SimOptions, StoreKind, simulate};
 use std::ops::Range;
 
 /// Runs the seeds on SQLite and returns how often each interesting event happened.
@@ -14,7 +14,7 @@ fn check(seeds: Range<u64>) -> Coverage {
 fn check_on(store: StoreKind, seeds: Range<u64>) -> Coverage {
     let mut coverage = Coverage::new();
     for seed in seeds {
-        let outcome = simulate(Options::on(seed, store));
+        let outcome = simulate(SimOptions::on(seed, store));
         assert!(outcome.violation.is_none(), "\n{outcome}");
         for (what, count) in outcome.coverage {
             *coverage.entry(what).or_default() += count;
@@ -217,7 +217,7 @@ fn seeds_that_have_found_something_are_sound() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed: u64| {
-        let outcome = simulate(Options::seed(seed));
+        let outcome = simulate(SimOptions::seed(seed));
         (outcome.hash, outcome.events, outcome.polls)
     };
     let hashes: Vec<_> = (1_000..1_012).map(run).collect();

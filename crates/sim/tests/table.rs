@@ -5,7 +5,7 @@
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::lifecycle::{Ending, Event, State, step};
 use punctual_core::lifecycle_coverage::{event_name, state_name};
-use punctual_sim::{Moves, Options, StoreKind, simulate};
+use punctual_sim::{MoveCounts, SimOptions, StoreKind, simulate};
 
 /// Seeds that together use every entry; `--moves` shows which seed is the first to use one.
 const SEEDS: [u64; 31] = [
@@ -15,9 +15,9 @@ const SEEDS: [u64; 31] = [
 
 #[test]
 fn every_entry_of_the_table_that_can_be_used_is_used() {
-    let mut moves = Moves::new();
+    let mut moves = MoveCounts::new();
     for seed in SEEDS {
-        let outcome = simulate(Options::on(seed, StoreKind::Sqlite));
+        let outcome = simulate(SimOptions::on(seed, StoreKind::Sqlite));
         assert!(outcome.violation.is_none(), "\n{outcome}");
         for (entry, count) in outcome.moves {
             *moves.entry(entry).or_default() += count;

@@ -259,9 +259,9 @@ column_types! {
 
 /// A name or another short text.
 #[derive(Debug)]
-pub(crate) struct Text;
+pub(crate) struct ShortText;
 
-impl ColumnType for Text {
+impl ColumnType for ShortText {
     const KIND: ColumnKind = ColumnKind::Text;
     type Value<'a> = Cow<'a, str>;
 }

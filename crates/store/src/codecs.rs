@@ -8,7 +8,7 @@ use crate::codes::{
 };
 use crate::fault::Fault;
 use crate::layout::{DeadLetterColumns, HistoryColumns, JOBS, JobColumns, LiveColumns, ScheduleColumns};
-use crate::rows::{JobFacts, JobRow, JobTerms, LiveRow, ScheduleRow};
+use crate::rows::{AssignedJob, JobRow, JobTerms, LiveRow, ScheduleRow};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::{Job, JobSpec, Settings};
 use punctual_core::occurrence::{Finished, Live};
@@ -127,8 +127,8 @@ pub(crate) fn read_facts(
     row: &(impl RowCells + ?Sized),
     first: usize,
     lane: &Lane,
-) -> Result<JobFacts, Fault> {
-    Ok(JobFacts {
+) -> Result<AssignedJob, Fault> {
+    Ok(AssignedJob {
         name: get::<Option<String>>(row, first)?.unwrap_or_else(|| lane.job_type().to_owned()),
         payload: read(row, first + 1, "jobs.payload")?,
         version: read(row, first + 2, "jobs.version")?,

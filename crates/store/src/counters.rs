@@ -31,14 +31,14 @@ pub(crate) fn paces_from(before: Timestamp) -> i64 {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Changes of the transaction's completed writes.
-    kept: Counts,
+    kept: CounterChanges,
     /// Changes of the current write.
-    current: Counts,
+    current: CounterChanges,
 }
 
 /// Differences to add to the counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Counts {
+pub(crate) struct CounterChanges {
     /// Includes lanes whose changes cancel out.
     pub lanes: BTreeMap<i64, LaneCounts>,
     /// Includes limiters whose changes cancel out.
@@ -146,7 +146,7 @@ impl Counters {
             let kept = self.kept.limiters.entry(limiter).or_default();
             kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
         }
-        let Counts { jobs, dead_letters, last_starts, .. } = std::mem::take(&mut self.current);
+        let CounterChanges { jobs, dead_letters, last_starts, .. } = std::mem::take(&mut self.current);
         self.kept.last_starts.extend(last_starts);
         self.kept.jobs.iter_mut().zip(jobs).for_each(|(kept, count)| *kept += count);
         self.kept.dead_letters += dead_letters;
@@ -154,7 +154,7 @@ impl Counters {
 
     /// The current write was rolled back.
     pub fn undo(&mut self) {
-        self.current = Counts::default();
+        self.current = CounterChanges::default();
     }
 
     /// The whole transaction was rolled back.
@@ -163,12 +163,12 @@ impl Counters {
     }
 
     /// The changes of the transaction, to be written.
-    pub fn take(&mut self) -> Counts {
+    pub fn take(&mut self) -> CounterChanges {
         std::mem::take(&mut self.kept)
     }
 }
 
-impl Counts {
+impl CounterChanges {
     fn add(&mut self, lane: i64, state: LiveState, count: i64) {
         self.lanes.entry(lane).or_default()[state_code(state) as usize] += count;
     }

@@ -8,10 +8,10 @@ pub(crate) const NO_TABLES: &str =
 
 /// Tables by their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Inventory(BTreeMap<String, Table>);
+pub(crate) struct Inventory(BTreeMap<String, TableInventory>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Table {
+struct TableInventory {
     /// The type of each column.
     columns: BTreeMap<String, String>,
     /// The definition of each index.
@@ -45,8 +45,8 @@ impl Inventory {
     }
 }
 
-impl Table {
-    fn differences(&self, name: &str, expected: &Table, problems: &mut Vec<String>) {
+impl TableInventory {
+    fn differences(&self, name: &str, expected: &TableInventory, problems: &mut Vec<String>) {
         for (column, holds) in &expected.columns {
             match self.columns.get(column) {
                 None => problems.push(format!("the column {name}.{column} is missing")),

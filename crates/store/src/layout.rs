@@ -4,7 +4,7 @@
 
 use crate::cells::{
     AuditKey, Big, Bits, Cell, CellValue, Coded, ColumnKind, ColumnType, Count, Digest, Document, Flag,
-    HttpStatus, Hundredths, Id, Int, Lease, Number, Rank, RowCells, Session, Shard, Text, Time,
+    HttpStatus, Hundredths, Id, Int, Lease, Number, Rank, RowCells, Session, Shard, ShortText, Time,
 };
 use crate::fault::Fault;
 use crate::rows::KeyKind;
@@ -212,34 +212,34 @@ pub(crate) static TABLES: &[Layout] = &[
     AUDIT_CHAIN,
 ];
 
-table! { LANES = lanes[1] { id Big, queue Text, job_type Text } }
-table! { WORKERS = workers[1] { id Big, name Text } }
+table! { LANES = lanes[1] { id Big, queue ShortText, job_type ShortText } }
+table! { WORKERS = workers[1] { id Big, name ShortText } }
 table! { QUEUES = queues[1] {
-    queue Text, paused_at Option<Time>, max_depth Option<Count>, limits Option<Document>,
+    queue ShortText, paused_at Option<Time>, max_depth Option<Count>, limits Option<Document>,
     unplaced Option<Document>,
 } }
 table! { TOKENS = tokens[1] as TokenColumns, token_columns, mysql_token_columns,
     sqlite_token_columns {
-    id Text, secret_sha256 Digest, role Coded<Role>, created_at Time, expires_at Option<Time>,
+    id ShortText, secret_sha256 Digest, role Coded<Role>, created_at Time, expires_at Option<Time>,
     last_used_at Option<Time>, about Option<Document>,
 } }
 table! { USERS = users[1] as UserColumns, user_columns, mysql_user_columns,
     sqlite_user_columns {
-    id Text, email Text, role Coded<Role>, created_at Time, about Option<Document>,
+    id ShortText, email ShortText, role Coded<Role>, created_at Time, about Option<Document>,
 } }
 table! { JOBS = jobs[1] as JobColumns, job_columns, mysql_job_columns,
     sqlite_job_columns {
     id Id, lane Big, created_at Time, version Int, mark Coded<StoredStatus>, priority Rank, schedule_type Bits,
     execute_at Option<Time>, updated_at Option<Time>, numbered Option<Number>, fired Option<Number>,
-    owner Option<Text>, name Option<Text>, settings Option<Document>, payload Document,
+    owner Option<ShortText>, name Option<ShortText>, settings Option<Document>, payload Document,
 } }
-table! { JOB_TAGS = job_tags[2] { tag Text, job Id } }
-table! { JOB_KEYS = job_keys[3] { owner Text, kind Coded<KeyKind>, key Text, job Id } }
+table! { JOB_TAGS = job_tags[2] { tag ShortText, job Id } }
+table! { JOB_KEYS = job_keys[3] { owner ShortText, kind Coded<KeyKind>, key ShortText, job Id } }
 table! { SCHEDULES = schedules[1] as ScheduleColumns, schedule_columns, mysql_schedule_columns,
     sqlite_schedule_columns {
     job Id, lane Big, fired Number, version Int, job_version Int, segment Bits, priority Rank,
     overlap Coded<OverlapPolicy>, ties Bits, due_at Option<Time>, nominal Option<Time>, numbered Option<Number>,
-    overlap_limit Option<Number>, max_open Option<Number>, owner Option<Text>, schedule Option<Document>,
+    overlap_limit Option<Number>, max_open Option<Number>, owner Option<ShortText>, schedule Option<Document>,
     replay Option<Document>, expiry Option<Document>,
 } }
 table! { LIVE = live[2] as LiveColumns, live_columns, mysql_live_columns,
@@ -253,7 +253,7 @@ table! { DEPENDENCIES = dependencies[2] { parent Id, child Id } }
 table! { RESOLUTIONS = resolutions[1] { parent Id, succeeded Flag } }
 table! { NOTES = notes[2] {
     job Id, occurrence Number, number Count, noted_at Time, epoch Lease, attempt Int, percent Option<Hundredths>,
-    message Option<Text>,
+    message Option<ShortText>,
 } }
 table! { CHECKPOINTS = checkpoints[2] { job Id, occurrence Number, document Document } }
 table! { DEAD_LETTERS = dead_letters[1] as DeadLetterColumns, dead_letter_columns, mysql_dead_letter_columns,
@@ -264,14 +264,14 @@ table! { DEAD_LETTERS = dead_letters[1] as DeadLetterColumns, dead_letter_column
 table! { SESSIONS = sessions[1] {
     id Session, worker Big, lease_us Count, beat Count, turn Count, opened_at Time, beaten_at Time, slots Number,
     mode Coded<SessionMode>, embedded Flag, attention Flag, lost Flag, job_types Document,
-    queues Option<Document>, version Option<Text>, host Option<Text>, token Option<Text>,
+    queues Option<Document>, version Option<ShortText>, host Option<ShortText>, token Option<ShortText>,
 } }
 table! { SKIPPED = skipped[1] {
     number Big, job Id, first Time, last Time, count Count, reason Coded<SkipReason>,
 } }
 table! { REQUESTS = requests[2] {
-    token Text, key Text, fingerprint Digest, begun_at Time, seed Big, status Option<HttpStatus>,
-    location Option<Text>, body Option<Document>,
+    token ShortText, key ShortText, fingerprint Digest, begun_at Time, seed Big, status Option<HttpStatus>,
+    location Option<ShortText>, body Option<Document>,
 } }
 // In the order of their numbers, which are kept: a reader that follows events continues where it was.
 table! { HISTORY = history[1] as HistoryColumns, history_columns, mysql_history_columns,
@@ -288,10 +288,10 @@ table! { LINES = lines[4] {
 // In the order of their ids. The numbers and hashes are kept, so that the chain stays verifiable.
 table! { AUDIT = audit[1] as AuditColumns, audit_columns, mysql_audit_columns,
     sqlite_audit_columns {
-    id AuditKey, at Time, token Text, name Text, user_id Option<Text>, source Option<Text>, action Text,
-    object Text, outcome Text, details Option<Document>, number Option<Count>, hash Option<Digest>,
+    id AuditKey, at Time, token ShortText, name ShortText, user_id Option<ShortText>, source Option<ShortText>, action ShortText,
+    object ShortText, outcome ShortText, details Option<Document>, number Option<Count>, hash Option<Digest>,
 } }
-table! { AUDIT_CHAIN = audit_chain[1] { name Text, number Count, hash Digest } }
+table! { AUDIT_CHAIN = audit_chain[1] { name ShortText, number Count, hash Digest } }
 // Counters, summed over all writers.
 table! { LANE_TALLIES = lane_tallies[1] { lane Big, waiting Big, queued Big, running Big } }
 table! { LIMITER_TALLIES = limiter_tallies[1] { limiter Big, waiting Big, in_use Big } }
@@ -307,7 +307,7 @@ table! { SHARDED_JOB_TALLY = job_tally[1] {
 // Not copied: workers report it again.
 table! { SESSION_CONDITIONS = session_conditions[1] { session Session } }
 // The last numbers that were assigned: of sessions, and of history that was deleted.
-table! { NUMBERS = numbers[1] { name Text, given Count } }
+table! { NUMBERS = numbers[1] { name ShortText, given Count } }
 
 /// How many columns a list of a table's columns has: columns of other tables follow it in a row.
 impl JobColumns<'_> {

@@ -44,6 +44,6 @@ pub use server::migrations::{MigrateError, MigrationStatus};
 pub mod memory_server {
     //! A database server in memory, on which the simulator runs the writers of the server stores.
     pub use crate::unit_of_work::memory_tables::{
-        Commit, Isolation, MemoryDatabase, MemoryServer, MemoryWriters, ServerNetwork, Trip,
+        Commit, Isolation, MemoryDatabase, MemoryServer, MemoryWriters, RoundTrip, ServerNetwork,
     };
 }

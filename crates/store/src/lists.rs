@@ -27,16 +27,20 @@ pub(crate) fn heads_looked_at(lanes: usize) -> usize {
 
 /// The space left in a page. Pages are limited by items and by the bytes of user-supplied text in them.
 #[derive(Debug, Clone)]
-pub(crate) struct Room {
+pub(crate) struct PageRoom {
     items: usize,
     bytes: usize,
     is_empty: bool,
 }
 
-impl Room {
+impl PageRoom {
     /// Room for this many items, at most the maximum of a page.
     pub fn of(items: usize) -> Self {
-        Room { items: items.clamp(1, limits::PAGE_ITEMS_MAX), bytes: limits::PAGE_BYTES_MAX, is_empty: true }
+        PageRoom {
+            items: items.clamp(1, limits::PAGE_ITEMS_MAX),
+            bytes: limits::PAGE_BYTES_MAX,
+            is_empty: true,
+        }
     }
 
     /// Whether even an item without text would not fit.
@@ -182,19 +186,19 @@ impl Candidate {
     }
 
     /// Whether its tags must be read to decide whether it matches.
-    pub fn needs_tags(&self, wanted: &JobFilter<'_>, lane: &Lane) -> bool {
+    pub fn needs_tags(&self, wanted: &JobPostFilter<'_>, lane: &Lane) -> bool {
         wanted.tags.len() > usize::from(wanted.is_found_by_tag) || !self.has_text(wanted, lane)
     }
 
     /// Whether it has all the tags, and the text if there is one to search for.
-    pub fn has_tags_and_text(&self, wanted: &JobFilter<'_>, lane: &Lane, tags: &[String]) -> bool {
+    pub fn has_tags_and_text(&self, wanted: &JobPostFilter<'_>, lane: &Lane, tags: &[String]) -> bool {
         let is_in_tag = |text: &str| tags.iter().any(|tag| tag.to_lowercase().contains(text));
         wanted.tags.iter().all(|tag| tags.contains(tag))
             && (self.has_text(wanted, lane) || wanted.text.as_deref().is_some_and(is_in_tag))
     }
 
     /// Whether the text occurs in its name or type, or is a prefix of its id.
-    fn has_text(&self, wanted: &JobFilter<'_>, lane: &Lane) -> bool {
+    fn has_text(&self, wanted: &JobPostFilter<'_>, lane: &Lane) -> bool {
         let Some(text) = wanted.text.as_deref() else { return true };
         let name = self.name.as_deref().unwrap_or(lane.job_type());
         [name, lane.job_type()].iter().any(|field| field.to_lowercase().contains(text))
@@ -204,7 +208,7 @@ impl Candidate {
 
 /// The part of a job query that goes beyond the jobs' rows.
 #[derive(Debug)]
-pub(crate) struct JobFilter<'a> {
+pub(crate) struct JobPostFilter<'a> {
     tags: &'a [String],
     /// Candidates are found by the first tag, unless the text is the id of a job.
     is_found_by_tag: bool,
@@ -212,11 +216,11 @@ pub(crate) struct JobFilter<'a> {
     text: Option<String>,
 }
 
-impl<'a> JobFilter<'a> {
+impl<'a> JobPostFilter<'a> {
     pub fn of(query: &'a JobQuery) -> Self {
         let is_id = query.text.as_ref().is_some_and(|text| text.parse::<JobId>().is_ok());
         let text = query.text.as_ref().map(|text| text.to_lowercase());
-        JobFilter { tags: &query.tags, is_found_by_tag: !query.tags.is_empty() && !is_id, text }
+        JobPostFilter { tags: &query.tags, is_found_by_tag: !query.tags.is_empty() && !is_id, text }
     }
 }
 
@@ -267,12 +271,12 @@ mod tests {
 
     #[test]
     fn a_page_has_room_for_its_items_and_bytes_and_at_least_for_one() {
-        let mut few = Room::of(2);
+        let mut few = PageRoom::of(2);
         assert!(few.take(1) && !few.is_full() && few.take(1) && few.is_full() && !few.take(0));
-        let mut large = Room::of(10);
+        let mut large = PageRoom::of(10);
         assert!(large.take(limits::PAGE_BYTES_MAX + 1), "or nobody would ever get past it");
         assert!(!large.take(1));
-        let mut exact = Room::of(10);
+        let mut exact = PageRoom::of(10);
         assert!(exact.take(limits::PAGE_BYTES_MAX - 1) && exact.take(1) && !exact.take(1));
     }
 }

@@ -88,7 +88,7 @@ pub(crate) trait Rows {
         Ok(counters::status(mark, self.is_unfinished(job)?))
     }
     /// The job's data that an assignment contains.
-    fn facts_of(&mut self, job: JobId, lane: &Lane) -> Result<Option<JobFacts>, Fault>;
+    fn facts_of(&mut self, job: JobId, lane: &Lane) -> Result<Option<AssignedJob>, Fault>;
     /// Returns whether it was written: not if the id exists already.
     fn insert_job(&mut self, job: &Job, lane: i64) -> Result<bool, Fault>;
     fn update_job(&mut self, job: &Job, lane: i64) -> Result<(), Fault>;
@@ -150,7 +150,7 @@ pub(crate) trait Rows {
     /// key. With concurrent claims it may return fewer, and not exactly the first.
     fn lowest(&mut self, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault>;
     /// An execution returned by [`Self::lowest`], with the job's data that an assignment contains.
-    fn claimable(&mut self, id: OccurrenceId) -> Result<Option<(LiveRow, JobFacts)>, Fault>;
+    fn claimable(&mut self, id: OccurrenceId) -> Result<Option<(LiveRow, AssignedJob)>, Fault>;
     /// Up to `count` executions that a session has leased.
     fn held_by(&mut self, session: SessionId, count: usize) -> Result<Vec<LiveRow>, Fault>;
     /// The session's leases for which a cancel was requested.
@@ -159,7 +159,7 @@ pub(crate) trait Rows {
     // History.
     fn append_history(&mut self, finished: &Finished, worker: Option<i64>) -> Result<(), Fault>;
     /// How a finished attempt ended, and under which lease.
-    fn ended(&mut self, execution: ExecutionId) -> Result<Option<Ended>, Fault>;
+    fn ended(&mut self, execution: ExecutionId) -> Result<Option<EndedAttempt>, Fault>;
     /// Extends the skipped range of a job that ends at `last` and has the same reason. Returns whether
     /// there is one.
     fn lengthen_skipped(&mut self, job: JobId, last: Timestamp, by: &SkipRange) -> Result<bool, Fault>;
@@ -277,17 +277,17 @@ impl JobTerms {
 
 /// The job's data that an assignment contains.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct JobFacts {
+pub(crate) struct AssignedJob {
     pub name: String,
     pub payload: String,
     pub version: u32,
     pub settings: Settings,
 }
 
-impl From<&Job> for JobFacts {
+impl From<&Job> for AssignedJob {
     fn from(job: &Job) -> Self {
         let spec = &job.spec;
-        JobFacts {
+        AssignedJob {
             name: spec.name.clone(),
             payload: spec.payload.clone(),
             version: job.version,
@@ -330,7 +330,7 @@ pub(crate) enum KeyKind {
 
 /// How a finished attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct EndedAttempt {
     pub epoch: Epoch,
     pub session: Option<SessionId>,
     pub status: Status,

@@ -30,12 +30,12 @@ pub struct Servers {
     answers: BufReader<ChildStdout>,
     /// Returns the last lines of the guard's error output.
     errors: Option<JoinHandle<VecDeque<String>>>,
-    servers: Vec<Server>,
+    servers: Vec<TestServer>,
 }
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct TestServer {
     /// The name of the service, or a name that begins with it where there are several servers:
     /// `replica-primary`, `galera-1`.
     pub name: String,
@@ -75,13 +75,13 @@ impl Servers {
         for server in servers {
             let text =
                 |field: &str| server[field].as_str().with_context(|| format!("no {field} in {server}"));
-            all.servers.push(Server { name: text("name")?.to_owned(), url: text("url")?.to_owned() });
+            all.servers.push(TestServer { name: text("name")?.to_owned(), url: text("url")?.to_owned() });
         }
         ensure!(!all.servers.is_empty(), "{} has no servers", all.service);
         Ok(all)
     }
 
-    pub fn all(&self) -> &[Server] {
+    pub fn all(&self) -> &[TestServer] {
         &self.servers
     }
 

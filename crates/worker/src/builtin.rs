@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// The executors that every worker has.
 pub fn builtin_executors(host: &Host) -> Vec<Arc<dyn Executor>> {
-    vec![Arc::new(Noop), Arc::new(Sleep { clock: host.clock.clone() })]
+    vec![Arc::new(Noop), Arc::new(SleepExecutor { clock: host.clock.clone() })]
 }
 
 /// Succeeds at once.
@@ -23,11 +23,11 @@ impl Executor for Noop {
 }
 
 /// Waits for the number of milliseconds in the payload, then succeeds.
-struct Sleep {
+struct SleepExecutor {
     clock: Arc<dyn Clock>,
 }
 
-impl Executor for Sleep {
+impl Executor for SleepExecutor {
     fn job_types(&self) -> Vec<String> {
         vec!["sleep".to_owned()]
     }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 /// What a worker holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
+pub(crate) struct WorkerLoad {
     pub(crate) running: usize,
     pub(crate) ready: usize,
 }
 
-impl Load {
+impl WorkerLoad {
     fn busy(self) -> u32 {
         number(self.running + self.ready)
     }
@@ -57,11 +57,11 @@ impl Condition {
         !self.slots.range().is_fixed()
     }
 
-    pub(crate) fn wants_to_know_demand(&self, load: Load) -> bool {
+    pub(crate) fn wants_to_know_demand(&self, load: WorkerLoad) -> bool {
         self.slots.wants_to_know_demand(load.busy()) && self.health.has_room_for_more()
     }
 
-    pub(crate) fn adapt(&mut self, load: Load, demand: Demand, now: Monotonic) {
+    pub(crate) fn adapt(&mut self, load: WorkerLoad, demand: Demand, now: Monotonic) {
         let sight = Sight {
             busy: load.busy(),
             demand,
@@ -105,7 +105,7 @@ impl Condition {
 
     /// The condition to send with a heartbeat: the first time always, changes that affect where work goes at
     /// once, and the rest at intervals.
-    pub(crate) fn take_news(&mut self, load: Load, now: Monotonic) -> Option<WorkerCondition> {
+    pub(crate) fn take_news(&mut self, load: WorkerLoad, now: Monotonic) -> Option<WorkerCondition> {
         let condition = self.as_it_is(load);
         let is_due = self.told.as_ref().is_none_or(|(then, told)| {
             now.since(*then) >= limits::CONDITION_INTERVAL || condition.differs_noticeably_from(told)
@@ -116,7 +116,7 @@ impl Condition {
         })
     }
 
-    fn as_it_is(&self, load: Load) -> WorkerCondition {
+    fn as_it_is(&self, load: WorkerLoad) -> WorkerCondition {
         let range = Some(self.slots.range()).filter(|range| !range.is_fixed());
         WorkerCondition {
             address: self.address.clone(),
@@ -150,7 +150,7 @@ mod tests {
     use punctual_core::health::{FreeMin, HealthLimits, Room};
     use punctual_core::ports::WorkerPortError;
 
-    const IDLE: Load = Load { running: 0, ready: 0 };
+    const IDLE: WorkerLoad = WorkerLoad { running: 0, ready: 0 };
 
     fn at(ms: u64) -> Monotonic {
         Monotonic::from_micros(ms * 1_000)
@@ -169,7 +169,7 @@ mod tests {
     fn it_tells_at_first_then_now_and_then_and_at_once_that_it_refuses_work() {
         let mut condition = condition();
         assert!(condition.take_news(IDLE, at(0)).is_some());
-        assert!(condition.take_news(Load { running: 2, ready: 1 }, at(1_200)).is_none());
+        assert!(condition.take_news(WorkerLoad { running: 2, ready: 1 }, at(1_200)).is_none());
         condition.measured(memory(5));
         let told = condition.take_news(IDLE, at(2_400)).expect("it refuses work");
         assert_eq!(told.refuses, ["memory: 5 B of 100 B free, less than 10%"]);
@@ -190,13 +190,16 @@ mod tests {
     #[test]
     fn a_worker_that_adapts_says_within_which_bounds() {
         let mut condition = condition();
-        let full = Load { running: 2, ready: 0 };
+        let full = WorkerLoad { running: 2, ready: 0 };
         assert!(condition.adapts() && condition.wants_to_know_demand(full));
         condition.take_news(full, at(0));
         condition.adapt(full, Demand { queued: 50, oldest_wait: Duration::from_secs(3) }, at(1));
         let told = condition.take_news(full, at(2)).expect("the slots have changed");
         assert_eq!((told.slots, told.slots_min, told.slots_max), (3, Some(2), Some(8)));
         condition.measured(memory(11));
-        assert!(!condition.wants_to_know_demand(Load { running: 3, ready: 0 }), "memory is nearly short");
+        assert!(
+            !condition.wants_to_know_demand(WorkerLoad { running: 3, ready: 0 }),
+            "memory is nearly short"
+        );
     }
 }

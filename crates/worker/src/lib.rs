@@ -3,7 +3,7 @@
 //!
 //! It owns sessions, slots, prefetch, its own health, timeouts, reports and the drain. It must not know the
 //! engine or any store: the port may be a call within the process or an HTTP client. Its loop only receives
-//! events; a synchronous state machine ([`session::Session`]) decides; a third step acts. Everything that
+//! events; a synchronous state machine ([`session::WorkerSession`]) decides; a third step acts. Everything that
 //! takes time is a task that ends by sending an event.
 
 mod builtin;
@@ -27,7 +27,7 @@ use futures_util::future::{Either, select};
 use punctual_core::health::HealthLimits;
 use punctual_core::limits;
 use punctual_core::ports::{Executor, Host, Machine, Report, SessionOpening, WorkerAbout, WorkerPort};
-use session::{End, Event, Now, Session};
+use session::{Now, SessionEnd, SessionEvent, WorkerSession};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -131,14 +131,14 @@ impl Worker {
         let mut unreported = Vec::new();
         while let Some(opened) = self.open_session(&mut drain).await {
             match self.run_session(opened, unreported, drain.clone()).await {
-                End::Drained => return,
-                End::Lost(left) => unreported = left,
+                SessionEnd::Drained => return,
+                SessionEnd::Lost(left) => unreported = left,
             }
         }
     }
 
     /// Opens a session, with any number of retries; `None` if the worker is stopped first.
-    async fn open_session(&self, drain: &mut watch::Receiver<bool>) -> Option<session::Opened> {
+    async fn open_session(&self, drain: &mut watch::Receiver<bool>) -> Option<session::OpenedSession> {
         let mut pause = self.config.error_pause;
         loop {
             if *drain.borrow() {
@@ -160,7 +160,7 @@ impl Worker {
             };
             match self.port.open_session(opening).await {
                 Ok(grant) => {
-                    return Some(session::Opened { grant, sent_at, received: self.now() });
+                    return Some(session::OpenedSession { grant, sent_at, received: self.now() });
                 }
                 Err(error) => tracing::warn!(%error, "waiting for a session; retrying"),
             }
@@ -178,12 +178,12 @@ impl Worker {
 
     async fn run_session(
         &self,
-        opened: session::Opened,
+        opened: session::OpenedSession,
         unreported: Vec<Report>,
         drain: watch::Receiver<bool>,
-    ) -> End {
+    ) -> SessionEnd {
         let (events, mut inbox) = mpsc::unbounded_channel();
-        let mut hands = run::Hands {
+        let mut hands = run::SessionHands {
             worker: self,
             session: opened.grant.session,
             events,
@@ -192,8 +192,8 @@ impl Worker {
         };
         hands.watch_drain(drain);
         let job_types = self.executors.keys().cloned().collect();
-        let mut session = Session::new(self.config.clone(), job_types, opened, unreported);
-        let mut event = Event::Opened;
+        let mut session = WorkerSession::new(self.config.clone(), job_types, opened, unreported);
+        let mut event = SessionEvent::Opened;
         loop {
             for action in session.handle(event, self.now()) {
                 hands.act(action);
@@ -202,7 +202,7 @@ impl Worker {
                 return end;
             }
             // The channel cannot close: `hands` holds a sender.
-            let Some(next) = inbox.recv().await else { return End::Drained };
+            let Some(next) = inbox.recv().await else { return SessionEnd::Drained };
             hands.ended(&next);
             event = next;
         }

@@ -39,7 +39,7 @@ pub(crate) struct LogOutlet {
 
 pub(crate) struct ExecutionLog {
     origin: LogOrigin,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingLines>,
     /// Permits for the bytes that still fit.
     room: Semaphore,
     first: Notify,
@@ -47,7 +47,7 @@ pub(crate) struct ExecutionLog {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingLines {
     lines: VecDeque<LogLine>,
     bytes: usize,
     /// Totals of accepted lines.
@@ -127,7 +127,7 @@ impl ExecutionLog {
         LogLine { number: 0, execution: self.origin.execution, timestamp, stream, message }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,9 +136,9 @@ impl ExecutionLog {
 impl LogSink for ExecutionLog {
     async fn append(&self, stream: LogStream, message: String) {
         let line = match self.waiting().admit(cut(message)) {
-            Admitted::Line(message) => self.line(stream, message),
-            Admitted::LastLine(message) => self.line(LogStream::Log, message),
-            Admitted::Nothing => return,
+            AdmittedLine::Line(message) => self.line(stream, message),
+            AdmittedLine::LastLine(message) => self.line(LogStream::Log, message),
+            AdmittedLine::Nothing => return,
         };
         let bytes = u32::try_from(size(&line)).unwrap_or(u32::MAX);
         // A closed log drops the line.
@@ -154,28 +154,28 @@ impl LogSink for ExecutionLog {
     }
 }
 
-enum Admitted {
+enum AdmittedLine {
     Line(String),
     /// The line that says that no more will follow.
     LastLine(String),
     Nothing,
 }
 
-impl Waiting {
+impl WaitingLines {
     /// Counts a line against the limits of its execution.
-    fn admit(&mut self, message: String) -> Admitted {
+    fn admit(&mut self, message: String) -> AdmittedLine {
         if self.is_full {
-            return Admitted::Nothing;
+            return AdmittedLine::Nothing;
         }
         self.taken_lines += 1;
         self.taken_bytes += message.len();
         if self.taken_lines < limits::LOG_LINES_PER_EXECUTION_MAX
             && self.taken_bytes <= limits::LOG_BYTES_PER_EXECUTION_MAX
         {
-            return Admitted::Line(message);
+            return AdmittedLine::Line(message);
         }
         self.is_full = true;
-        Admitted::LastLine(format!(
+        AdmittedLine::LastLine(format!(
             "the log of this execution is full ({} lines, {} bytes): the rest is dropped",
             limits::LOG_LINES_PER_EXECUTION_MAX,
             limits::LOG_BYTES_PER_EXECUTION_MAX

@@ -36,13 +36,13 @@ pub(crate) enum Rest {
 
 pub(crate) struct ExecutionNotes {
     clock: Arc<dyn Clock>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingNotes>,
     first: Notify,
     urgent: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingNotes {
     progress: Option<Progress>,
     checkpoint: Option<Checkpoint>,
     /// The callers that wait for a checkpoint to be stored.
@@ -132,7 +132,7 @@ impl ExecutionNotes {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingNotes> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,7 +166,7 @@ impl NoteSink for ExecutionNotes {
     }
 }
 
-impl Waiting {
+impl WaitingNotes {
     fn is_urgent(&self) -> bool {
         self.is_closed || self.checkpoint.is_some()
     }

@@ -4,8 +4,8 @@
 use crate::Worker;
 use crate::logs::{ExecutionLog, LogOrigin, LogOutlet};
 use crate::notes::{ExecutionNotes, NoteOutlet, Rest};
-use crate::session::{Action, Event};
-use crate::supervise::{self, Run};
+use crate::session::{SessionAction, SessionEvent};
+use crate::supervise::{self, SupervisedRun};
 use futures_util::future::{Either, join, select};
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
@@ -23,63 +23,67 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) struct Hands<'a> {
+pub(crate) struct SessionHands<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) session: SessionId,
-    pub(crate) events: mpsc::UnboundedSender<Event>,
+    pub(crate) events: mpsc::UnboundedSender<SessionEvent>,
     /// Stops a running handler: by sending the outcome to report, or by being dropped, which reports nothing.
     pub(crate) stops: BTreeMap<LeaseRef, mpsc::Sender<Outcome>>,
     /// Dropped to abandon the waiting poll.
     pub(crate) poll: Option<oneshot::Sender<Infallible>>,
 }
 
-impl Hands<'_> {
-    pub(crate) fn act(&mut self, action: Action) {
+impl SessionHands<'_> {
+    pub(crate) fn act(&mut self, action: SessionAction) {
         let (port, session) = (self.worker.port.clone(), self.session);
         match action {
-            Action::Beat { beat, condition, draining } => {
+            SessionAction::Beat { beat, condition, draining } => {
                 let sent_at = self.worker.host.clock.monotonic();
                 let heartbeat = Heartbeat { session, beat, condition, draining };
-                self.tell(async move { Event::Beaten { sent_at, result: port.beat(heartbeat).await } });
+                self.tell(
+                    async move { SessionEvent::Beaten { sent_at, result: port.beat(heartbeat).await } },
+                );
             }
-            Action::Measure => {
+            SessionAction::Measure => {
                 if let Some(machine) = &self.worker.machine {
                     let measured = machine.measure();
-                    self.tell(async move { Event::Measured(measured.await) });
+                    self.tell(async move { SessionEvent::Measured(measured.await) });
                 }
             }
-            Action::AskDemand(served) => {
-                self.tell(async move { Event::Demanded(port.demand(served).await) });
+            SessionAction::AskDemand(served) => {
+                self.tell(async move { SessionEvent::Demanded(port.demand(served).await) });
             }
-            Action::Poll(poll) => {
+            SessionAction::Poll(poll) => {
                 let (leave, left) = oneshot::channel();
                 self.poll = Some(leave);
                 self.worker.host.spawn.spawn(Box::pin(ask(port, poll, left, self.events.clone())));
             }
-            Action::LeavePoll => self.poll = None,
-            Action::Resync { turn, held } => {
-                self.tell(async move { Event::Resynced(port.resync(session, turn, held).await) });
+            SessionAction::LeavePoll => self.poll = None,
+            SessionAction::Resync { turn, held } => {
+                self.tell(async move { SessionEvent::Resynced(port.resync(session, turn, held).await) });
             }
-            Action::Start { assignment, deadline } => self.start(assignment, deadline),
-            Action::Stop { lease, outcome } => {
+            SessionAction::Start { assignment, deadline } => self.start(assignment, deadline),
+            SessionAction::Stop { lease, outcome } => {
                 if let Some(stop) = self.stops.get(&lease) {
                     // A handler that has just ended reports its own outcome; one that is being stopped
                     // reports the first.
                     let _ = stop.try_send(outcome);
                 }
             }
-            Action::StopAll => self.stops.clear(),
-            Action::Report(reports) => self.tell(async move { Event::Reported(port.report(reports).await) }),
-            Action::GiveBack(leases) => {
-                self.tell(async move { Event::GaveBack(port.give_back(session, leases).await) });
+            SessionAction::StopAll => self.stops.clear(),
+            SessionAction::Report(reports) => {
+                self.tell(async move { SessionEvent::Reported(port.report(reports).await) })
             }
-            Action::Close => self.tell(async move {
+            SessionAction::GiveBack(leases) => {
+                self.tell(async move { SessionEvent::GaveBack(port.give_back(session, leases).await) });
+            }
+            SessionAction::Close => self.tell(async move {
                 if let Err(error) = port.close_session(session).await {
                     tracing::warn!(%error, "the session was not closed; its lease will expire");
                 }
-                Event::Closed
+                SessionEvent::Closed
             }),
-            Action::After(pause, event) => {
+            SessionAction::After(pause, event) => {
                 let sleep = self.worker.host.clock.sleep(pause);
                 self.tell(async move {
                     sleep.await;
@@ -90,8 +94,8 @@ impl Hands<'_> {
     }
 
     /// Removes the stop channel of a handler that has ended.
-    pub(crate) fn ended(&mut self, event: &Event) {
-        if let Event::Ended { lease, .. } = event {
+    pub(crate) fn ended(&mut self, event: &SessionEvent) {
+        if let SessionEvent::Ended { lease, .. } = event {
             self.stops.remove(lease);
         }
     }
@@ -102,7 +106,7 @@ impl Hands<'_> {
             // A dropped sender can only mean that the process is ending.
             let drained = pin!(drain.wait_for(|drain| *drain));
             if let Either::Left(_) = select(drained, pin!(events.closed())).await {
-                let _ = events.send(Event::Drain);
+                let _ = events.send(SessionEvent::Drain);
             }
         }));
     }
@@ -144,7 +148,8 @@ impl Hands<'_> {
             }
             None => (no_handler(&assignment.job_type), Duration::ZERO),
         };
-        let run = Run { handler, timeout, orders, stop, had_ended, stop_time_max, clock: clock.clone() };
+        let run =
+            SupervisedRun { handler, timeout, orders, stop, had_ended, stop_time_max, clock: clock.clone() };
         let events = self.events.clone();
         self.worker.host.spawn.spawn(Box::pin(async move {
             let (outcome, kept) = match select(pin!(run.until_ended()), join(kept, noted)).await {
@@ -160,7 +165,7 @@ impl Hands<'_> {
             // Without an outcome the session is over, and nothing is reported.
             if let Some(outcome) = outcome {
                 let ended_at = calendar.monotonic();
-                let _ = events.send(Event::Ended {
+                let _ = events.send(SessionEvent::Ended {
                     lease,
                     started_at,
                     ended_at,
@@ -170,7 +175,7 @@ impl Hands<'_> {
         }));
     }
 
-    fn tell(&self, event: impl Future<Output = Event> + Send + 'static) {
+    fn tell(&self, event: impl Future<Output = SessionEvent> + Send + 'static) {
         let events = self.events.clone();
         self.worker.host.spawn.spawn(Box::pin(async move {
             // The session may have ended meanwhile.
@@ -185,7 +190,7 @@ async fn ask(
     port: Arc<dyn WorkerPort>,
     poll: Poll,
     left: oneshot::Receiver<Infallible>,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<SessionEvent>,
 ) {
     let session = poll.session;
     let answer = match select(port.poll(poll), select(pin!(events.closed()), left)).await {
@@ -195,7 +200,7 @@ async fn ask(
             Err(WorkerPortError::Unavailable("the worker no longer waits for work".to_owned()))
         }
     };
-    if let Err(SendError(Event::Polled(Ok(assignments)))) = events.send(Event::Polled(answer)) {
+    if let Err(SendError(SessionEvent::Polled(Ok(assignments)))) = events.send(SessionEvent::Polled(answer)) {
         let leases = assignments.iter().map(Assignment::lease).collect();
         if let Err(error) = port.give_back(session, leases).await {
             tracing::debug!(%error, "work for a session that has ended was not given back");
@@ -245,6 +250,6 @@ mod tests {
         drop(waits);
         ask(house.clone(), poll(), left, events).await;
         let told = inbox.recv().await;
-        assert!(matches!(told, Some(Event::Polled(Err(WorkerPortError::Unavailable(_))))), "{told:?}");
+        assert!(matches!(told, Some(SessionEvent::Polled(Err(WorkerPortError::Unavailable(_))))), "{told:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! clock, no channel.
 
 use crate::WorkerConfig;
-use crate::condition::{Condition, Load};
+use crate::condition::{Condition, WorkerLoad};
 use crate::pace::RunPace;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::health::{Measured, WorkerCondition};
@@ -26,7 +26,7 @@ pub(crate) struct Now {
 
 /// An event.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum SessionEvent {
     Opened,
     BeatDue,
     Beaten {
@@ -62,7 +62,7 @@ pub(crate) enum Event {
 
 /// An action to carry out.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub(crate) enum SessionAction {
     Beat {
         beat: u64,
         condition: Option<WorkerCondition>,
@@ -92,12 +92,12 @@ pub(crate) enum Action {
     Report(Vec<Report>),
     GiveBack(Vec<LeaseRef>),
     Close,
-    After(Duration, Event),
+    After(Duration, SessionEvent),
 }
 
 /// How a session ended.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum SessionEnd {
     Drained,
     /// It is lost, or may be; with the outcomes that were not acknowledged.
     Lost(Vec<Report>),
@@ -105,7 +105,7 @@ pub(crate) enum End {
 
 /// A session just opened: when it was requested by the worker's own clock, and when it was granted by both.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedSession {
     pub(crate) grant: SessionGrant,
     pub(crate) sent_at: Monotonic,
     pub(crate) received: Now,
@@ -122,7 +122,7 @@ enum Intake {
     Resting,
 }
 
-pub(crate) struct Session {
+pub(crate) struct WorkerSession {
     config: WorkerConfig,
     job_types: Vec<String>,
     grant: SessionGrant,
@@ -151,17 +151,17 @@ pub(crate) struct Session {
     /// Whether the server knows that the session drains, from the worker or by its own request.
     drain_is_told: bool,
     closing: bool,
-    end: Option<End>,
+    end: Option<SessionEnd>,
 }
 
-impl Session {
+impl WorkerSession {
     pub(crate) fn new(
         config: WorkerConfig,
         job_types: Vec<String>,
-        opened: Opened,
+        opened: OpenedSession,
         unreported: Vec<Report>,
     ) -> Self {
-        Session {
+        WorkerSession {
             keeper: LeaseKeeper::new(config.lease, opened.sent_at),
             condition: Condition::new(&config),
             measuring: false,
@@ -188,57 +188,58 @@ impl Session {
         }
     }
 
-    pub(crate) fn take_end(&mut self) -> Option<End> {
+    pub(crate) fn take_end(&mut self) -> Option<SessionEnd> {
         self.end.take()
     }
 
-    pub(crate) fn handle(&mut self, event: Event, now: Now) -> Vec<Action> {
+    pub(crate) fn handle(&mut self, event: SessionEvent, now: Now) -> Vec<SessionAction> {
         let mut actions = Vec::new();
         match event {
-            Event::Opened => {
-                actions.push(Action::After(self.keeper.first_beat_in(now.clock), Event::BeatDue));
+            SessionEvent::Opened => {
+                actions
+                    .push(SessionAction::After(self.keeper.first_beat_in(now.clock), SessionEvent::BeatDue));
                 actions.push(self.watch_lease(now.clock));
                 self.measure(&mut actions);
                 if self.condition.adapts() {
-                    actions.push(Action::After(limits::SLOTS_LOOK_INTERVAL, Event::SlotsDue));
+                    actions.push(SessionAction::After(limits::SLOTS_LOOK_INTERVAL, SessionEvent::SlotsDue));
                 }
             }
-            Event::BeatDue => {
+            SessionEvent::BeatDue => {
                 self.beat(now.clock, &mut actions);
-                actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
+                actions.push(SessionAction::After(self.keeper.beat_interval(), SessionEvent::BeatDue));
                 self.measure(&mut actions);
             }
-            Event::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
-            Event::LeaseDue => actions.push(self.watch_lease(now.clock)),
-            Event::Polled(result) => self.polled(result, now.clock, &mut actions),
-            Event::Resynced(result) => self.resynced(result, &mut actions),
-            Event::Rested => self.intake = Intake::Free,
-            Event::Ended { lease, started_at, ended_at, outcome } => {
+            SessionEvent::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
+            SessionEvent::LeaseDue => actions.push(self.watch_lease(now.clock)),
+            SessionEvent::Polled(result) => self.polled(result, now.clock, &mut actions),
+            SessionEvent::Resynced(result) => self.resynced(result, &mut actions),
+            SessionEvent::Rested => self.intake = Intake::Free,
+            SessionEvent::Ended { lease, started_at, ended_at, outcome } => {
                 if let Some(since) = self.running.remove(&lease) {
                     self.pace.ended(since, now.clock);
                     self.ended(lease, started_at, ended_at, outcome);
                 }
             }
-            Event::Reported(result) => self.reported(result, &mut actions),
-            Event::ReportRested => self.report_resting = false,
-            Event::GaveBack(result) => {
+            SessionEvent::Reported(result) => self.reported(result, &mut actions),
+            SessionEvent::ReportRested => self.report_resting = false,
+            SessionEvent::GaveBack(result) => {
                 self.giving_back = false;
                 // It is unknown which were returned: a resync returns everything that is not held.
                 self.resync_owed |= result.is_err();
             }
-            Event::HoldDue => self.hold_watched = false,
-            Event::Measured(measured) => self.measured(measured, &mut actions),
-            Event::SlotsDue => self.look_at_slots(now.clock, &mut actions),
-            Event::Demanded(result) => {
+            SessionEvent::HoldDue => self.hold_watched = false,
+            SessionEvent::Measured(measured) => self.measured(measured, &mut actions),
+            SessionEvent::SlotsDue => self.look_at_slots(now.clock, &mut actions),
+            SessionEvent::Demanded(result) => {
                 if let Ok(demand) = result {
                     self.condition.adapt(self.load(), demand, now.clock);
                 }
             }
-            Event::Drain => self.drain(&mut actions),
-            Event::GraceOver => {
+            SessionEvent::Drain => self.drain(&mut actions),
+            SessionEvent::GraceOver => {
                 self.stop_running("the worker was shut down before the handler finished", &mut actions)
             }
-            Event::Closed => self.end = Some(End::Drained),
+            SessionEvent::Closed => self.end = Some(SessionEnd::Drained),
         }
         // After a pause, any event may come before the lease timer's. Nothing may start once the lease has
         // expired; a heartbeat just confirmed or an outcome just reported still counts.
@@ -251,11 +252,11 @@ impl Session {
         actions
     }
 
-    fn beat(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+    fn beat(&mut self, now: Monotonic, actions: &mut Vec<SessionAction>) {
         self.beat += 1;
         let condition = self.condition.take_news(self.load(), now);
         // With every heartbeat, because a response may be lost.
-        actions.push(Action::Beat { beat: self.beat, condition, draining: self.draining });
+        actions.push(SessionAction::Beat { beat: self.beat, condition, draining: self.draining });
     }
 
     fn beaten(
@@ -263,7 +264,7 @@ impl Session {
         sent_at: Monotonic,
         result: Result<BeatAnswer, WorkerPortError>,
         now: Now,
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<SessionAction>,
     ) {
         match result {
             Ok(answer) => {
@@ -291,41 +292,41 @@ impl Session {
 
     /// Measures the machine, unless the last measurement has not returned: one that hangs must not be
     /// followed by more.
-    fn measure(&mut self, actions: &mut Vec<Action>) {
+    fn measure(&mut self, actions: &mut Vec<SessionAction>) {
         if !std::mem::replace(&mut self.measuring, true) {
-            actions.push(Action::Measure);
+            actions.push(SessionAction::Measure);
         }
     }
 
-    fn measured(&mut self, measured: Measured, actions: &mut Vec<Action>) {
+    fn measured(&mut self, measured: Measured, actions: &mut Vec<SessionAction>) {
         self.measuring = false;
         let refused_before = self.condition.refuses_work();
         self.condition.measured(measured);
         if !refused_before && self.condition.refuses_work() && self.intake == Intake::Polling {
-            actions.push(Action::LeavePoll);
+            actions.push(SessionAction::LeavePoll);
         }
     }
 
     /// Adapts the slots to what is known here, and asks the server how much waits where that could increase
     /// them.
-    fn look_at_slots(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
-        actions.push(Action::After(limits::SLOTS_LOOK_INTERVAL, Event::SlotsDue));
+    fn look_at_slots(&mut self, now: Monotonic, actions: &mut Vec<SessionAction>) {
+        actions.push(SessionAction::After(limits::SLOTS_LOOK_INTERVAL, SessionEvent::SlotsDue));
         let load = self.load();
         if self.condition.wants_to_know_demand(load) {
             let (queues, job_types) = (self.config.queues.clone(), self.job_types.clone());
-            actions.push(Action::AskDemand(Served { queues, job_types }));
+            actions.push(SessionAction::AskDemand(Served { queues, job_types }));
         } else {
             self.condition.adapt(load, Demand::default(), now);
         }
     }
 
-    fn load(&self) -> Load {
-        Load { running: self.running.len(), ready: self.ready.len() }
+    fn load(&self) -> WorkerLoad {
+        WorkerLoad { running: self.running.len(), ready: self.ready.len() }
     }
 
-    fn cancel(&mut self, lease: LeaseRef, calendar: Monotonic, actions: &mut Vec<Action>) {
+    fn cancel(&mut self, lease: LeaseRef, calendar: Monotonic, actions: &mut Vec<SessionAction>) {
         if self.running.contains_key(&lease) {
-            actions.push(Action::Stop { lease, outcome: Outcome::Cancelled });
+            actions.push(SessionAction::Stop { lease, outcome: Outcome::Cancelled });
         } else if let Some(index) = self.ready.iter().position(|(_, assignment)| assignment.lease() == lease)
         {
             self.ready.remove(index);
@@ -336,9 +337,9 @@ impl Session {
     }
 
     /// A timer for when the lease may have expired. An expired lease is noticed with the current event.
-    fn watch_lease(&self, now: Monotonic) -> Action {
+    fn watch_lease(&self, now: Monotonic) -> SessionAction {
         let left = self.keeper.stop_at().since(now);
-        Action::After(if left.is_zero() { self.config.lease } else { left }, Event::LeaseDue)
+        SessionAction::After(if left.is_zero() { self.config.lease } else { left }, SessionEvent::LeaseDue)
     }
 
     fn lease_is_over(&self, now: Monotonic) -> bool {
@@ -346,19 +347,19 @@ impl Session {
     }
 
     /// Stops everything: from here on another worker may run what this one held.
-    fn lose(&mut self, reason: &str, actions: &mut Vec<Action>) {
+    fn lose(&mut self, reason: &str, actions: &mut Vec<SessionAction>) {
         tracing::warn!(session = %self.grant.session, running = self.running.len(), reason, "session lost");
-        actions.push(Action::StopAll);
+        actions.push(SessionAction::StopAll);
         let mut unreported = std::mem::take(&mut self.reporting);
         unreported.append(&mut self.finished);
-        self.end = Some(End::Lost(unreported));
+        self.end = Some(SessionEnd::Lost(unreported));
     }
 
     fn polled(
         &mut self,
         result: Result<Vec<Assignment>, WorkerPortError>,
         clock: Monotonic,
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<SessionAction>,
     ) {
         self.intake = Intake::Free;
         match result {
@@ -383,7 +384,7 @@ impl Session {
         }
     }
 
-    fn resynced(&mut self, result: Result<(), WorkerPortError>, actions: &mut Vec<Action>) {
+    fn resynced(&mut self, result: Result<(), WorkerPortError>, actions: &mut Vec<SessionAction>) {
         self.intake = Intake::Free;
         match result {
             Ok(()) => self.resync_owed = false,
@@ -392,9 +393,9 @@ impl Session {
         }
     }
 
-    fn rest(&mut self, actions: &mut Vec<Action>) {
+    fn rest(&mut self, actions: &mut Vec<SessionAction>) {
         self.intake = Intake::Resting;
-        actions.push(Action::After(self.config.error_pause, Event::Rested));
+        actions.push(SessionAction::After(self.config.error_pause, SessionEvent::Rested));
     }
 
     fn ended(&mut self, lease: LeaseRef, started_at: Monotonic, ended_at: Monotonic, outcome: Outcome) {
@@ -402,7 +403,11 @@ impl Session {
         self.finished.push(Report { session: self.grant.session, lease, end });
     }
 
-    fn reported(&mut self, result: Result<Vec<ReportAnswer>, WorkerPortError>, actions: &mut Vec<Action>) {
+    fn reported(
+        &mut self,
+        result: Result<Vec<ReportAnswer>, WorkerPortError>,
+        actions: &mut Vec<SessionAction>,
+    ) {
         match result {
             // Whatever the response, nothing more can be done about these.
             Ok(_) => self.reporting.clear(),
@@ -411,29 +416,29 @@ impl Session {
                 self.reporting.append(&mut self.finished);
                 self.finished = std::mem::take(&mut self.reporting);
                 self.report_resting = true;
-                actions.push(Action::After(self.config.error_pause, Event::ReportRested));
+                actions.push(SessionAction::After(self.config.error_pause, SessionEvent::ReportRested));
             }
         }
     }
 
-    fn drain(&mut self, actions: &mut Vec<Action>) {
+    fn drain(&mut self, actions: &mut Vec<SessionAction>) {
         if !std::mem::replace(&mut self.draining, true) {
-            actions.push(Action::After(self.config.drain_grace, Event::GraceOver));
+            actions.push(SessionAction::After(self.config.drain_grace, SessionEvent::GraceOver));
             if self.intake == Intake::Polling {
-                actions.push(Action::LeavePoll);
+                actions.push(SessionAction::LeavePoll);
             }
         }
     }
 
-    fn stop_running(&mut self, error: &str, actions: &mut Vec<Action>) {
+    fn stop_running(&mut self, error: &str, actions: &mut Vec<SessionAction>) {
         for lease in self.running.keys() {
             let outcome = Outcome::Interrupted { error: error.to_owned() };
-            actions.push(Action::Stop { lease: *lease, outcome });
+            actions.push(SessionAction::Stop { lease: *lease, outcome });
         }
     }
 
     /// The actions that follow from the state, whatever the event was.
-    fn next_actions(&mut self, now: Now, actions: &mut Vec<Action>) {
+    fn next_actions(&mut self, now: Now, actions: &mut Vec<SessionAction>) {
         if self.draining || self.condition.refuses_work() {
             // Other workers may have room for them. Leases granted to a failed poll must not wait until all
             // running executions have ended.
@@ -446,10 +451,10 @@ impl Session {
         }
         if self.reporting.is_empty() && !self.finished.is_empty() && !self.report_resting {
             self.reporting = std::mem::take(&mut self.finished);
-            actions.push(Action::Report(self.reporting.clone()));
+            actions.push(SessionAction::Report(self.reporting.clone()));
         }
         if self.is_drained() && !std::mem::replace(&mut self.closing, true) {
-            actions.push(Action::Close);
+            actions.push(SessionAction::Close);
         }
         // Other components must not count on a draining worker. A session that closes at once need not report
         // it first.
@@ -458,7 +463,7 @@ impl Session {
         }
     }
 
-    fn start_ready(&mut self, now: Now, actions: &mut Vec<Action>) {
+    fn start_ready(&mut self, now: Now, actions: &mut Vec<SessionAction>) {
         while self.running.len() < self.condition.slots() {
             let Some((_, assignment)) = self.ready.pop_front() else { return };
             self.running.insert(assignment.lease(), now.clock);
@@ -466,27 +471,27 @@ impl Session {
             // The worker's estimate of server time may be behind: nothing starts before it is available.
             let started_at = self.house_time(now.calendar).max(assignment.available_at);
             let deadline = started_at.plus(assignment.timeout);
-            actions.push(Action::Start { assignment, deadline });
+            actions.push(SessionAction::Start { assignment, deadline });
         }
     }
 
     /// Returns executions that were held for too long: other workers may have a slot for them, or something
     /// more urgent has arrived.
-    fn watch_held(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
+    fn watch_held(&mut self, clock: Monotonic, actions: &mut Vec<SessionAction>) {
         if self.hold_watched {
             return;
         }
         self.give_back_held(|since| clock.since(since) >= limits::HELD_TIME_MAX, actions);
         if !self.ready.is_empty() {
             self.hold_watched = true;
-            actions.push(Action::After(limits::HELD_TIME_MAX, Event::HoldDue));
+            actions.push(SessionAction::After(limits::HELD_TIME_MAX, SessionEvent::HoldDue));
         }
     }
 
     /// Polls for more work when a slot is free or the reserve is half used up. The reserve is what will start
     /// soon, judging by the duration of runs here. Executions held longer would be withheld from other
     /// workers, overtake more urgent ones, and be lost with this worker although they never ran.
-    fn take_in(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
+    fn take_in(&mut self, clock: Monotonic, actions: &mut Vec<SessionAction>) {
         self.resync_if_owed(actions);
         if self.intake != Intake::Free {
             return;
@@ -503,7 +508,7 @@ impl Session {
         }
         self.turn += 1;
         self.intake = Intake::Polling;
-        actions.push(Action::Poll(Poll {
+        actions.push(SessionAction::Poll(Poll {
             session: self.grant.session,
             turn: self.turn,
             capacity,
@@ -513,16 +518,16 @@ impl Session {
         }));
     }
 
-    fn resync_if_owed(&mut self, actions: &mut Vec<Action>) {
+    fn resync_if_owed(&mut self, actions: &mut Vec<SessionAction>) {
         if self.intake == Intake::Free && self.resync_owed {
             self.turn += 1;
             self.intake = Intake::Resyncing;
-            actions.push(Action::Resync { turn: self.turn, held: self.held() });
+            actions.push(SessionAction::Resync { turn: self.turn, held: self.held() });
         }
     }
 
     /// Returns the prefetched executions whose arrival time `goes` selects.
-    fn give_back_held(&mut self, goes: impl Fn(Monotonic) -> bool, actions: &mut Vec<Action>) {
+    fn give_back_held(&mut self, goes: impl Fn(Monotonic) -> bool, actions: &mut Vec<SessionAction>) {
         if self.giving_back {
             return;
         }
@@ -537,7 +542,7 @@ impl Session {
         });
         if !leases.is_empty() {
             self.giving_back = true;
-            actions.push(Action::GiveBack(leases));
+            actions.push(SessionAction::GiveBack(leases));
         }
     }
 

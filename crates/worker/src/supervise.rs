@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-pub(crate) struct Run {
+pub(crate) struct SupervisedRun {
     pub(crate) handler: Task<Outcome>,
     pub(crate) timeout: Task,
     /// An outcome stops the handler and is reported; closing the channel stops it at once.
@@ -25,7 +25,7 @@ pub(crate) struct Run {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Run {
+impl SupervisedRun {
     /// The outcome to report, or `None` if nothing is to be reported. The handler has ended by then.
     pub(crate) async fn until_ended(mut self) -> Option<Outcome> {
         let mut handler = pin!(AssertUnwindSafe(self.handler).catch_unwind());
@@ -107,7 +107,7 @@ mod tests {
     use crate::tests::TokioClock;
 
     /// A run of a handler that ends only when it is stopped, and reports which stop it got.
-    fn stoppable(timeout: Duration) -> (Run, mpsc::Sender<Outcome>, mpsc::Receiver<Stop>) {
+    fn stoppable(timeout: Duration) -> (SupervisedRun, mpsc::Sender<Outcome>, mpsc::Receiver<Stop>) {
         let (order, orders) = mpsc::channel(1);
         let (stop, stops) = watch::channel(None);
         let (tell, told) = mpsc::channel(2);
@@ -123,7 +123,7 @@ mod tests {
         let timeout = clock.sleep(timeout);
         let stop_time_max = Duration::from_secs(60);
         let had_ended = Arc::default();
-        (Run { handler, timeout, orders, stop, had_ended, stop_time_max, clock }, order, told)
+        (SupervisedRun { handler, timeout, orders, stop, had_ended, stop_time_max, clock }, order, told)
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,8 +147,15 @@ mod tests {
         });
         let clock = Arc::new(TokioClock);
         let timeout = clock.sleep(Duration::from_secs(1));
-        let run =
-            Run { handler, timeout, orders, stop, had_ended, stop_time_max: Duration::from_secs(60), clock };
+        let run = SupervisedRun {
+            handler,
+            timeout,
+            orders,
+            stop,
+            had_ended,
+            stop_time_max: Duration::from_secs(60),
+            clock,
+        };
         assert_eq!(run.until_ended().await, Some(Outcome::Succeeded { result: None }));
     }
 

@@ -4,7 +4,7 @@
 //! bypasses their checks.
 
 use super::Violation;
-use super::source::{Source, find_words, used_paths};
+use super::source::{RustSource, find_words, used_paths};
 
 /// Crates whose runs the simulator must be able to reproduce.
 const SIMULATED: [&str; 3] = ["core", "engine", "worker"];
@@ -19,34 +19,34 @@ const HTTP_EXECUTOR: &str = "crates/worker/src/http/";
 const ETCD_GATEWAY: &str = "crates/coordination/src/etcd/";
 
 /// A word or path that simulated crates must not use, and the alternative.
-struct Forbidden {
+struct ForbiddenWord {
     path: &'static str,
     instead: &'static str,
 }
 
-const FORBIDDEN: [Forbidden; 17] = [
-    Forbidden { path: "std::time::Instant", instead: "take `Monotonic` from the Clock port" },
-    Forbidden { path: "std::time::SystemTime", instead: "take the store's clock or the Clock port" },
-    Forbidden { path: "Timestamp::now", instead: "take the store's clock or the Clock port" },
-    Forbidden { path: "Zoned::now", instead: "take the store's clock or the Clock port" },
-    Forbidden { path: "TimeZone::system", instead: "take the zone as a parameter: machines differ" },
-    Forbidden { path: "tokio::time", instead: "sleep through the Clock port" },
-    Forbidden { path: "tokio::spawn", instead: "spawn through the Spawn port" },
-    Forbidden { path: "tokio::task::spawn", instead: "spawn through the Spawn port" },
-    Forbidden { path: "tokio::task::spawn_blocking", instead: "spawn through the Spawn port" },
-    Forbidden { path: "std::thread", instead: "spawn through the Spawn port" },
-    Forbidden { path: "rand", instead: "draw from the Random port" },
-    Forbidden { path: "getrandom", instead: "draw from the Random port" },
-    Forbidden { path: "HashMap", instead: "use BTreeMap: its iteration order is the same in every run" },
-    Forbidden { path: "HashSet", instead: "use BTreeSet: its iteration order is the same in every run" },
-    Forbidden { path: "println!", instead: "use tracing; only the binary prints" },
-    Forbidden { path: "print!", instead: "use tracing; only the binary prints" },
-    Forbidden { path: "eprintln!", instead: "use tracing; only the binary prints" },
+const FORBIDDEN: [ForbiddenWord; 17] = [
+    ForbiddenWord { path: "std::time::Instant", instead: "take `Monotonic` from the Clock port" },
+    ForbiddenWord { path: "std::time::SystemTime", instead: "take the store's clock or the Clock port" },
+    ForbiddenWord { path: "Timestamp::now", instead: "take the store's clock or the Clock port" },
+    ForbiddenWord { path: "Zoned::now", instead: "take the store's clock or the Clock port" },
+    ForbiddenWord { path: "TimeZone::system", instead: "take the zone as a parameter: machines differ" },
+    ForbiddenWord { path: "tokio::time", instead: "sleep through the Clock port" },
+    ForbiddenWord { path: "tokio::spawn", instead: "spawn through the Spawn port" },
+    ForbiddenWord { path: "tokio::task::spawn", instead: "spawn through the Spawn port" },
+    ForbiddenWord { path: "tokio::task::spawn_blocking", instead: "spawn through the Spawn port" },
+    ForbiddenWord { path: "std::thread", instead: "spawn through the Spawn port" },
+    ForbiddenWord { path: "rand", instead: "draw from the Random port" },
+    ForbiddenWord { path: "getrandom", instead: "draw from the Random port" },
+    ForbiddenWord { path: "HashMap", instead: "use BTreeMap: its iteration order is the same in every run" },
+    ForbiddenWord { path: "HashSet", instead: "use BTreeSet: its iteration order is the same in every run" },
+    ForbiddenWord { path: "println!", instead: "use tracing; only the binary prints" },
+    ForbiddenWord { path: "print!", instead: "use tracing; only the binary prints" },
+    ForbiddenWord { path: "eprintln!", instead: "use tracing; only the binary prints" },
 ];
 /// Begins like a forbidden path, but only reads the state of the current thread.
 const HARMLESS: &str = "std::thread::panicking";
 
-pub fn check(source: &Source) -> Vec<Violation> {
+pub fn check(source: &RustSource) -> Vec<Violation> {
     if !source.path.starts_with("crates/") {
         return vec![];
     }
@@ -69,11 +69,11 @@ pub fn check(source: &Source) -> Vec<Violation> {
     violations
 }
 
-fn unsimulable_calls(source: &Source) -> Vec<Violation> {
+fn unsimulable_calls(source: &RustSource) -> Vec<Violation> {
     let code = &source.product_code;
     let used = used_paths(code);
     let mut violations = Vec::new();
-    for Forbidden { path, instead } in &FORBIDDEN {
+    for ForbiddenWord { path, instead } in &FORBIDDEN {
         let mut places = find_words(code, path);
         // A crate's name is also an ordinary word; it counts only at the start of a path.
         if matches!(*path, "rand" | "getrandom") {
@@ -94,7 +94,7 @@ fn names(used: &str, path: &str) -> bool {
 }
 
 /// `select!` picks a random branch first unless it is `biased`.
-fn unfair_selects(source: &Source) -> Vec<Violation> {
+fn unfair_selects(source: &RustSource) -> Vec<Violation> {
     let code = &source.product_code;
     let random = find_words(code, "select!").into_iter().filter(|at| {
         let body = code[at + "select!".len()..].trim_start().trim_start_matches(['{', '(']).trim_start();
@@ -104,7 +104,7 @@ fn unfair_selects(source: &Source) -> Vec<Violation> {
     random.map(|at| source.violation(at, "simulable", advice)).collect()
 }
 
-fn sql_outside_the_store(source: &Source) -> Vec<Violation> {
+fn sql_outside_the_store(source: &RustSource) -> Vec<Violation> {
     let literals = &source.product_literals;
     let words = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE ", "CREATE INDEX ", "PRAGMA "];
     let mut places: Vec<usize> = words.iter().flat_map(|word| find_words(literals, word)).collect();
@@ -118,7 +118,7 @@ fn sql_outside_the_store(source: &Source) -> Vec<Violation> {
 }
 
 /// Use cases check what their caller may do; a call of the store would bypass them.
-fn store_in_api(source: &Source) -> Vec<Violation> {
+fn store_in_api(source: &RustSource) -> Vec<Violation> {
     let code = &source.product_code;
     let words = ["Store", ".store()"];
     let places = words.iter().flat_map(|word| find_words(code, word)).collect();
@@ -127,7 +127,7 @@ fn store_in_api(source: &Source) -> Vec<Violation> {
     })
 }
 
-fn http_inside(source: &Source) -> Vec<Violation> {
+fn http_inside(source: &RustSource) -> Vec<Violation> {
     let code = &source.product_code;
     let words = ["axum::", "hyper::", "hyper_util::", "reqwest::"];
     let places = words.iter().flat_map(|word| find_words(code, word)).collect();
@@ -138,7 +138,7 @@ fn http_inside(source: &Source) -> Vec<Violation> {
 
 /// One violation per line, however often the line breaks the rule.
 fn lines_once(
-    source: &Source,
+    source: &RustSource,
     places: Vec<usize>,
     rule: &'static str,
     advice: impl Fn(usize) -> String,
@@ -156,7 +156,7 @@ mod tests {
 
     /// The lines that break a rule in this text at this path.
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        check(&Source::new(path, text)).into_iter().map(|violation| violation.line).collect()
+        check(&RustSource::new(path, text)).into_iter().map(|violation| violation.line).collect()
     }
 
     #[test]

@@ -95,18 +95,18 @@ const DRIVERS: [&str; 5] =
     ["deadpool-postgres", "mysql_async", "rusqlite", "tokio-postgres", "tokio-postgres-rustls"];
 
 #[derive(Deserialize)]
-struct Metadata {
+struct CargoMetadata {
     packages: Vec<Package>,
 }
 
 #[derive(Deserialize)]
 struct Package {
     name: String,
-    dependencies: Vec<Dependency>,
+    dependencies: Vec<CrateDependency>,
 }
 
 #[derive(Deserialize)]
-struct Dependency {
+struct CrateDependency {
     name: String,
     features: Vec<String>,
     /// `dev`, `build`, or `None` for product dependencies.
@@ -116,18 +116,18 @@ struct Dependency {
 
 /// Checks the output of `cargo metadata --no-deps`.
 pub fn check(metadata: &str) -> Result<Vec<Violation>> {
-    let metadata: Metadata = serde_json::from_str(metadata).context("read cargo metadata")?;
+    let metadata: CargoMetadata = serde_json::from_str(metadata).context("read cargo metadata")?;
     let mut violations = check_edges(&metadata);
     violations.extend(unknown_crates(&metadata));
     Ok(violations)
 }
 
-fn check_edges(metadata: &Metadata) -> Vec<Violation> {
+fn check_edges(metadata: &CargoMetadata) -> Vec<Violation> {
     metadata.packages.iter().flat_map(|package| check_package(package, metadata)).collect()
 }
 
 /// Names in the table that are no crates: a rule about them checks nothing.
-fn unknown_crates(metadata: &Metadata) -> Vec<Violation> {
+fn unknown_crates(metadata: &CargoMetadata) -> Vec<Violation> {
     let is_known = |name: &&str| metadata.packages.iter().any(|package| package.name == **name);
     let names = ALLOWED.iter().flat_map(|(name, allowed)| std::iter::once(name).chain(*allowed));
     let unknown: std::collections::BTreeSet<&&str> = names.filter(|name| !is_known(name)).collect();
@@ -140,7 +140,7 @@ fn unknown_crates(metadata: &Metadata) -> Vec<Violation> {
     unknown.into_iter().map(violation).collect()
 }
 
-fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
+fn check_package(package: &Package, metadata: &CargoMetadata) -> Vec<Violation> {
     let manifest = match package.name.strip_prefix("punctual") {
         Some(rest) => format!("crates/{}/Cargo.toml", rest.strip_prefix('-').unwrap_or("punctual")),
         None => format!("{}/Cargo.toml", package.name),
@@ -175,7 +175,7 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
     violations
 }
 
-fn misplaced_driver(package: &Package, dependency: &Dependency) -> Option<String> {
+fn misplaced_driver(package: &Package, dependency: &CrateDependency) -> Option<String> {
     let name = dependency.name.as_str();
     let is_misplaced =
         dependency.kind.is_none() && DRIVERS.contains(&name) && package.name != KNOWS_DATABASES;
@@ -192,7 +192,7 @@ mod tests {
         check_edges(&metadata(packages)).into_iter().map(|violation| violation.to_string()).collect()
     }
 
-    fn metadata(packages: &str) -> Metadata {
+    fn metadata(packages: &str) -> CargoMetadata {
         serde_json::from_str(&format!("{{\"packages\": [{packages}]}}")).unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! Rules for every Rust file: how it begins, how long it is, and what must not be left in it.
 
 use super::Violation;
-use super::source::{Source, find_words};
+use super::source::{RustSource, find_words};
 
 /// A longer file covers more than one topic.
 const LINES_MAX: usize = 700;
@@ -21,7 +21,7 @@ const MAY_WAIT: &str = "eventually";
 /// The text of a comment above a sleep whose duration is the input of the test.
 const NOT_A_WAIT: &str = "not a wait";
 
-pub fn check(source: &Source) -> Vec<Violation> {
+pub fn check(source: &RustSource) -> Vec<Violation> {
     let mut violations = leftovers(source);
     violations.extend(opening(source));
     violations.extend(length(source));
@@ -29,7 +29,7 @@ pub fn check(source: &Source) -> Vec<Violation> {
     violations
 }
 
-fn leftovers(source: &Source) -> Vec<Violation> {
+fn leftovers(source: &RustSource) -> Vec<Violation> {
     let found = |(word, advice): &(&'static str, &'static str)| {
         let (word, advice) = (*word, *advice);
         let places = find_words(&source.code, word);
@@ -38,13 +38,13 @@ fn leftovers(source: &Source) -> Vec<Violation> {
     LEFTOVERS.iter().flat_map(found).collect()
 }
 
-fn opening(source: &Source) -> Option<Violation> {
+fn opening(source: &RustSource) -> Option<Violation> {
     let is_product = source.path.split('/').any(|part| part == "src");
     let advice = "begin with `//!`: what this module owns and what it must not depend on";
     (is_product && !source.text.starts_with("//!")).then(|| source.violation(0, "opening", advice))
 }
 
-fn length(source: &Source) -> Option<Violation> {
+fn length(source: &RustSource) -> Option<Violation> {
     let lines = source.text.lines().count();
     let advice = format!("{lines} lines are more than {LINES_MAX}: split it by topic");
     (lines > LINES_MAX).then(|| Violation {
@@ -55,7 +55,7 @@ fn length(source: &Source) -> Option<Violation> {
     })
 }
 
-fn sleeps(source: &Source) -> Vec<Violation> {
+fn sleeps(source: &RustSource) -> Vec<Violation> {
     if !source.is_in_tests_directory() {
         return vec![];
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
-        check(&Source::new(path, text)).into_iter().map(|violation| violation.rule).collect()
+        check(&RustSource::new(path, text)).into_iter().map(|violation| violation.rule).collect()
     }
 
     #[test]

@@ -7,10 +7,11 @@ mod edges;
 mod files;
 mod phrases;
 mod source;
+mod types;
 
 use crate::test::cargo;
 use anyhow::{Context, Result, ensure};
-use source::Source;
+use source::RustSource;
 use std::fmt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -56,19 +57,21 @@ fn violations(root: &Path) -> Result<Vec<Violation>> {
     read_tree(root, root, &mut files)?;
     let metadata = cargo_metadata(root)?;
     let mut violations = edges::check(&metadata)?;
-    let mut decisions = Vec::new();
+    let (mut decisions, mut types) = (Vec::new(), Vec::new());
     for file in &files {
         violations.extend(phrases::check(file));
         if file.path.ends_with(".rs") {
-            let source = Source::new(&file.path, &file.text);
+            let source = RustSource::new(&file.path, &file.text);
             violations.extend(calls::check(&source));
             violations.extend(files::check(&source));
+            types.extend(types::declarations(&source));
         } else {
             violations.extend(docs::check(root, file));
             decisions.extend(docs::decision_number(&file.path));
         }
     }
     violations.extend(docs::repeated_decisions(&decisions));
+    violations.extend(types::repeated(&types));
     violations.sort();
     Ok(violations)
 }

@@ -4,19 +4,19 @@
 use super::Violation;
 
 /// A Rust file in several views with the same length and lines, so that a position in one is valid in all.
-pub struct Source<'a> {
+pub struct RustSource<'a> {
     pub path: &'a str,
     /// As written.
     pub text: &'a str,
     /// Without comments and without the contents of literals.
     pub code: String,
-    /// [`Source::code`] without items that are compiled only for tests.
+    /// [`RustSource::code`] without items that are compiled only for tests.
     pub product_code: String,
     /// Only the contents of literals, without those in items that are compiled only for tests.
     pub product_literals: String,
 }
 
-impl<'a> Source<'a> {
+impl<'a> RustSource<'a> {
     pub fn new(path: &'a str, text: &'a str) -> Self {
         let Split { code, literals } = split(text);
         let is_test_file = is_test_path(path);
@@ -27,7 +27,7 @@ impl<'a> Source<'a> {
             blank(&mut product_code, item.clone());
             blank(&mut product_literals, item);
         }
-        Source { path, text, code, product_code, product_literals }
+        RustSource { path, text, code, product_code, product_literals }
     }
 
     /// The directory of the crate under `crates/`, or the first directory of the path.
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     fn code(text: &str) -> String {
-        Source::new("crates/core/src/a.rs", text).code
+        RustSource::new("crates/core/src/a.rs", text).code
     }
 
     #[test]
@@ -287,17 +287,17 @@ mod tests {
 
     #[test]
     fn literals_are_kept_apart() {
-        let source = Source::new("crates/core/src/a.rs", "query(\"SELECT 1\") // \"SELECT 2\"");
+        let source = RustSource::new("crates/core/src/a.rs", "query(\"SELECT 1\") // \"SELECT 2\"");
         assert_eq!(source.product_literals.trim(), "SELECT 1");
     }
 
     #[test]
     fn what_is_compiled_only_for_tests_is_no_product() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() { \"}\" } }\nfn c() {}\n#[cfg(test)]\nmod d;\nfn e() {}";
-        let source = Source::new("crates/core/src/a.rs", text);
+        let source = RustSource::new("crates/core/src/a.rs", text);
         let words: Vec<&str> = source.product_code.split_whitespace().collect();
         assert_eq!(words, ["fn", "a()", "{}", "fn", "c()", "{}", "fn", "e()", "{}"]);
-        assert_eq!(Source::new("crates/core/tests/a.rs", text).product_code.trim(), "");
+        assert_eq!(RustSource::new("crates/core/tests/a.rs", text).product_code.trim(), "");
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_file_belongs_to_its_crate() {
-        assert_eq!(Source::new("crates/core/src/a.rs", "").crate_name(), "core");
-        assert_eq!(Source::new("xtask/src/main.rs", "").crate_name(), "xtask");
+        assert_eq!(RustSource::new("crates/core/src/a.rs", "").crate_name(), "core");
+        assert_eq!(RustSource::new("xtask/src/main.rs", "").crate_name(), "xtask");
     }
 }

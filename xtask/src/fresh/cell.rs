@@ -11,21 +11,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub struct Cell {
-    state: Arc<Mutex<State>>,
+pub struct NamespaceCell {
+    state: Arc<Mutex<CellState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct CellState {
     /// The program that waits for the first process of the namespaces.
     running: Option<Pid>,
     interrupted_by: Option<i32>,
 }
 
-impl Cell {
+impl NamespaceCell {
     /// Handles signals from now on.
     pub fn watch() -> Result<Self> {
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(CellState::default()));
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
         let shared = state.clone();
         std::thread::spawn(move || {
@@ -35,10 +35,10 @@ impl Cell {
                 state.running.into_iter().for_each(end);
             }
         });
-        Ok(Cell { state })
+        Ok(NamespaceCell { state })
     }
 
-    /// A command to be run by [`Cell::run`].
+    /// A command to be run by [`NamespaceCell::run`].
     pub fn command(program: impl AsRef<OsStr>) -> Command {
         // If this process is killed, so is the first process in the namespaces, and with it all others.
         let mut command = Command::new("setpriv");
@@ -81,12 +81,12 @@ impl Cell {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CellState> {
         locked(&self.state)
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<CellState>) -> MutexGuard<'_, CellState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -121,8 +121,8 @@ mod tests {
         std::fs::create_dir(&mounted).unwrap();
         let script = "mount -t tmpfs none \"$1\" && touch \"$1/inside\" && ls \"$1\" > \"$2\"; \
                       sh -c 'sleep 1000; :' \"$1\" & exit 7";
-        let cell = Cell::watch().unwrap();
-        let mut command = Cell::command("sh");
+        let cell = NamespaceCell::watch().unwrap();
+        let mut command = NamespaceCell::command("sh");
         command.args(["-c", script, "sh"]).arg(&mounted).arg(&file);
         assert_eq!(cell.run(&mut command).unwrap().code(), Some(7));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "inside\n");

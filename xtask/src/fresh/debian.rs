@@ -1,6 +1,6 @@
 //! A minimal Debian in a folder: the base system, and what the README requires.
 
-use super::cell::Cell;
+use super::cell::NamespaceCell;
 use super::host;
 use crate::tools::succeed;
 use anyhow::{Context, Result, ensure};
@@ -13,7 +13,7 @@ const PACKAGES: &str = "ca-certificates,gcc,git,libc6-dev";
 const MAKER: &str = "mmdebstrap";
 
 /// Creates it unless the folder exists; returns whether it did.
-pub fn make_if_missing(cell: &Cell, folder: &Path, scratch: &Path) -> Result<bool> {
+pub fn make_if_missing(cell: &NamespaceCell, folder: &Path, scratch: &Path) -> Result<bool> {
     if folder.exists() {
         let is_debian = folder.join("etc/debian_version").exists();
         ensure!(is_debian, "{} is not a root folder of Debian", folder.display());
@@ -28,7 +28,7 @@ pub fn make_if_missing(cell: &Cell, folder: &Path, scratch: &Path) -> Result<boo
     partial.push(".partial");
     ensure!(!Path::new(&partial).exists(), "{} exists: remove it", partial.display());
     std::fs::create_dir_all(folder.parent().context("the folder has no parent")?)?;
-    let mut make = Cell::command(MAKER);
+    let mut make = NamespaceCell::command(MAKER);
     make.args(["--mode=root", "--variant=minbase"]).arg(format!("--include={PACKAGES}"));
     make.arg(format!("--aptopt={}", settings.display()));
     make.arg(SUITE).arg(&partial).args(host::apt_sources(SUITE));

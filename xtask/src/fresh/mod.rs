@@ -11,9 +11,9 @@ mod room;
 
 use crate::tools::succeed;
 use anyhow::{Context, Result, bail, ensure};
-use cell::Cell;
-use options::Options;
-use room::Room;
+use cell::NamespaceCell;
+use options::FreshOptions;
+use room::FreshRoom;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -21,7 +21,7 @@ use std::time::Instant;
 pub use options::USAGE;
 
 /// A command that a user runs in a room.
-struct Task {
+struct RoomCommand {
     name: String,
     /// The program and its arguments, run in the clone.
     words: Vec<String>,
@@ -31,12 +31,12 @@ struct Task {
 const SERVE: &str = include_str!("serve.sh");
 
 pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
-    let options = Options::parse(words)?;
+    let options = FreshOptions::parse(words)?;
     ensure!(
         rustix::process::geteuid().is_root(),
         "`cargo xtask fresh` needs root, to mount directories and to change its root directory"
     );
-    let cell = Cell::watch()?;
+    let cell = NamespaceCell::watch()?;
     let outcome = run_all(root, &options, &cell);
     // Everything temporary has been removed by now.
     cell.end_if_interrupted();
@@ -51,12 +51,12 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
 }
 
 /// What was tried, its duration in seconds, and its failure.
-type Outcome = (String, f64, Option<String>);
+type TriedCommand = (String, f64, Option<String>);
 
-fn run_all(root: &Path, options: &Options, cell: &Cell) -> Result<Vec<Outcome>> {
+fn run_all(root: &Path, options: &FreshOptions, cell: &NamespaceCell) -> Result<Vec<TriedCommand>> {
     say_what_is_left_out(root)?;
     let toolchain = toolchain()?;
-    let scratch = Scratch::new(options.keep)?;
+    let scratch = ScratchFolder::new(options.keep)?;
     let base = options.root.clone().unwrap_or_else(|| scratch.folder.join("base"));
     let started = Instant::now();
     if debian::make_if_missing(cell, &base, &scratch.folder)? {
@@ -65,7 +65,7 @@ fn run_all(root: &Path, options: &Options, cell: &Cell) -> Result<Vec<Outcome>> 
     let mut results = Vec::new();
     for user in options.users() {
         // Each user starts with a copy: what root installs must not help the other user.
-        let room = Room::make(cell, &base, &scratch.folder.join(user.word()), user, root)?;
+        let room = FreshRoom::make(cell, &base, &scratch.folder.join(user.word()), user, root)?;
         for task in tasks(options) {
             let name = format!("{}: {}", user.word(), task.name);
             println!("\n== {name}");
@@ -83,13 +83,13 @@ fn run_all(root: &Path, options: &Options, cell: &Cell) -> Result<Vec<Outcome>> 
     Ok(results)
 }
 
-fn tasks(options: &Options) -> Vec<Task> {
-    let task = |name: &str, words: &[&str]| Task {
+fn tasks(options: &FreshOptions) -> Vec<RoomCommand> {
+    let task = |name: &str, words: &[&str]| RoomCommand {
         name: name.to_owned(),
         words: words.iter().map(|word| (*word).to_owned()).collect(),
     };
     if !options.own_command.is_empty() {
-        return vec![Task { name: options.own_command.join(" "), words: options.own_command.clone() }];
+        return vec![RoomCommand { name: options.own_command.join(" "), words: options.own_command.clone() }];
     }
     let mut tasks = Vec::new();
     if options.runs_serve() {
@@ -128,7 +128,7 @@ fn toolchain() -> Result<PathBuf> {
 }
 
 /// Removed on drop, unless it is to be kept.
-struct Scratch {
+struct ScratchFolder {
     folder: PathBuf,
     is_kept: bool,
 }
@@ -136,15 +136,15 @@ struct Scratch {
 /// On a disk, where a build has room; `/tmp` may be in memory.
 const SCRATCH_FOLDER: &str = "/var/tmp";
 
-impl Scratch {
+impl ScratchFolder {
     fn new(is_kept: bool) -> Result<Self> {
         let beside = std::env::var_os("TMPDIR").map_or_else(|| SCRATCH_FOLDER.into(), PathBuf::from);
         let folder = tempfile::Builder::new().prefix("punctual-fresh-").tempdir_in(beside)?.keep();
-        Ok(Scratch { folder, is_kept })
+        Ok(ScratchFolder { folder, is_kept })
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let removed = if self.is_kept { Ok(()) } else { remove(&self.folder) };
         if let Err(error) = removed {
@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn both_commands_are_those_of_the_readme() {
         let readme = include_str!("../../../README.md");
-        for task in tasks(&Options::parse(&[]).unwrap()) {
+        for task in tasks(&FreshOptions::parse(&[]).unwrap()) {
             assert!(readme.lines().any(|line| line.starts_with(&task.name)), "{}", task.name);
         }
     }
 
     #[test]
     fn a_command_of_ones_own_takes_the_place_of_both() {
-        let options = Options::parse(&["--", "cargo", "fmt", "--check"]).unwrap();
+        let options = FreshOptions::parse(&["--", "cargo", "fmt", "--check"]).unwrap();
         let tasks = tasks(&options);
         assert_eq!(tasks.len(), 1);
         assert_eq!(tasks[0].words, ["cargo", "fmt", "--check"]);

@@ -10,8 +10,8 @@ cargo xtask fresh [--user root|ordinary|both] [--command serve|test|both] [--roo
                             compiled files, --keep the files of each user";
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Options {
-    user: Choice<User>,
+pub struct FreshOptions {
+    user: Choice<FreshUser>,
     command: Choice<ReadmeCommand>,
     pub root: Option<PathBuf>,
     pub target_dir: Option<PathBuf>,
@@ -27,7 +27,7 @@ enum Choice<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum User {
+pub enum FreshUser {
     Root,
     /// Cannot become root.
     Ordinary,
@@ -39,22 +39,22 @@ enum ReadmeCommand {
     Test,
 }
 
-impl User {
+impl FreshUser {
     pub fn word(self) -> &'static str {
         match self {
-            User::Root => "root",
-            User::Ordinary => "ordinary",
+            FreshUser::Root => "root",
+            FreshUser::Ordinary => "ordinary",
         }
     }
 }
 
-impl Options {
+impl FreshOptions {
     pub fn parse(words: &[&str]) -> Result<Self> {
         let (words, own_command) = match words.iter().position(|word| *word == "--") {
             Some(at) => (&words[..at], &words[at + 1..]),
             None => (words, &[][..]),
         };
-        let mut options = Options {
+        let mut options = FreshOptions {
             user: Choice::Both,
             command: Choice::Both,
             root: None,
@@ -68,8 +68,11 @@ impl Options {
                 || rest.next().copied().with_context(|| format!("{word} takes a value\n\n{USAGE}"));
             match *word {
                 "--user" => {
-                    options.user =
-                        chosen(word, value()?, [("root", User::Root), ("ordinary", User::Ordinary)])?
+                    options.user = chosen(
+                        word,
+                        value()?,
+                        [("root", FreshUser::Root), ("ordinary", FreshUser::Ordinary)],
+                    )?
                 }
                 "--command" => {
                     let commands = [("serve", ReadmeCommand::Serve), ("test", ReadmeCommand::Test)];
@@ -84,8 +87,8 @@ impl Options {
         Ok(options)
     }
 
-    pub fn users(&self) -> Vec<User> {
-        [User::Root, User::Ordinary].into_iter().filter(|user| self.user.includes(*user)).collect()
+    pub fn users(&self) -> Vec<FreshUser> {
+        [FreshUser::Root, FreshUser::Ordinary].into_iter().filter(|user| self.user.includes(*user)).collect()
     }
 
     pub fn runs_serve(&self) -> bool {
@@ -122,20 +125,21 @@ mod tests {
 
     #[test]
     fn everything_is_run_unless_less_is_asked_for() {
-        let all = Options::parse(&[]).unwrap();
-        assert_eq!(all.users(), [User::Root, User::Ordinary]);
+        let all = FreshOptions::parse(&[]).unwrap();
+        assert_eq!(all.users(), [FreshUser::Root, FreshUser::Ordinary]);
         assert!(all.runs_serve() && all.runs_test() && !all.keep);
         let some =
-            Options::parse(&["--user", "ordinary", "--command", "test", "--keep", "--root", "/r"]).unwrap();
-        assert_eq!(some.users(), [User::Ordinary]);
+            FreshOptions::parse(&["--user", "ordinary", "--command", "test", "--keep", "--root", "/r"])
+                .unwrap();
+        assert_eq!(some.users(), [FreshUser::Ordinary]);
         assert!(!some.runs_serve() && some.runs_test() && some.keep);
         assert_eq!(some.root, Some("/r".into()));
-        assert_eq!(Options::parse(&["--user", "both", "--command", "both"]).unwrap(), all);
+        assert_eq!(FreshOptions::parse(&["--user", "both", "--command", "both"]).unwrap(), all);
     }
 
     #[test]
     fn mistakes_are_named() {
-        let error = |words: &[&str]| Options::parse(words).unwrap_err().to_string();
+        let error = |words: &[&str]| FreshOptions::parse(words).unwrap_err().to_string();
         assert_eq!(error(&["--user", "ann"]), "--user takes root, ordinary or both, not \"ann\"");
         assert!(error(&["--root"]).starts_with("--root takes a value"));
         assert!(error(&["--kep"]).starts_with("fresh does not take --kep"));

@@ -1,9 +1,9 @@
 //! The fresh machine of one user: a copy of the minimal Debian with a clone of the last commit in the user's
 //! home.
 
-use super::cell::Cell;
+use super::cell::NamespaceCell;
 use super::host;
-use super::options::User;
+use super::options::FreshUser;
 use crate::tools;
 use anyhow::{Context, Result, ensure};
 use std::os::unix::fs::chown;
@@ -20,22 +20,28 @@ const TOOLS: &str = "/opt/tools";
 const SEARCH_PATH: &str = "/opt/rust/bin:/usr/local/bin:/usr/bin:/bin";
 const ROOTS_SEARCH_PATH: &str = "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-pub struct Room {
+pub struct FreshRoom {
     pub folder: PathBuf,
-    user: User,
+    user: FreshUser,
     /// As seen from inside.
     home: PathBuf,
     id: u32,
     group: u32,
 }
 
-impl Room {
-    pub fn make(cell: &Cell, base: &Path, folder: &Path, user: User, repository: &Path) -> Result<Self> {
-        let mut copy = Cell::command("cp");
+impl FreshRoom {
+    pub fn make(
+        cell: &NamespaceCell,
+        base: &Path,
+        folder: &Path,
+        user: FreshUser,
+        repository: &Path,
+    ) -> Result<Self> {
+        let mut copy = NamespaceCell::command("cp");
         cell.succeed(copy.args(["--archive", "--reflink=auto", "--"]).arg(base).arg(folder))?;
         host::copy_settings(folder)?;
         cell.succeed(inside(folder).args(["update-ca-certificates"]))?;
-        if user == User::Ordinary {
+        if user == FreshUser::Ordinary {
             cell.succeed(inside(folder).args([
                 "useradd",
                 "--create-home",
@@ -47,12 +53,12 @@ impl Room {
         let users = std::fs::read_to_string(folder.join("etc/passwd")).context("read the users")?;
         let (id, group, home) =
             account(&users, user.word()).with_context(|| format!("there is no user {}", user.word()))?;
-        let room = Room { folder: folder.to_owned(), user, home, id, group };
+        let room = FreshRoom { folder: folder.to_owned(), user, home, id, group };
         room.prepare(cell, repository)?;
         Ok(room)
     }
 
-    fn prepare(&self, cell: &Cell, repository: &Path) -> Result<()> {
+    fn prepare(&self, cell: &NamespaceCell, repository: &Path) -> Result<()> {
         for place in [TOOLCHAIN, TOOLS] {
             let folder = host::inside(&self.folder, Path::new(place));
             std::fs::create_dir_all(&folder)?;
@@ -74,16 +80,18 @@ impl Room {
     }
 
     /// Gives the user ownership of a folder and its contents.
-    fn give(&self, cell: &Cell, folder: &Path) -> Result<()> {
+    fn give(&self, cell: &NamespaceCell, folder: &Path) -> Result<()> {
         let owner = format!("{}:{}", self.id, self.group);
-        cell.succeed(Cell::command("chown").args(["--recursive", "--no-dereference", &owner]).arg(folder))
+        cell.succeed(
+            NamespaceCell::command("chown").args(["--recursive", "--no-dereference", &owner]).arg(folder),
+        )
     }
 
     /// Runs a command as the user, in the clone. Build output goes into `folder` if one is given; tools never
     /// do.
     pub fn run(
         &self,
-        cell: &Cell,
+        cell: &NamespaceCell,
         toolchain: &Path,
         target: Option<&Path>,
         words: &[String],
@@ -95,7 +103,7 @@ impl Room {
             self.give(cell, target)?;
             self.give(cell, &mounted)?;
         }
-        let mut command = Cell::command("bash");
+        let mut command = NamespaceCell::command("bash");
         command.args(["-c", ENTER, "enter"]).arg(&self.folder).arg(toolchain);
         command.arg(target.unwrap_or(Path::new(""))).arg(self.user.word()).arg(self.clone());
         command.arg("env").arg(format!("PATH={}", self.search_path()));
@@ -115,15 +123,15 @@ impl Room {
 
     fn search_path(&self) -> &'static str {
         match self.user {
-            User::Root => ROOTS_SEARCH_PATH,
-            User::Ordinary => SEARCH_PATH,
+            FreshUser::Root => ROOTS_SEARCH_PATH,
+            FreshUser::Ordinary => SEARCH_PATH,
         }
     }
 }
 
 /// A command of the root folder, run in it by root.
 fn inside(folder: &Path) -> Command {
-    let mut command = Cell::command("chroot");
+    let mut command = NamespaceCell::command("chroot");
     command.arg(folder).env_clear().env("PATH", ROOTS_SEARCH_PATH);
     command
 }

@@ -1,6 +1,6 @@
 //! The certificates of TLS servers.
 
-use super::site::Site;
+use super::site::ServerSite;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    pub fn for_servers_in(site: &Site) -> Result<Self> {
+    pub fn for_servers_in(site: &ServerSite) -> Result<Self> {
         let folder = std::env::var_os(CERTIFICATES).with_context(|| {
             format!("{CERTIFICATES} is not set: set it to a directory with {CA}, {SERVER} and {KEY}")
         })?;

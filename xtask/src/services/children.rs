@@ -11,19 +11,19 @@ use std::time::Duration;
 
 #[derive(Default)]
 pub struct Children {
-    state: Mutex<State>,
+    state: Mutex<ChildrenState>,
     /// Notified when a process has ended.
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ChildrenState {
     /// No further process may start.
     is_closed: bool,
-    running: Vec<Running>,
+    running: Vec<RunningChild>,
 }
 
-struct Running {
+struct RunningChild {
     child: Child,
     id: Pid,
     stop_signal: Signal,
@@ -42,7 +42,7 @@ impl Children {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawned?;
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("an invalid process id")?;
-        state.running.push(Running { child, id, stop_signal });
+        state.running.push(RunningChild { child, id, stop_signal });
         Ok((id, BufReader::new(reader)))
     }
 
@@ -92,12 +92,12 @@ impl Children {
 
     /// Whether all have ended within this time.
     pub fn have_ended_within(&self, time_max: Duration) -> bool {
-        let some_run = |state: &mut State| !state.running.is_empty();
+        let some_run = |state: &mut ChildrenState| !state.running.is_empty();
         let waited = self.ended.wait_timeout_while(self.state(), time_max, some_run);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ChildrenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

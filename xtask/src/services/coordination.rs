@@ -4,8 +4,8 @@
 
 use super::certificates::Certificates;
 use super::programs::Programs;
-use super::server::{Client, Node, free_ports};
-use super::site::Site;
+use super::server::{MakeSqlCommand, ServerNode, free_ports};
+use super::site::ServerSite;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -28,16 +28,16 @@ pub const JARS: &[&str] = &[
     "share/java/commons-io.jar",
 ];
 
-pub fn redis(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn redis(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [port] = free_ports()?;
     let mut server = site.command(programs, &programs.folder.join("redis-server"));
     server.args(["--bind", "127.0.0.1", "--port", &port.to_string()]).arg("--dir").arg(&site.folder);
     let url = format!("redis://127.0.0.1:{port}");
     let client = redis_client(programs, port, vec![]);
-    Ok(vec![Node { client, ..node("redis", site, server, url, REDIS_READY) }])
+    Ok(vec![ServerNode { client, ..node("redis", site, server, url, REDIS_READY) }])
 }
 
-pub fn redis_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn redis_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [port] = free_ports()?;
     let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
     let mut server = site.command(programs, &programs.folder.join("redis-server"));
@@ -50,11 +50,11 @@ pub fn redis_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let words = words.into_iter().chain(["--key".into(), key.into()]).collect();
     let url = format!("rediss://127.0.0.1:{port}");
     let client = redis_client(programs, port, words);
-    Ok(vec![Node { client, ..node("redis-secured", site, server, url, REDIS_READY) }])
+    Ok(vec![ServerNode { client, ..node("redis-secured", site, server, url, REDIS_READY) }])
 }
 
 /// Runs a command on the server; its words are separated by blanks.
-fn redis_client(programs: &Programs, port: u16, options: Vec<OsString>) -> Client {
+fn redis_client(programs: &Programs, port: u16, options: Vec<OsString>) -> MakeSqlCommand {
     let (programs, port) = (programs.clone(), port.to_string());
     Box::new(move |words| {
         let mut client = programs.command(&programs.folder.join("redis-cli"));
@@ -78,16 +78,16 @@ const ZOOKEEPER_STARTING: &[&str] = &["LOOKING"];
 const ZOOKEEPER_READY_ALONE: &[&str] = &["PrepRequestProcessor (sid:0) started"];
 const ZOOKEEPER_READY: &[&str] = &["- broadcast"];
 
-pub fn etcd(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn etcd(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     etcd_ensemble(programs, site, &["etcd"])
 }
 
-pub fn etcd_cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn etcd_cluster(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     etcd_ensemble(programs, site, &ETCD_NODES)
 }
 
 /// Two independent servers.
-pub fn etcd_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn etcd_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let ports: [u16; 4] = free_ports()?;
     let mut nodes = Vec::new();
     for (name, ports) in ["etcd-tls", "etcd-mutual"].into_iter().zip(ports.chunks_exact(2)) {
@@ -109,14 +109,14 @@ pub fn etcd_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-fn etcd_server(programs: &Programs, site: &Site, name: &str) -> Command {
+fn etcd_server(programs: &Programs, site: &ServerSite, name: &str) -> Command {
     let mut server = site.command(programs, &programs.folder.join("etcd"));
     server.args(["--name", name, "--logger=zap", "--log-outputs=stderr", "--data-dir"]);
     server.arg(site.folder.join("data"));
     server
 }
 
-fn etcd_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) -> Result<Vec<Node>> {
+fn etcd_ensemble(programs: &Programs, site: &ServerSite, names: &[&'static str]) -> Result<Vec<ServerNode>> {
     let ports: [u16; 6] = free_ports()?;
     let (clients, peers) = ports.split_at(3);
     let at = |port: u16| format!("http://127.0.0.1:{port}");
@@ -136,15 +136,19 @@ fn etcd_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) -> Re
     Ok(nodes)
 }
 
-pub fn zookeeper(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn zookeeper(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     zookeeper_ensemble(programs, site, &["zookeeper"])
 }
 
-pub fn zookeeper_cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn zookeeper_cluster(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     zookeeper_ensemble(programs, site, &ZOOKEEPER_NODES)
 }
 
-fn zookeeper_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) -> Result<Vec<Node>> {
+fn zookeeper_ensemble(
+    programs: &Programs,
+    site: &ServerSite,
+    names: &[&'static str],
+) -> Result<Vec<ServerNode>> {
     let ports: [u16; 9] = free_ports()?;
     let members: String = (1..)
         .zip(ports.chunks_exact(3))
@@ -175,7 +179,7 @@ fn zookeeper_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) 
     Ok(nodes)
 }
 
-fn zookeeper_server(programs: &Programs, site: &Site, settings: &Path) -> Result<Command> {
+fn zookeeper_server(programs: &Programs, site: &ServerSite, settings: &Path) -> Result<Command> {
     let mut server = site.command(programs, &programs.folder.join("java"));
     // Small, and with a fast start rather than high throughput.
     server
@@ -193,12 +197,12 @@ fn class_path(programs: &Programs) -> Result<OsString> {
 
 fn node(
     name: &'static str,
-    site: &Site,
+    site: &ServerSite,
     server: Command,
     url: String,
     ready_lines: &'static [&'static str],
-) -> Node {
-    Node {
+) -> ServerNode {
+    ServerNode {
         name,
         setup: vec![],
         server,

@@ -3,8 +3,8 @@
 
 use super::mysql::{create_at_start, install_mariadb, mariadb_server, node};
 use super::programs::Programs;
-use super::server::{Node, free_ports};
-use super::site::Site;
+use super::server::{ServerNode, free_ports};
+use super::site::ServerSite;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::process::Command;
@@ -25,7 +25,7 @@ struct Ports {
     whole_copy: u16,
 }
 
-pub fn cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn cluster(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let ports: [u16; 4 * NODES.len()] = free_ports()?;
     let ports: Vec<Ports> = ports
         .chunks_exact(4)
@@ -45,7 +45,7 @@ pub fn cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
         } else {
             site.create_folder("data")?;
         }
-        nodes.push(Node {
+        nodes.push(ServerNode {
             name,
             setup,
             server_again: Some(command()?),
@@ -57,7 +57,13 @@ pub fn cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-fn member(programs: &Programs, site: &Site, name: &str, members: &str, ports: Ports) -> Result<Command> {
+fn member(
+    programs: &Programs,
+    site: &ServerSite,
+    name: &str,
+    members: &str,
+    ports: Ports,
+) -> Result<Command> {
     let Ports { clients, group, missed_writes, whole_copy } = ports;
     let provider = programs.file(PROVIDER).context("the library of Galera has disappeared")?;
     let mut server = mariadb_server(programs, site, clients)?;

@@ -3,8 +3,8 @@
 //! kill or stop a server, start it again, or run a statement on it.
 
 use super::children::{Children, kill_all_in};
-use super::server::{Event, Node, Plan, Started, ask, begin, start_again};
-use super::site::Site;
+use super::server::{ServerNode, ServiceEvent, ServicePlan, StartedServer, ask, begin, start_again};
+use super::site::ServerSite;
 use super::{Ready, ReadyServer, Service, coordination, galera, mysql, oidc, postgres, programs};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
@@ -34,8 +34,8 @@ pub fn hold(root: &Path, services: &[Service]) -> Result<ExitCode> {
     let (sender, events) = channel();
     watch_lifeline(sender.clone());
     let outcome = hold_plans(plans, &sender, &events, |word| match word {
-        Word::Ready(servers) => say(&Ready { folder: scratch.path().to_owned(), servers }),
-        Word::Done(answer) => say(&answer),
+        GuardMessage::Ready(servers) => say(&Ready { folder: scratch.path().to_owned(), servers }),
+        GuardMessage::Done(answer) => say(&answer),
     });
     scratch.close().context("remove the data of the servers")?;
     outcome?;
@@ -48,13 +48,13 @@ fn say(word: &impl Serialize) -> Result<()> {
     Ok(output.flush()?)
 }
 
-fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
+fn plan(root: &Path, service: Service, scratch: &Path) -> Result<ServicePlan> {
     // A test that starts its own servers may be the first one to need these programs.
     let programs = programs::find_or_unpack(root, service)?;
     let (root, scratch) = (root.to_owned(), scratch.to_owned());
     let nodes = move |tried| {
         let name = if tried == 0 { service.word().to_owned() } else { format!("{}-{tried}", service.word()) };
-        let site = Site::new(service, &scratch, &name)?;
+        let site = ServerSite::new(service, &scratch, &name)?;
         match service {
             Service::Postgres => postgres::alone(&programs, &site),
             Service::MariaDb => mysql::mariadb(&programs, &site),
@@ -72,28 +72,28 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
             Service::Oidc => oidc::provider(&root, &programs, &site),
         }
     };
-    Ok(Plan { service, nodes: Box::new(nodes) })
+    Ok(ServicePlan { service, nodes: Box::new(nodes) })
 }
 
-fn watch_lifeline(events: Sender<Event>) {
+fn watch_lifeline(events: Sender<ServiceEvent>) {
     std::thread::spawn(move || {
         // A read error means the same as the end of input.
         for order in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = events.send(Event::Ordered(order));
+            let _ = events.send(ServiceEvent::Ordered(order));
         }
-        let _ = events.send(Event::LifelineCut);
+        let _ = events.send(ServiceEvent::LifelineCut);
     });
 }
 
 /// A message to the caller.
-enum Word {
+enum GuardMessage {
     Ready(Vec<ReadyServer>),
-    Done(Answer),
+    Done(CommandAnswer),
 }
 
 /// The result of a command.
 #[derive(Serialize)]
-struct Answer {
+struct CommandAnswer {
     name: String,
     /// For a server that was started.
     process: Option<i32>,
@@ -102,29 +102,30 @@ struct Answer {
     error: Option<String>,
 }
 
-impl Answer {
+impl CommandAnswer {
     fn done(name: &str) -> Self {
-        Answer { name: name.to_owned(), process: None, said: None, error: None }
+        CommandAnswer { name: name.to_owned(), process: None, said: None, error: None }
     }
 
     fn failed(name: &str, error: impl ToString) -> Self {
-        Answer { error: Some(error.to_string()), ..Answer::done(name) }
+        CommandAnswer { error: Some(error.to_string()), ..CommandAnswer::done(name) }
     }
 }
 
 /// Runs servers until the lifeline closes. Whatever happens, none of them is left on return.
 fn hold_plans(
-    plans: Vec<Plan>,
-    sender: &Sender<Event>,
-    events: &Receiver<Event>,
-    tell: impl FnMut(Word) -> Result<()>,
+    plans: Vec<ServicePlan>,
+    sender: &Sender<ServiceEvent>,
+    events: &Receiver<ServiceEvent>,
+    tell: impl FnMut(GuardMessage) -> Result<()>,
 ) -> Result<()> {
     let children = Arc::new(Children::default());
     let order: Vec<Service> = plans.iter().map(|plan| plan.service).collect();
     for plan in plans {
         begin(plan, children.clone(), sender.clone());
     }
-    let mut guard = Guard { children: children.clone(), sender, servers: vec![], tell, outcome: Ok(()) };
+    let mut guard =
+        ServerGuard { children: children.clone(), sender, servers: vec![], tell, outcome: Ok(()) };
     let served = guard.serve(&order, events);
     children.stop_all();
     if !children.have_ended_within(STOP_TIME_MAX) {
@@ -138,35 +139,35 @@ fn hold_plans(
     served.and(guard.outcome)
 }
 
-struct Guard<'a, T> {
+struct ServerGuard<'a, T> {
     children: Arc<Children>,
-    sender: &'a Sender<Event>,
-    servers: Vec<Server>,
+    sender: &'a Sender<ServiceEvent>,
+    servers: Vec<GuardedServer>,
     tell: T,
     /// An error if a server has ended without a command.
     outcome: Result<()>,
 }
 
 /// A server that has been ready.
-struct Server {
+struct GuardedServer {
     name: &'static str,
     /// The pid of its latest process.
     id: Pid,
-    state: State,
+    state: GuardedState,
 }
 
-enum State {
-    Running(Started),
+enum GuardedState {
+    Running(StartedServer),
     /// Killed or stopped by a command, and not ended yet.
-    Dying(Box<Node>),
-    Gone(Box<Node>),
+    Dying(Box<ServerNode>),
+    Gone(Box<ServerNode>),
     /// Ended without a command, or starting again.
     Absent,
 }
 
-impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
+impl<T: FnMut(GuardMessage) -> Result<()>> ServerGuard<'_, T> {
     /// Waits until all are ready, reports it, and carries out commands until the lifeline closes.
-    fn serve(&mut self, order: &[Service], events: &Receiver<Event>) -> Result<()> {
+    fn serve(&mut self, order: &[Service], events: &Receiver<ServiceEvent>) -> Result<()> {
         let Some(mut begun) = await_all(order, events)? else { return Ok(()) };
         begun.sort_by_key(|(service, _)| order.iter().position(|other| other == service));
         let mut ready = Vec::new();
@@ -181,20 +182,20 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
                 started_ms: u64::try_from(started.took.as_millis())?,
             });
             let (name, id) = (started.node.name, started.id);
-            self.servers.push(Server { name, id, state: State::Running(started) });
+            self.servers.push(GuardedServer { name, id, state: GuardedState::Running(started) });
         }
-        (self.tell)(Word::Ready(ready))?;
+        (self.tell)(GuardMessage::Ready(ready))?;
         loop {
             match events.recv()? {
-                Event::LifelineCut => return Ok(()),
-                Event::Ordered(order) => self.obey(&order)?,
-                Event::Ended { id, why } => self.bury(id, why)?,
-                Event::StartedAgain { name, outcome } => self.welcome(name, outcome)?,
-                Event::Answered { name, outcome } => self.tell(match outcome {
-                    Ok(said) => Answer { said: Some(said), ..Answer::done(name) },
-                    Err(error) => Answer::failed(name, format!("{error:#}")),
+                ServiceEvent::LifelineCut => return Ok(()),
+                ServiceEvent::Ordered(order) => self.obey(&order)?,
+                ServiceEvent::Ended { id, why } => self.bury(id, why)?,
+                ServiceEvent::StartedAgain { name, outcome } => self.welcome(name, outcome)?,
+                ServiceEvent::Answered { name, outcome } => self.tell(match outcome {
+                    Ok(said) => CommandAnswer { said: Some(said), ..CommandAnswer::done(name) },
+                    Err(error) => CommandAnswer::failed(name, format!("{error:#}")),
                 })?,
-                Event::Ready { .. } => {}
+                ServiceEvent::Ready { .. } => {}
             }
         }
     }
@@ -203,34 +204,34 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
         let mut words = order.trim().splitn(3, ' ');
         let [verb, name, statement] = [(); 3].map(|()| words.next().unwrap_or_default());
         let Some(server) = self.servers.iter_mut().find(|server| server.name == name) else {
-            return self.tell(Answer::failed(name, format!("there is no server {name}")));
+            return self.tell(CommandAnswer::failed(name, format!("there is no server {name}")));
         };
-        match (verb, std::mem::replace(&mut server.state, State::Absent)) {
-            ("kill", State::Running(Started { node, id, .. })) => {
+        match (verb, std::mem::replace(&mut server.state, GuardedState::Absent)) {
+            ("kill", GuardedState::Running(StartedServer { node, id, .. })) => {
                 self.children.kill(id);
                 kill_all_in(&node.folder)?;
-                server.state = State::Dying(node);
+                server.state = GuardedState::Dying(node);
                 Ok(())
             }
-            ("stop", State::Running(Started { node, id, .. })) => {
+            ("stop", GuardedState::Running(StartedServer { node, id, .. })) => {
                 self.children.stop(id, node.restart_signal);
-                server.state = State::Dying(node);
+                server.state = GuardedState::Dying(node);
                 Ok(())
             }
-            ("start", State::Gone(node)) => {
+            ("start", GuardedState::Gone(node)) => {
                 start_again(node, self.children.clone(), self.sender.clone());
                 Ok(())
             }
-            ("sql", State::Running(started)) => {
+            ("sql", GuardedState::Running(started)) => {
                 ask(&started.node, statement, self.children.clone(), self.sender.clone());
-                server.state = State::Running(started);
+                server.state = GuardedState::Running(started);
                 Ok(())
             }
             (_, state) => {
                 server.state = state;
                 let error =
                     "`kill`, `stop` and `sql` need a running server, `start` one that was stopped this way";
-                self.tell(Answer::failed(name, error))
+                self.tell(CommandAnswer::failed(name, error))
             }
         }
     }
@@ -238,11 +239,11 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
     fn bury(&mut self, id: Pid, why: anyhow::Error) -> Result<()> {
         // Other processes were abandoned when a port was taken.
         let Some(server) = self.servers.iter_mut().find(|server| server.id == id) else { return Ok(()) };
-        match std::mem::replace(&mut server.state, State::Absent) {
-            State::Dying(node) => {
+        match std::mem::replace(&mut server.state, GuardedState::Absent) {
+            GuardedState::Dying(node) => {
                 let name = node.name;
-                server.state = State::Gone(node);
-                self.tell(Answer::done(name))
+                server.state = GuardedState::Gone(node);
+                self.tell(CommandAnswer::done(name))
             }
             _ => {
                 // The tests will report that it is gone; only the guard knows why.
@@ -253,35 +254,37 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
         }
     }
 
-    fn welcome(&mut self, name: &'static str, outcome: Result<Started>) -> Result<()> {
+    fn welcome(&mut self, name: &'static str, outcome: Result<StartedServer>) -> Result<()> {
         match (self.servers.iter_mut().find(|server| server.name == name), outcome) {
             (Some(server), Ok(started)) => {
                 let process = started.id.as_raw_nonzero().get();
-                (server.id, server.state) = (started.id, State::Running(started));
-                self.tell(Answer { process: Some(process), ..Answer::done(name) })
+                (server.id, server.state) = (started.id, GuardedState::Running(started));
+                self.tell(CommandAnswer { process: Some(process), ..CommandAnswer::done(name) })
             }
-            (_, Err(error)) => self.tell(Answer::failed(name, format!("{error:#}"))),
+            (_, Err(error)) => self.tell(CommandAnswer::failed(name, format!("{error:#}"))),
             (None, Ok(_)) => Ok(()),
         }
     }
 
-    fn tell(&mut self, answer: Answer) -> Result<()> {
-        (self.tell)(Word::Done(answer))
+    fn tell(&mut self, answer: CommandAnswer) -> Result<()> {
+        (self.tell)(GuardMessage::Done(answer))
     }
 }
 
-type ReadyServices = Vec<(Service, Vec<Started>)>;
+type ReadyServices = Vec<(Service, Vec<StartedServer>)>;
 
 /// Returns `None` if the lifeline closed before all were ready.
-fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<ReadyServices>> {
+fn await_all(order: &[Service], events: &Receiver<ServiceEvent>) -> Result<Option<ReadyServices>> {
     let (mut ready, mut ended) = (ReadyServices::new(), Vec::new());
     let deadline = Instant::now() + START_TIME_MAX;
     while ready.len() < order.len() {
         match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::Ready { service, outcome }) => ready.push((service, outcome?)),
-            Ok(Event::Ended { id, why }) => ended.push((id, why)),
-            Ok(Event::LifelineCut) => return Ok(None),
-            Ok(Event::Ordered(_) | Event::StartedAgain { .. } | Event::Answered { .. }) => {}
+            Ok(ServiceEvent::Ready { service, outcome }) => ready.push((service, outcome?)),
+            Ok(ServiceEvent::Ended { id, why }) => ended.push((id, why)),
+            Ok(ServiceEvent::LifelineCut) => return Ok(None),
+            Ok(
+                ServiceEvent::Ordered(_) | ServiceEvent::StartedAgain { .. } | ServiceEvent::Answered { .. },
+            ) => {}
             Err(_) => bail!("not all of {order:?} are ready after {} s", START_TIME_MAX.as_secs()),
         }
         // A process whose service is not ready may have been abandoned because its port was taken.
@@ -301,12 +304,12 @@ mod tests {
     use std::process::{Command, Stdio};
 
     /// A service with one server that is a script and prints `now ready`.
-    fn script(service: Service, text: &str) -> Plan {
+    fn script(service: Service, text: &str) -> ServicePlan {
         scripts(service, &[(service.word(), text)])
     }
 
     /// A service with several of them. Each gets the port to listen on as its argument.
-    fn scripts(service: Service, servers: &[(&'static str, &str)]) -> Plan {
+    fn scripts(service: Service, servers: &[(&'static str, &str)]) -> ServicePlan {
         let servers: Vec<_> = servers.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
         let node = |name, text: &str| {
             let [port] = free_ports()?;
@@ -321,7 +324,7 @@ mod tests {
                 echo
             });
             let server_again = None;
-            Ok(Node {
+            Ok(ServerNode {
                 name,
                 setup,
                 server,
@@ -335,17 +338,17 @@ mod tests {
             })
         };
         let nodes = move |_| servers.iter().map(|(name, text)| node(*name, text)).collect();
-        Plan { service, nodes: Box::new(nodes) }
+        ServicePlan { service, nodes: Box::new(nodes) }
     }
 
     /// Holds servers, closes the lifeline when they are ready, and returns their addresses.
-    fn held(plans: Vec<Plan>) -> Result<Vec<String>> {
+    fn held(plans: Vec<ServicePlan>) -> Result<Vec<String>> {
         let (sender, events) = channel();
         let mut urls = Vec::new();
         hold_plans(plans, &sender, &events, |word| {
-            let Word::Ready(servers) = word else { bail!("nothing was ordered") };
+            let GuardMessage::Ready(servers) = word else { bail!("nothing was ordered") };
             urls.extend(servers.into_iter().map(|server| server.url));
-            Ok(sender.send(Event::LifelineCut)?)
+            Ok(sender.send(ServiceEvent::LifelineCut)?)
         })?;
         Ok(urls)
     }
@@ -410,7 +413,7 @@ mod tests {
             nodes[0].setup.push(setup);
             Ok(nodes)
         };
-        let plan = Plan { service: Service::Postgres, nodes: Box::new(nodes) };
+        let plan = ServicePlan { service: Service::Postgres, nodes: Box::new(nodes) };
         let error = format!("{:#}", held(vec![plan]).unwrap_err());
         assert!(error.contains("no space left"), "{error}");
     }
@@ -448,13 +451,13 @@ mod tests {
         let run = "echo now ready; exec sleep 1000";
         let plan = scripts(Service::Galera, &[("first", run), ("second", run)]);
         let (mut processes, mut answers) = (Vec::new(), Vec::new());
-        let order = |text: &str| Ok(sender.send(Event::Ordered(text.to_owned()))?);
+        let order = |text: &str| Ok(sender.send(ServiceEvent::Ordered(text.to_owned()))?);
         hold_plans(vec![plan], &sender, &events, |word| match word {
-            Word::Ready(servers) => {
+            GuardMessage::Ready(servers) => {
                 processes.extend(servers.iter().map(|server| server.process));
                 order("kill second")
             }
-            Word::Done(answer) => {
+            GuardMessage::Done(answer) => {
                 answers.push((answer.name, answer.process, answer.said, answer.error.is_some()));
                 match answers.len() {
                     1 => order("kill second"),
@@ -463,7 +466,7 @@ mod tests {
                     4 => order("sql first SELECT 1 + 1"),
                     5 => order("stop first"),
                     6 => order("start first"),
-                    _ => Ok(sender.send(Event::LifelineCut)?),
+                    _ => Ok(sender.send(ServiceEvent::LifelineCut)?),
                 }
             }
         })
@@ -490,7 +493,7 @@ mod tests {
             for event in events.iter().take(2) {
                 forward.send(event).unwrap();
             }
-            forward.send(Event::LifelineCut).unwrap();
+            forward.send(ServiceEvent::LifelineCut).unwrap();
         });
         let error = hold_plans(vec![plan], &sender, &forwarded, |_| Ok(())).unwrap_err();
         relay.join().unwrap();

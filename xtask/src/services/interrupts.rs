@@ -10,10 +10,10 @@ use std::process::ChildStdin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub struct Interrupts {
-    state: Mutex<State>,
+    state: Mutex<InterruptState>,
 }
 
-struct State {
+struct InterruptState {
     /// The guard reads from it; when it is closed, the guard ends the servers. `None` after that.
     lifeline: Option<ChildStdin>,
     command: Option<Pid>,
@@ -24,7 +24,7 @@ struct State {
 impl Interrupts {
     /// Handles signals from now on.
     pub fn watch(lifeline: ChildStdin) -> Result<Arc<Self>> {
-        let state = State { lifeline: Some(lifeline), command: None, interrupted_by: None };
+        let state = InterruptState { lifeline: Some(lifeline), command: None, interrupted_by: None };
         let interrupts = Arc::new(Interrupts { state: Mutex::new(state) });
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
         let shared = interrupts.clone();
@@ -73,7 +73,7 @@ impl Interrupts {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InterruptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

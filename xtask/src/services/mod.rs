@@ -157,7 +157,7 @@ fn named(words: &[&str]) -> Result<Vec<Service>> {
 pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     match words {
         ["start", names @ ..] => {
-            let running = Running::start(root, &named(names)?)?;
+            let running = RunningServers::start(root, &named(names)?)?;
             let mut output = std::io::stdout();
             running.describe(&mut output)?;
             writeln!(output, "# Ctrl-C stops them.")?;
@@ -170,7 +170,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
             let (names, [_, program, arguments @ ..]) = rest.split_at(at) else {
                 bail!("no command after --\n\n{USAGE}");
             };
-            let running = Running::start(root, &named(names)?)?;
+            let running = RunningServers::start(root, &named(names)?)?;
             // Standard output belongs to the command.
             running.describe(&mut std::io::stderr())?;
             let status = running.run(Command::new(program).args(arguments))?;
@@ -223,13 +223,13 @@ impl Ready {
 }
 
 /// Servers that run as long as this value lives.
-pub struct Running {
+pub struct RunningServers {
     guard: Child,
     ready: Ready,
     interrupts: Arc<Interrupts>,
 }
 
-impl Running {
+impl RunningServers {
     /// Installs what is missing, then starts all of them and waits until the last one is ready.
     pub fn start(root: &Path, services: &[Service]) -> Result<Self> {
         for service in services {
@@ -246,7 +246,7 @@ impl Running {
         let mut line = String::new();
         BufReader::new(guard.stdout.take().context("the guard has no output")?).read_line(&mut line)?;
         match serde_json::from_str(&line) {
-            Ok(ready) => Ok(Running { guard, ready, interrupts }),
+            Ok(ready) => Ok(RunningServers { guard, ready, interrupts }),
             Err(_) => {
                 let status = guard.wait()?;
                 interrupts.end_if_interrupted();
@@ -302,7 +302,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServers {
     fn drop(&mut self) {
         self.interrupts.cut_lifeline();
         let _ = self.guard.wait();

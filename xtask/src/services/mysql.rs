@@ -3,8 +3,8 @@
 
 use super::certificates::Certificates;
 use super::programs::Programs;
-use super::server::{Client, Node, free_ports};
-use super::site::Site;
+use super::server::{MakeSqlCommand, ServerNode, free_ports};
+use super::site::ServerSite;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::process::Command;
@@ -16,15 +16,15 @@ GRANT ALL ON *.* TO 'punctual'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS punctual;
 ";
 
-pub fn mariadb(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn mariadb(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [port] = free_ports()?;
     let setup = vec![install_mariadb(programs, site)?];
     let mut server = mariadb_server(programs, site, port)?;
     create_at_start(&mut server, site)?;
-    Ok(vec![Node { name: "mariadb", setup, ..node(programs, site, server, port) }])
+    Ok(vec![ServerNode { name: "mariadb", setup, ..node(programs, site, server, port) }])
 }
 
-pub fn mariadb_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn mariadb_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
     let mut nodes = mariadb(programs, site)?;
     for node in &mut nodes {
@@ -36,7 +36,7 @@ pub fn mariadb_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn mysql(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [port] = free_ports()?;
     let base = programs.folder.parent().context("mysqld has no parent directory")?;
     let program = programs.folder.join("mysqld");
@@ -51,11 +51,11 @@ pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     server.arg("--mysqlx=OFF");
     serve(&mut server, port);
     create_at_start(&mut server, site)?;
-    Ok(vec![Node { name: "mysql", setup: vec![init], ..node(programs, site, server, port) }])
+    Ok(vec![ServerNode { name: "mysql", setup: vec![init], ..node(programs, site, server, port) }])
 }
 
 /// Creates the server's system tables.
-pub fn install_mariadb(programs: &Programs, site: &Site) -> Result<Command> {
+pub fn install_mariadb(programs: &Programs, site: &ServerSite) -> Result<Command> {
     let base = programs.folder.parent().context("mariadbd has no parent directory")?;
     let mut install = site.command(programs, &base.join("bin").join("mariadb-install-db"));
     install.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
@@ -65,7 +65,7 @@ pub fn install_mariadb(programs: &Programs, site: &Site) -> Result<Command> {
     Ok(install)
 }
 
-pub fn mariadb_server(programs: &Programs, site: &Site, port: u16) -> Result<Command> {
+pub fn mariadb_server(programs: &Programs, site: &ServerSite, port: u16) -> Result<Command> {
     let base = programs.folder.parent().context("mariadbd has no parent directory")?;
     let mut server = site.command(programs, &programs.folder.join("mariadbd"));
     server.arg("--no-defaults");
@@ -82,14 +82,14 @@ fn serve(server: &mut Command, port: u16) {
     server.args(["--innodb-buffer-pool-size=64M", "--max-connections=400"]).arg(format!("--port={port}"));
 }
 
-pub fn create_at_start(server: &mut Command, site: &Site) -> Result<()> {
+pub fn create_at_start(server: &mut Command, site: &ServerSite) -> Result<()> {
     let create = site.write("create.sql", CREATE)?;
     server.arg(format!("--init-file={}", create.display()));
     Ok(())
 }
 
-pub fn node(programs: &Programs, site: &Site, server: Command, port: u16) -> Node {
-    Node {
+pub fn node(programs: &Programs, site: &ServerSite, server: Command, port: u16) -> ServerNode {
+    ServerNode {
         name: "mariadb",
         setup: vec![],
         server,
@@ -105,7 +105,7 @@ pub fn node(programs: &Programs, site: &Site, server: Command, port: u16) -> Nod
 }
 
 /// MariaDB's client works with both.
-fn client(programs: &Programs, port: u16) -> Client {
+fn client(programs: &Programs, port: u16) -> MakeSqlCommand {
     let programs = programs.clone();
     Box::new(move |statement| {
         let installed = || programs.file("bin/mariadb").or_else(|| programs.file("bin/mysql"));

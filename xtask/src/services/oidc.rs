@@ -2,8 +2,8 @@
 //! versions. Node.js comes from PyPI: Debian's npm consists of hundreds of packages that must be installed.
 
 use super::programs::Programs;
-use super::server::{Node, free_ports};
-use super::site::Site;
+use super::server::{ServerNode, free_ports};
+use super::site::ServerSite;
 use crate::tools::{self, PythonTools};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -63,11 +63,11 @@ fn install_provider(root: &Path, programs: &Programs, npm: &Path) -> Result<()> 
     }
 }
 
-pub fn provider(root: &Path, programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn provider(root: &Path, programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [port] = free_ports()?;
     let mut server = site.command(programs, &programs.folder.join("node"));
     server.arg(provider_folder(root).join("provider.mjs")).arg(port.to_string());
-    Ok(vec![Node {
+    Ok(vec![ServerNode {
         name: "oidc",
         setup: vec![],
         server,

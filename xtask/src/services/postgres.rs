@@ -2,25 +2,25 @@
 //! Single, or with a standby that has every commit before it is acknowledged.
 
 use super::programs::Programs;
-use super::server::{Client, Node, free_ports};
-use super::site::Site;
+use super::server::{MakeSqlCommand, ServerNode, free_ports};
+use super::site::ServerSite;
 use anyhow::Result;
 use rustix::process::Signal;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-pub fn alone(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn alone(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [port] = free_ports()?;
-    Ok(vec![Node { name: "postgres", ..primary(programs, site, port)? }])
+    Ok(vec![ServerNode { name: "postgres", ..primary(programs, site, port)? }])
 }
 
 /// A primary and its standby. A commit is acknowledged once the standby has it on disk, so that a promoted
 /// standby lacks nothing that was acknowledged.
-pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+pub fn replica(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
     let [of_primary, of_standby] = free_ports()?;
     let mut primary =
-        Node { name: "replica-primary", ..primary(programs, &site.within("primary")?, of_primary)? };
+        ServerNode { name: "replica-primary", ..primary(programs, &site.within("primary")?, of_primary)? };
     primary.server.arg("--synchronous_standby_names=*");
     let site = site.within("standby")?;
     let data = site.folder.join("data");
@@ -29,7 +29,7 @@ pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     // The slot retains what the standby has not read yet, however long it is down.
     copy.args(["--write-recovery-conf", "--create-slot", "--slot=standby"]);
     copy.args(["--checkpoint=fast", "--no-sync"]);
-    let standby = Node {
+    let standby = ServerNode {
         name: "replica-standby",
         setup: vec![copy],
         ready_lines: &["database system is ready to accept read-only connections"],
@@ -39,7 +39,7 @@ pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
 }
 
 /// A server with a new data directory.
-fn primary(programs: &Programs, site: &Site, port: u16) -> Result<Node> {
+fn primary(programs: &Programs, site: &ServerSite, port: u16) -> Result<ServerNode> {
     let data = site.folder.join("data");
     let password = site.write("password", "punctual\n")?;
     let mut init = site.command(programs, &programs.folder.join("initdb"));
@@ -49,12 +49,12 @@ fn primary(programs: &Programs, site: &Site, port: u16) -> Result<Node> {
     let mut create = site.command(programs, &programs.folder.join("postgres"));
     create.args(["--single", "-c", "exit_on_error=on", "-D"]).arg(&data).arg("postgres");
     create.stdin(File::open(site.write("create.sql", "CREATE DATABASE punctual\n")?)?);
-    Ok(Node { setup: vec![init, create], ..node(programs, site, &data, port) })
+    Ok(ServerNode { setup: vec![init, create], ..node(programs, site, &data, port) })
 }
 
-fn node(programs: &Programs, site: &Site, data: &Path, port: u16) -> Node {
+fn node(programs: &Programs, site: &ServerSite, data: &Path, port: u16) -> ServerNode {
     let url = format!("postgres://punctual:punctual@127.0.0.1:{port}/punctual");
-    Node {
+    ServerNode {
         name: "postgres",
         setup: vec![],
         server: server(programs, site, data, port),
@@ -70,7 +70,7 @@ fn node(programs: &Programs, site: &Site, data: &Path, port: u16) -> Node {
     }
 }
 
-fn client(programs: &Programs, url: String) -> Client {
+fn client(programs: &Programs, url: String) -> MakeSqlCommand {
     let programs = programs.clone();
     Box::new(move |statement| {
         let mut client = programs.command(&programs.folder.join("psql"));
@@ -79,7 +79,7 @@ fn client(programs: &Programs, url: String) -> Client {
     })
 }
 
-fn server(programs: &Programs, site: &Site, data: &Path, port: u16) -> Command {
+fn server(programs: &Programs, site: &ServerSite, data: &Path, port: u16) -> Command {
     let mut server = site.command(programs, &programs.folder.join("postgres"));
     server.arg("-D").arg(data).arg(format!("--port={port}"));
     server.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories="]);

@@ -18,11 +18,11 @@ pub struct Programs {
     pub folder: PathBuf,
     /// The equivalents of `/usr`: the machine's own, and the unpacked one, if there is one.
     pub usr: Vec<PathBuf>,
-    launch: Launch,
+    launch: ProgramLaunch,
 }
 
 #[derive(Clone)]
-enum Launch {
+enum ProgramLaunch {
     Installed,
     /// Unpacked, from the same Debian release as this machine: only missing libraries are added.
     WithLibraries(OsString),
@@ -36,7 +36,7 @@ enum Launch {
 impl Programs {
     /// Programs that need nothing else, with libraries that the machine may lack.
     pub fn alone(folder: PathBuf, libraries: Option<OsString>) -> Self {
-        let launch = libraries.map_or(Launch::Installed, Launch::WithLibraries);
+        let launch = libraries.map_or(ProgramLaunch::Installed, ProgramLaunch::WithLibraries);
         Programs { folder, usr: vec![], launch }
     }
 
@@ -47,13 +47,13 @@ impl Programs {
 
     pub fn command(&self, program: &Path) -> Command {
         match &self.launch {
-            Launch::Installed => Command::new(program),
-            Launch::WithLibraries(libraries) => {
+            ProgramLaunch::Installed => Command::new(program),
+            ProgramLaunch::WithLibraries(libraries) => {
                 let mut command = Command::new(program);
                 command.env("LD_LIBRARY_PATH", libraries);
                 command
             }
-            Launch::ThroughLoader { loader, libraries } => {
+            ProgramLaunch::ThroughLoader { loader, libraries } => {
                 let mut command = Command::new(loader);
                 command.arg("--library-path").arg(libraries).arg(program);
                 command
@@ -169,7 +169,7 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
 fn find(root: &Path, service: Service) -> Option<Programs> {
     let wanted = wanted(service)?;
     let installed = installed_folders().into_iter().find_map(|folder| {
-        let programs = Programs { folder, usr: vec![usr()], launch: Launch::Installed };
+        let programs = Programs { folder, usr: vec![usr()], launch: ProgramLaunch::Installed };
         resolved(programs, &wanted)
     });
     let is_complete = |programs: &Programs| wanted.files.iter().all(|file| programs.file(file).is_some());
@@ -189,7 +189,7 @@ fn with_unpacked_files(programs: Programs, root: &Path, service: Service) -> Opt
     let tree = unpacked_folder(root, service).ok()?;
     let libraries = std::env::join_paths(library_folders(&tree)).ok()?;
     let usr = vec![usr(), tree.join("usr")];
-    Some(Programs { usr, launch: Launch::WithLibraries(libraries), ..programs })
+    Some(Programs { usr, launch: ProgramLaunch::WithLibraries(libraries), ..programs })
 }
 
 /// Follows links to the server, if it is the wanted version and runs.
@@ -239,8 +239,8 @@ fn unpacked(root: &Path, service: Service, wanted: &Wanted) -> Option<Programs> 
     let folder = folders.find(|folder| folder.join(wanted.program).exists())?;
     let libraries = std::env::join_paths(library_folders(&tree)).ok()?;
     let launch = match wanted.packages.suite {
-        Suite::OfThisMachine => Launch::WithLibraries(libraries),
-        Suite::Unstable => Launch::ThroughLoader { loader: loader(&tree)?, libraries },
+        Suite::OfThisMachine => ProgramLaunch::WithLibraries(libraries),
+        Suite::Unstable => ProgramLaunch::ThroughLoader { loader: loader(&tree)?, libraries },
     };
     Some(Programs { folder, usr: vec![self::usr(), usr], launch })
 }
@@ -308,7 +308,7 @@ mod tests {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(&program, mode).unwrap();
             let programs =
-                Programs { folder: folder.path().to_owned(), usr: vec![], launch: Launch::Installed };
+                Programs { folder: folder.path().to_owned(), usr: vec![], launch: ProgramLaunch::Installed };
             resolved(programs, &wanted(Service::MySql).unwrap()).is_some()
         };
         assert!(says("9.7.4-2 for Linux on x86_64"));
@@ -325,7 +325,8 @@ mod tests {
         std::fs::set_permissions(&program, mode).unwrap();
         let found = |folder: &Path| {
             std::os::unix::fs::symlink(&program, folder.join("redis-server")).unwrap();
-            let programs = Programs { folder: folder.to_owned(), usr: vec![], launch: Launch::Installed };
+            let programs =
+                Programs { folder: folder.to_owned(), usr: vec![], launch: ProgramLaunch::Installed };
             resolved(programs, &wanted(Service::Redis).unwrap()).map(|programs| programs.folder)
         };
         assert_eq!(found(here.path()), Some(here.path().to_owned()));

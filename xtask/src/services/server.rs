@@ -23,17 +23,17 @@ const PORTS_TRIED_MAX: usize = 5;
 const PORT_TAKEN: &str = "already in use";
 
 /// How to start a service: its servers in sequence, each as soon as the previous one accepts connections.
-pub struct Plan {
+pub struct ServicePlan {
     pub service: Service,
     /// Creates them for each try, with unused ports and folders.
     pub nodes: MakeNodes,
 }
 
 /// The argument is the number of earlier tries.
-pub type MakeNodes = Box<dyn Fn(usize) -> Result<Vec<Node>> + Send>;
+pub type MakeNodes = Box<dyn Fn(usize) -> Result<Vec<ServerNode>> + Send>;
 
 /// One server, and how it is started and stopped.
-pub struct Node {
+pub struct ServerNode {
     /// The name of the service, or one that begins with it where there are several servers.
     pub name: &'static str,
     /// Run to completion before the first start, in sequence.
@@ -51,29 +51,29 @@ pub struct Node {
     /// The working directory of it and all its descendants is below this one.
     pub folder: PathBuf,
     /// Creates a command that runs an SQL statement on it and prints the result.
-    pub client: Client,
+    pub client: MakeSqlCommand,
 }
 
-pub type Client = Box<dyn Fn(&str) -> Command + Send + Sync>;
+pub type MakeSqlCommand = Box<dyn Fn(&str) -> Command + Send + Sync>;
 
 /// A server that accepts connections.
-pub struct Started {
-    pub node: Box<Node>,
+pub struct StartedServer {
+    pub node: Box<ServerNode>,
     pub id: Pid,
     pub took: Duration,
 }
 
 /// Events of servers, and commands for them.
-pub enum Event {
+pub enum ServiceEvent {
     /// All servers of a service accept connections, or not all of them could be started.
     Ready {
         service: Service,
-        outcome: Result<Vec<Started>>,
+        outcome: Result<Vec<StartedServer>>,
     },
     /// A server was started a second time.
     StartedAgain {
         name: &'static str,
-        outcome: Result<Started>,
+        outcome: Result<StartedServer>,
     },
     /// A statement was run on a server.
     Answered {
@@ -90,16 +90,16 @@ pub enum Event {
 }
 
 /// Carries out a plan, on its own thread.
-pub fn begin(plan: Plan, children: Arc<Children>, events: Sender<Event>) {
+pub fn begin(plan: ServicePlan, children: Arc<Children>, events: Sender<ServiceEvent>) {
     std::thread::spawn(move || {
         let outcome = begin_all(&plan, &children, &events);
         // The receiver is gone when the guard itself is ending.
-        let _ = events.send(Event::Ready { service: plan.service, outcome });
+        let _ = events.send(ServiceEvent::Ready { service: plan.service, outcome });
     });
 }
 
 /// Starts a server that has ended again, on its own thread.
-pub fn start_again(mut node: Box<Node>, children: Arc<Children>, events: Sender<Event>) {
+pub fn start_again(mut node: Box<ServerNode>, children: Arc<Children>, events: Sender<ServiceEvent>) {
     std::thread::spawn(move || {
         let name = node.name;
         node.setup.clear();
@@ -107,15 +107,15 @@ pub fn start_again(mut node: Box<Node>, children: Arc<Children>, events: Sender<
             node.server = server;
         }
         let outcome = start(node, &children, &events).and_then(|outcome| match outcome {
-            Outcome::Started(started) => Ok(started),
-            Outcome::PortTaken(why) => Err(why),
+            StartOutcome::Started(started) => Ok(started),
+            StartOutcome::PortTaken(why) => Err(why),
         });
-        let _ = events.send(Event::StartedAgain { name, outcome });
+        let _ = events.send(ServiceEvent::StartedAgain { name, outcome });
     });
 }
 
 /// Runs a statement on a server, on its own thread: it may be slow to answer.
-pub fn ask(node: &Node, statement: &str, children: Arc<Children>, events: Sender<Event>) {
+pub fn ask(node: &ServerNode, statement: &str, children: Arc<Children>, events: Sender<ServiceEvent>) {
     let (name, mut command) = (node.name, (node.client)(statement));
     std::thread::spawn(move || {
         let mut answered = || {
@@ -126,17 +126,21 @@ pub fn ask(node: &Node, statement: &str, children: Arc<Children>, events: Sender
             ensure!(status.success(), "{status}: {said}");
             Ok(said.trim_end().to_owned())
         };
-        let _ = events.send(Event::Answered { name, outcome: answered() });
+        let _ = events.send(ServiceEvent::Answered { name, outcome: answered() });
     });
 }
 
-fn begin_all(plan: &Plan, children: &Arc<Children>, events: &Sender<Event>) -> Result<Vec<Started>> {
+fn begin_all(
+    plan: &ServicePlan,
+    children: &Arc<Children>,
+    events: &Sender<ServiceEvent>,
+) -> Result<Vec<StartedServer>> {
     'tries: for tried in 0.. {
         let mut all = Vec::new();
         for node in (plan.nodes)(tried)? {
             match start(Box::new(node), children, events)? {
-                Outcome::Started(started) => all.push(started),
-                Outcome::PortTaken(why) => {
+                StartOutcome::Started(started) => all.push(started),
+                StartOutcome::PortTaken(why) => {
                     ensure!(tried + 1 < PORTS_TRIED_MAX, why);
                     all.iter().for_each(|started| children.kill(started.id));
                     continue 'tries;
@@ -148,13 +152,17 @@ fn begin_all(plan: &Plan, children: &Arc<Children>, events: &Sender<Event>) -> R
     bail!("no attempt was made")
 }
 
-enum Outcome {
-    Started(Started),
+enum StartOutcome {
+    Started(StartedServer),
     PortTaken(anyhow::Error),
 }
 
 /// Returns when the server accepts connections or has ended.
-fn start(mut node: Box<Node>, children: &Arc<Children>, events: &Sender<Event>) -> Result<Outcome> {
+fn start(
+    mut node: Box<ServerNode>,
+    children: &Arc<Children>,
+    events: &Sender<ServiceEvent>,
+) -> Result<StartOutcome> {
     let started = Instant::now();
     for command in &mut node.setup {
         let (id, output) = children.spawn(command, Signal::KILL)?;
@@ -165,10 +173,10 @@ fn start(mut node: Box<Node>, children: &Arc<Children>, events: &Sender<Event>) 
     }
     let (id, output) = children.spawn(&mut node.server, node.stop_signal)?;
     match listen(&node, id, output, children.clone(), events.clone()).recv()? {
-        Said::Ready => Ok(Outcome::Started(Started { node, id, took: started.elapsed() })),
+        Said::Ready => Ok(StartOutcome::Started(StartedServer { node, id, took: started.elapsed() })),
         Said::Ended { status, shown, port_was_taken } => {
             let why = anyhow::anyhow!("{} ended: {}\n{shown}", node.name, status?);
-            if port_was_taken { Ok(Outcome::PortTaken(why)) } else { Err(why) }
+            if port_was_taken { Ok(StartOutcome::PortTaken(why)) } else { Err(why) }
         }
     }
 }
@@ -181,11 +189,11 @@ enum Said {
 
 /// Reads a server's output to its end. The end is an event only if the server was ready.
 fn listen(
-    node: &Node,
+    node: &ServerNode,
     id: Pid,
     output: BufReader<PipeReader>,
     children: Arc<Children>,
-    events: Sender<Event>,
+    events: Sender<ServiceEvent>,
 ) -> Receiver<Said> {
     let (said, first) = channel();
     let (name, mut awaited) = (node.name, node.ready_lines.to_vec());
@@ -203,7 +211,8 @@ fn listen(
         let status = children.wait(id);
         if was_ready {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            let _ = events.send(Event::Ended { id, why: anyhow::anyhow!("{name} ended: {status}\n{shown}") });
+            let _ = events
+                .send(ServiceEvent::Ended { id, why: anyhow::anyhow!("{name} ended: {status}\n{shown}") });
         } else {
             let _ = said.send(Said::Ended { status, shown, port_was_taken });
         }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a server needs to run in its own folder.
-pub struct Site {
+pub struct ServerSite {
     pub folder: PathBuf,
-    owner: Option<User>,
+    owner: Option<ServerUser>,
 }
 
 /// For temporary files. At start, MariaDB deletes temporary files that it finds as leftovers of its own, so
@@ -21,12 +21,12 @@ const TEMPORARY: &str = "tmp";
 
 /// The user of the servers, if this process is root: they refuse to run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct User {
+struct ServerUser {
     id: u32,
     group: u32,
 }
 
-impl Site {
+impl ServerSite {
     /// Creates a folder inside the one that all services share.
     pub fn new(service: Service, shared: &Path, name: &str) -> Result<Self> {
         // The identity provider may run as root, and its programs are where only root may be able to go.
@@ -36,12 +36,12 @@ impl Site {
             // The user must be able to reach its folder, and owns none of those above.
             std::fs::set_permissions(shared, Permissions::from_mode(0o755))?;
         }
-        Site { folder: shared.to_owned(), owner }.within(name)
+        ServerSite { folder: shared.to_owned(), owner }.within(name)
     }
 
     /// A separate site for one of several servers.
     pub fn within(&self, name: &str) -> Result<Self> {
-        let site = Site { folder: self.create_folder(name)?, owner: self.owner };
+        let site = ServerSite { folder: self.create_folder(name)?, owner: self.owner };
         site.create_folder(TEMPORARY)?;
         Ok(site)
     }
@@ -49,7 +49,7 @@ impl Site {
     pub fn create_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(name);
         std::fs::create_dir(&folder)?;
-        if let Some(User { id, group }) = self.owner {
+        if let Some(ServerUser { id, group }) = self.owner {
             chown(&folder, Some(id), Some(group))?;
         }
         Ok(folder)
@@ -60,7 +60,7 @@ impl Site {
         let mut command = programs.command(program);
         command.current_dir(&self.folder).stdin(Stdio::null());
         command.env("TMPDIR", self.folder.join(TEMPORARY));
-        if let Some(User { id, group }) = self.owner {
+        if let Some(ServerUser { id, group }) = self.owner {
             command.uid(id).gid(group);
         }
         command
@@ -70,7 +70,7 @@ impl Site {
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
         std::fs::write(&path, text)?;
-        if let Some(User { id, group }) = self.owner {
+        if let Some(ServerUser { id, group }) = self.owner {
             chown(&path, Some(id), Some(group))?;
         }
         Ok(path)
@@ -78,7 +78,7 @@ impl Site {
 }
 
 /// Debian's user for the service, or else `nobody`.
-fn unprivileged(service: Service) -> Result<User> {
+fn unprivileged(service: Service) -> Result<ServerUser> {
     let own = match service {
         Service::Postgres | Service::Replica => "postgres",
         Service::MariaDb | Service::MariaDbSecured | Service::MySql | Service::Galera => "mysql",
@@ -92,10 +92,10 @@ fn unprivileged(service: Service) -> Result<User> {
     found.with_context(|| format!("neither user {own} nor user nobody exists; do not run this as root"))
 }
 
-fn user_named(users: &str, name: &str) -> Option<User> {
+fn user_named(users: &str, name: &str) -> Option<ServerUser> {
     let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let found = fields.into_iter().find(|fields| fields.len() > 3 && fields[0] == name)?;
-    Some(User { id: found[2].parse().ok()?, group: found[3].parse().ok()? })
+    Some(ServerUser { id: found[2].parse().ok()?, group: found[3].parse().ok()? })
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn root_hands_servers_to_users_that_may_do_nothing() {
         let users = "root:x:0:0:root:/root:/bin/sh\nmysql:x:102:105::/nonexistent:/bin/false\n";
-        assert_eq!(user_named(users, "mysql"), Some(User { id: 102, group: 105 }));
+        assert_eq!(user_named(users, "mysql"), Some(ServerUser { id: 102, group: 105 }));
         assert_eq!(user_named(users, "postgres"), None);
     }
 }

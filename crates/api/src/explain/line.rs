@@ -1,13 +1,13 @@
 //! Why an execution is on the wait list of a limit, and which executions count against that limit.
 
-use super::{JobFacts, TOLD_MAX, listed, when};
+use super::{ExplainedFacts, TOLD_MAX, listed, when};
 use crate::reasons;
 use punctual_core::limiter::LimiterId;
 use punctual_core::occurrence::Live;
 use punctual_engine::LimitHolder;
 
 /// What an execution behind the concurrency gate waits for; the most important sentence first.
-pub(super) fn sentences(live: &Live, facts: &JobFacts) -> Vec<String> {
+pub(super) fn sentences(live: &Live, facts: &ExplainedFacts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let key = spec.settings.concurrency_key.as_deref().filter(|_| live.line == live.limiter);
     let (limit, whose) = match key {
@@ -64,7 +64,7 @@ fn full(in_use: u64, most: u64, whose: &str) -> String {
 }
 
 /// The executions that count against the limit, as many as fit into a sentence.
-fn holders(line: LimiterId, in_use: u64, facts: &JobFacts) -> Option<String> {
+fn holders(line: LimiterId, in_use: u64, facts: &ExplainedFacts) -> Option<String> {
     let known = facts.holders.get(&line).filter(|known| !known.is_empty())?;
     let one = |holder: &LimitHolder| match &holder.runs {
         Some((worker, since)) => {
@@ -82,7 +82,7 @@ fn holders(line: LimiterId, in_use: u64, facts: &JobFacts) -> Option<String> {
 }
 
 /// Reports holders that cannot run: executions behind them wait until that is fixed, however long it takes.
-fn stuck(line: LimiterId, facts: &JobFacts) -> Vec<String> {
+fn stuck(line: LimiterId, facts: &ExplainedFacts) -> Vec<String> {
     let known = facts.holders.get(&line).into_iter().flatten();
     let stuck = known.filter_map(|holder| Some((holder, why_stuck(holder, facts)?)));
     let said = stuck.map(|(holder, why)| {
@@ -93,7 +93,7 @@ fn stuck(line: LimiterId, facts: &JobFacts) -> Vec<String> {
 }
 
 /// Why a holder cannot run; `None` if it can.
-fn why_stuck(holder: &LimitHolder, facts: &JobFacts) -> Option<String> {
+fn why_stuck(holder: &LimitHolder, facts: &ExplainedFacts) -> Option<String> {
     if holder.runs.is_some() {
         return None;
     }

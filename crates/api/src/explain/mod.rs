@@ -17,7 +17,7 @@ use punctual_core::schedule::{Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use punctual_engine::{
-    EligibleWorkers, JobFacts, MoreOpen, ParentJob, lane_of, next_run_time, parent_to_blame,
+    EligibleWorkers, ExplainedFacts, MoreOpen, ParentJob, lane_of, next_run_time, parent_to_blame,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const TOLD_MAX: usize = 5;
 /// Starts later than this are reported as late.
 const LATE_MIN: Duration = Duration::from_secs(1);
 
-pub fn explain(facts: JobFacts) -> ExplainBody {
+pub fn explain(facts: ExplainedFacts) -> ExplainBody {
     let most_telling = most_telling(&facts);
     let explained = |live: &Live| {
         let is_named = facts.view.open.len() > 1 && most_telling.is_some_and(|telling| telling.id == live.id);
@@ -70,7 +70,7 @@ pub fn explain(facts: JobFacts) -> ExplainBody {
 }
 
 /// A sentence saying that not all open executions are explained, if so.
-fn more_open(facts: &JobFacts) -> Option<String> {
+fn more_open(facts: &ExplainedFacts) -> Option<String> {
     let (shown, id) = (facts.view.open.len(), facts.view.job.id);
     let more = match facts.more_open {
         MoreOpen { counted: 0, is_all: true } => return None,
@@ -84,7 +84,7 @@ fn more_open(facts: &JobFacts) -> Option<String> {
 }
 
 /// Actions that may fix what blocks the job or what has failed.
-fn advice(facts: &JobFacts) -> Vec<Advice> {
+fn advice(facts: &ExplainedFacts) -> Vec<Advice> {
     let job = &facts.view.job;
     let mut advice = Vec::new();
     if facts.view.status() == JobStatus::Paused {
@@ -107,7 +107,7 @@ fn advice(facts: &JobFacts) -> Vec<Advice> {
 
 /// Paused workers that block a queued execution: one of the job, or one that counts against a limit the job
 /// waits for.
-fn paused_in_the_way(facts: &JobFacts) -> BTreeSet<String> {
+fn paused_in_the_way(facts: &ExplainedFacts) -> BTreeSet<String> {
     let is_queued = facts.view.open.iter().any(|live| matches!(live.state, LiveState::Queued));
     let own = is_queued.then(|| lane_of(&facts.view.job.spec));
     let holders = facts.holders.values().flatten().filter(|holder| holder.runs.is_none());
@@ -127,7 +127,7 @@ fn unmistakable(row: &SessionRow, sessions: &[SessionRow]) -> String {
 
 /// The most important execution: a running one, else the earliest. A job status other than ACTIVE is more
 /// important than an execution that does not run.
-fn most_telling(facts: &JobFacts) -> Option<&Live> {
+fn most_telling(facts: &ExplainedFacts) -> Option<&Live> {
     let open = &facts.view.open;
     let first_in_line = || open.iter().min_by_key(|live| live.id.number);
     let is_active = facts.view.status() == JobStatus::Active;
@@ -135,7 +135,7 @@ fn most_telling(facts: &JobFacts) -> Option<&Live> {
 }
 
 /// What a status other than ACTIVE means for this job.
-fn about_status(facts: &JobFacts) -> Vec<String> {
+fn about_status(facts: &ExplainedFacts) -> Vec<String> {
     let reason = || status_reason(facts).unwrap_or_else(|| "the reason is no longer kept".to_owned());
     match facts.view.status() {
         JobStatus::Active => vec![],
@@ -153,18 +153,18 @@ fn about_status(facts: &JobFacts) -> Vec<String> {
 }
 
 /// The latest run, if the job failed because it was skipped on account of another job.
-fn skipped_for_parent(facts: &JobFacts) -> Option<&Finished> {
+fn skipped_for_parent(facts: &ExplainedFacts) -> Option<&Finished> {
     let last = facts.view.last_finished.as_ref().filter(|_| facts.view.status() == JobStatus::Failed)?;
     (last.reason == Some(SkipReason::Dependency)).then_some(last)
 }
 
 /// The current status of the job that caused the skip.
-fn parent_status(facts: &JobFacts) -> Option<JobStatus> {
+fn parent_status(facts: &ExplainedFacts) -> Option<JobStatus> {
     facts.blamed.as_ref().map(|(_, status)| *status)
 }
 
 /// What to do about a job that was skipped on account of another job.
-fn after_skip(facts: &JobFacts) -> String {
+fn after_skip(facts: &ExplainedFacts) -> String {
     let said = match parent_status(facts) {
         Some(JobStatus::Failed) => {
             "It does not run again by itself: fix and retry that job, and trigger this one once that job \
@@ -182,16 +182,16 @@ fn after_skip(facts: &JobFacts) -> String {
     said.to_owned()
 }
 
-fn status_reason(facts: &JobFacts) -> Option<String> {
+fn status_reason(facts: &ExplainedFacts) -> Option<String> {
     reasons::of_status(&facts.view, blamed_name(facts))
 }
 
-fn blamed_name(facts: &JobFacts) -> Option<&str> {
+fn blamed_name(facts: &ExplainedFacts) -> Option<&str> {
     facts.blamed.as_ref().map(|(name, _)| name.as_str())
 }
 
 /// A sentence saying that the job's queue is paused, while the job still has executions to start.
-fn queue_paused(facts: &JobFacts) -> Option<String> {
+fn queue_paused(facts: &ExplainedFacts) -> Option<String> {
     let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
     let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
     let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
@@ -200,7 +200,7 @@ fn queue_paused(facts: &JobFacts) -> Option<String> {
     ))
 }
 
-fn queue_unreadable(facts: &JobFacts) -> Option<String> {
+fn queue_unreadable(facts: &ExplainedFacts) -> Option<String> {
     let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
     let reason = facts.queue_unreadable.as_ref().filter(|_| is_unfinished)?;
     let queue = &facts.view.job.spec.queue;
@@ -213,7 +213,7 @@ fn queue_unreadable(facts: &JobFacts) -> Option<String> {
 /// A fire that is overdue by more than this was not picked up: schedulers scan every second.
 const FIRE_OVERDUE: Duration = Duration::from_secs(10);
 
-fn next_run(facts: &JobFacts) -> Vec<String> {
+fn next_run(facts: &ExplainedFacts) -> Vec<String> {
     let Some(state) = &facts.view.schedule else { return vec![] };
     let mut said = Vec::new();
     let by = match submission::in_words(&state.schedule) {
@@ -253,7 +253,7 @@ fn next_run(facts: &JobFacts) -> Vec<String> {
 
 /// A sentence saying that the job will be skipped, because a job that it depends on was deleted before it
 /// succeeded.
-fn doomed(facts: &JobFacts) -> Option<String> {
+fn doomed(facts: &ExplainedFacts) -> Option<String> {
     let deleted = facts.parents.iter().find(|parent| parent.known.is_none())?;
     Some(format!(
         "Job {}, which it depends on, was deleted before it succeeded: once the run of that job has stopped, this one is \

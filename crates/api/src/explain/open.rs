@@ -1,6 +1,6 @@
 //! Why an open execution is in its current state.
 
-use super::{JobFacts, doomed, in_brackets, line, listed, parents, queue_paused, rough, when};
+use super::{ExplainedFacts, doomed, in_brackets, line, listed, parents, queue_paused, rough, when};
 use crate::{reasons, views};
 use punctual_client::ExecutionStatus;
 use punctual_core::gates::Gate;
@@ -13,7 +13,7 @@ use punctual_core::session::SessionMode;
 use punctual_engine::{EligibleWorkers, lane_of};
 
 /// The most important sentence first. It names the execution if it will also be shown elsewhere.
-pub fn sentences(live: &Live, is_named: bool, facts: &JobFacts) -> Vec<String> {
+pub fn sentences(live: &Live, is_named: bool, facts: &ExplainedFacts) -> Vec<String> {
     let mut said = match live.state {
         LiveState::Running(lease) => running(live, lease, facts),
         LiveState::Waiting(gates) => gates.iter().flat_map(|gate| closed(gate, live, facts)).collect(),
@@ -34,7 +34,7 @@ pub fn sentences(live: &Live, is_named: bool, facts: &JobFacts) -> Vec<String> {
 }
 
 /// The progress of a running execution, or the checkpoint that the next attempt starts from.
-fn noted(live: &Live, facts: &JobFacts) -> Option<String> {
+fn noted(live: &Live, facts: &ExplainedFacts) -> Option<String> {
     let noted = facts.notes.iter().find(|noted| noted.occurrence == live.id)?;
     if !live.is_running() {
         let bytes = noted.checkpoint_bytes?;
@@ -44,7 +44,7 @@ fn noted(live: &Live, facts: &JobFacts) -> Option<String> {
     Some(format!("Its progress is {progress}, reported at {}.", when(noted.noted_at, facts.now)))
 }
 
-fn running(live: &Live, lease: Lease, facts: &JobFacts) -> Vec<String> {
+fn running(live: &Live, lease: Lease, facts: &ExplainedFacts) -> Vec<String> {
     let session = facts.sessions.iter().find(|row| row.pulse.session == lease.session);
     let place = session
         .map_or("a worker that is no longer connected".to_owned(), |row| format!("worker {}", row.worker));
@@ -70,7 +70,7 @@ fn running(live: &Live, lease: Lease, facts: &JobFacts) -> Vec<String> {
 }
 
 /// The explanation of one closed gate.
-fn closed(gate: Gate, live: &Live, facts: &JobFacts) -> Vec<String> {
+fn closed(gate: Gate, live: &Live, facts: &ExplainedFacts) -> Vec<String> {
     let said = match gate {
         Gate::Concurrency => return line::sentences(live, facts),
         Gate::Time => waits_for_time(live, facts),
@@ -87,7 +87,7 @@ fn closed(gate: Gate, live: &Live, facts: &JobFacts) -> Vec<String> {
     vec![said]
 }
 
-fn waits_for_time(live: &Live, facts: &JobFacts) -> String {
+fn waits_for_time(live: &Live, facts: &ExplainedFacts) -> String {
     let until = when(live.available_at, facts.now);
     if live.charged == 0 {
         return format!("It waits until {until}.");
@@ -107,7 +107,7 @@ fn failed(before: &Finished) -> String {
     format!("attempt {} ended {status}{error}", before.id.attempt)
 }
 
-fn waits_behind(live: &Live, facts: &JobFacts) -> String {
+fn waits_behind(live: &Live, facts: &ExplainedFacts) -> String {
     let policy = match facts.view.job.spec.settings.overlap {
         OverlapPolicy::Skip => "SKIP",
         OverlapPolicy::Allow => "ALLOW",
@@ -136,7 +136,7 @@ fn waits_behind(live: &Live, facts: &JobFacts) -> String {
 }
 
 /// Why a queued execution has not been claimed yet.
-fn queued(live: &Live, facts: &JobFacts) -> Vec<String> {
+fn queued(live: &Live, facts: &ExplainedFacts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let mut said: Vec<String> = queue_paused(facts).into_iter().collect();
     if facts.is_stopping {
@@ -221,7 +221,7 @@ fn no_handler(job_type: &str, sessions: &[SessionRow]) -> String {
 }
 
 /// Reports that the workers that could run it are full, as far as the server can tell.
-fn all_busy(able: &[&SessionRow], facts: &JobFacts) -> Option<String> {
+fn all_busy(able: &[&SessionRow], facts: &ExplainedFacts) -> Option<String> {
     let slots: u64 = able.iter().map(|row| u64::from(row.slots_now())).sum();
     let theirs =
         |job_type: &str| able.iter().any(|row| row.job_types.iter().any(|theirs| theirs == job_type));

@@ -1,6 +1,6 @@
 //! What happened to past occurrences: which did not run, which failed permanently, which were late.
 
-use super::{JobFacts, LATE_MIN, TOLD_MAX, blamed_name, in_brackets, rough, status_reason, when};
+use super::{ExplainedFacts, LATE_MIN, TOLD_MAX, blamed_name, in_brackets, rough, status_reason, when};
 use crate::reasons;
 use punctual_client::RecentOccurrence;
 use punctual_core::ids::OccurrenceId;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Finished occurrences that are shown.
 const RECENT_MAX: usize = 10;
 
-pub fn sentences(facts: &JobFacts) -> Vec<String> {
+pub fn sentences(facts: &ExplainedFacts) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(facts.dead.as_ref().map(|letter| died(letter, facts)));
     if let Some(attempts) = ended(facts).next() {
@@ -27,7 +27,7 @@ pub fn sentences(facts: &JobFacts) -> Vec<String> {
 }
 
 /// The occurrences that have ended, latest first, each with its attempts, latest first.
-fn ended(facts: &JobFacts) -> impl Iterator<Item = &[Finished]> {
+fn ended(facts: &ExplainedFacts) -> impl Iterator<Item = &[Finished]> {
     let is_open = |id: OccurrenceId| facts.view.open.iter().any(|live| live.id == id);
     facts
         .history
@@ -35,7 +35,7 @@ fn ended(facts: &JobFacts) -> impl Iterator<Item = &[Finished]> {
         .filter(move |attempts| !is_open(attempts[0].id.occurrence))
 }
 
-pub fn recent(facts: &JobFacts) -> Vec<RecentOccurrence> {
+pub fn recent(facts: &ExplainedFacts) -> Vec<RecentOccurrence> {
     let shown = |attempts: &[Finished]| {
         let last = &attempts[0];
         let is_plain = matches!(last.status, Status::Succeeded);
@@ -51,7 +51,7 @@ pub fn recent(facts: &JobFacts) -> Vec<RecentOccurrence> {
 }
 
 /// How an occurrence ended, and what else may have caused it.
-fn of_end(last: &Finished, facts: &JobFacts) -> String {
+fn of_end(last: &Finished, facts: &ExplainedFacts) -> String {
     let reason = reasons::of_end(last, &facts.view.job.spec, blamed_name(facts));
     match may_have_given_way(last, facts) {
         true => format!("{reason}, by the next occurrence (overlap_policy REPLACE) or by a request"),
@@ -60,7 +60,7 @@ fn of_end(last: &Finished, facts: &JobFacts) -> String {
 }
 
 /// Whether a later occurrence may have replaced this one. No record says so for certain.
-fn may_have_given_way(last: &Finished, facts: &JobFacts) -> bool {
+fn may_have_given_way(last: &Finished, facts: &ExplainedFacts) -> bool {
     let job = &facts.view.job;
     let open = facts.view.open.iter().map(|live| (live.id, live.scheduled_time));
     let ended = facts.history.iter().map(|ended| (ended.id.occurrence, ended.scheduled_time));
@@ -80,7 +80,7 @@ fn lateness(attempts: &[Finished]) -> Option<Duration> {
 }
 
 /// How late it was, to follow a sentence about the occurrence.
-fn late(attempts: &[Finished], facts: &JobFacts) -> Option<String> {
+fn late(attempts: &[Finished], facts: &ExplainedFacts) -> Option<String> {
     let late_by = lateness(attempts).filter(|late_by| *late_by >= LATE_MIN)?;
     let first = attempts.last()?;
     // Triggered occurrences do not wait for other jobs.
@@ -129,7 +129,7 @@ fn after_failures(attempts: &[Finished]) -> String {
     }
 }
 
-fn how_it_ended(attempts: &[Finished], facts: &JobFacts) -> Option<String> {
+fn how_it_ended(attempts: &[Finished], facts: &ExplainedFacts) -> Option<String> {
     let last = attempts.first()?;
     let is_dead = facts.dead.as_ref().is_some_and(|letter| letter.occurrence == last.id.occurrence);
     let (scheduled, ended) = (last.scheduled_time, when(last.completed_at, facts.now));
@@ -145,7 +145,7 @@ fn how_it_ended(attempts: &[Finished], facts: &JobFacts) -> Option<String> {
     }
 }
 
-fn died(letter: &DeadLetter, facts: &JobFacts) -> String {
+fn died(letter: &DeadLetter, facts: &ExplainedFacts) -> String {
     let DeadLetter { occurrence, attempts, scheduled_time, .. } = letter;
     let error = in_brackets(letter.error.as_deref());
     let attempts = if *attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
@@ -160,7 +160,7 @@ fn died(letter: &DeadLetter, facts: &JobFacts) -> String {
     )
 }
 
-fn skipped(range: &SkipRange, facts: &JobFacts) -> String {
+fn skipped(range: &SkipRange, facts: &ExplainedFacts) -> String {
     let because = match fired_late(range, facts) {
         Some((scheduled, fired_at)) => format!(
             "no scheduler fired in time: at {fired_at}, when one did, the occurrence scheduled for \
@@ -179,7 +179,7 @@ fn skipped(range: &SkipRange, facts: &JobFacts) -> String {
 
 /// The occurrence that blocked these and the time of its fire, if it was fired so late that these were
 /// already due. Had it been fired on time, they might have run.
-fn fired_late(range: &SkipRange, facts: &JobFacts) -> Option<(Timestamp, Timestamp)> {
+fn fired_late(range: &SkipRange, facts: &ExplainedFacts) -> Option<(Timestamp, Timestamp)> {
     if range.reason != SkipReason::Overlap {
         return None;
     }

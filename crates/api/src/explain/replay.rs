@@ -1,9 +1,9 @@
 //! Reports that a job replays missed occurrences, how many are left, and what the next one waits for.
 
-use super::{JobFacts, when};
+use super::{ExplainedFacts, when};
 use punctual_core::schedule::{OverlapPolicy, ScheduleState};
 
-pub fn sentence(state: &ScheduleState, facts: &JobFacts) -> Option<String> {
+pub fn sentence(state: &ScheduleState, facts: &ExplainedFacts) -> Option<String> {
     let replay = state.replay.as_ref()?;
     let left = match state.replays_left() {
         1 => format!("1 missed occurrence is left to replay, of {}", replay.next),
@@ -19,7 +19,7 @@ pub fn sentence(state: &ScheduleState, facts: &JobFacts) -> Option<String> {
 
 /// What must change before the next one is opened. The number of open occurrences is left out: a view
 /// contains only the latest ones.
-fn room(state: &ScheduleState, facts: &JobFacts) -> String {
+fn room(state: &ScheduleState, facts: &ExplainedFacts) -> String {
     let overlap = state.overlap;
     let (max_open, limit) = (overlap.max_open, overlap.limit);
     let end = "all open occurrences of the job to end, because its overlap policy is";

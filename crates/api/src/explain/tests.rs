@@ -5,13 +5,13 @@ mod past;
 
 use super::*;
 use punctual_client::ExecutionStatus;
-use punctual_core::control::{Standing, Verb};
+use punctual_core::control::{LoadedJob, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, SessionId};
 use punctual_core::job::{Job, JobSpec, Priority, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::limiter::{LimiterId, LimiterUse};
-use punctual_core::occurrence::{End, Lease, LiveState, Next, Origin, Terms};
+use punctual_core::occurrence::{Lease, LiveState, Next, Origin, ReportedEnd, Terms};
 use punctual_core::ports::{DeadLetter, Depth, JobView, Lane};
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{Beginning, OverlapPolicy, Recurring, SkipRange, SkipReason, begin};
@@ -47,13 +47,13 @@ fn every_hour(spec: &mut JobSpec) {
 }
 
 /// A new job, explained ten minutes later.
-fn facts(job: Job) -> JobFacts {
+fn facts(job: Job) -> ExplainedFacts {
     let (schedule, open) = match begin(&job, job.created_at, false, &mut Default::default()) {
         Beginning::Due(live) => (None, vec![live]),
         Beginning::Later(state) => (Some(state), vec![]),
         Beginning::Over => (None, vec![]),
     };
-    JobFacts {
+    ExplainedFacts {
         now: at("08:10:00"),
         view: JobView { job, schedule, open, last_finished: None },
         parents: vec![],
@@ -108,17 +108,17 @@ fn worker(session: SessionId, name: &str, job_types: &[&str]) -> SessionRow {
 }
 
 /// The sentences about the only open execution.
-fn about_open(facts: JobFacts) -> Vec<String> {
+fn about_open(facts: ExplainedFacts) -> Vec<String> {
     let mut explained = explain(facts).executions;
     assert_eq!(explained.len(), 1, "{explained:?}");
     explained.remove(0).sentences
 }
 
 /// An attempt that ran from 08:00:05 to 08:00:09.
-fn ended(facts: &JobFacts, ending: Ending, error: Option<&str>) -> (Finished, Next) {
+fn ended(facts: &ExplainedFacts, ending: Ending, error: Option<&str>) -> (Finished, Next) {
     let job = &facts.view.job;
     let live = Live { state: running(at("08:00:05")), ..facts.view.open[0].clone() };
-    let end = End {
+    let end = ReportedEnd {
         ending,
         retryable: true,
         started_at: None,
@@ -132,7 +132,7 @@ fn ended(facts: &JobFacts, ending: Ending, error: Option<&str>) -> (Finished, Ne
 }
 
 /// The facts after the only attempt has ended permanently, with this execution in history.
-fn finished(mut facts: JobFacts, last: Finished, mark: StoredStatus) -> JobFacts {
+fn finished(mut facts: ExplainedFacts, last: Finished, mark: StoredStatus) -> ExplainedFacts {
     facts.view.open.clear();
     facts.view.job.mark = mark;
     facts.view.last_finished = Some(last.clone());
@@ -140,7 +140,7 @@ fn finished(mut facts: JobFacts, last: Finished, mark: StoredStatus) -> JobFacts
     facts
 }
 
-fn letter(facts: &JobFacts, attempts: u32) -> DeadLetter {
+fn letter(facts: &ExplainedFacts, attempts: u32) -> DeadLetter {
     let job = &facts.view.job;
     DeadLetter {
         number: 1,
@@ -357,7 +357,7 @@ fn a_paused_one_time_job_runs_then_or_at_once() {
 fn a_paused_recurring_job_tells_when_it_would_go_on() {
     let mut facts = facts(job(every_hour));
     let standing =
-        Standing { job: facts.view.job.clone(), schedule: facts.view.schedule.clone(), open: vec![] };
+        LoadedJob { job: facts.view.job.clone(), schedule: facts.view.schedule.clone(), open: vec![] };
     let change = standing.apply(&Verb::Pause, None, facts.now).unwrap();
     let punctual_core::control::ScheduleChange::Put(held) = change.schedule else { panic!("not held") };
     facts.view.job.mark = StoredStatus::Paused;
@@ -493,7 +493,7 @@ fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
         later: vec![(at("06:30:00"), at("06:30:00"))],
         waits: true,
     });
-    let waits = |facts: &JobFacts, change: &dyn Fn(&mut JobFacts)| {
+    let waits = |facts: &ExplainedFacts, change: &dyn Fn(&mut ExplainedFacts)| {
         let mut facts = facts.clone();
         change(&mut facts);
         let said = explain(facts).sentences;
@@ -502,14 +502,16 @@ fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
     };
     let explained = explain(facts.clone());
     assert_eq!(explained.next_run_time, Some(at("08:00:00")), "the one that is queued");
-    let of_job = explain(JobFacts { view: JobView { open: vec![], ..facts.view.clone() }, ..facts.clone() });
+    let of_job =
+        explain(ExplainedFacts { view: JobView { open: vec![], ..facts.view.clone() }, ..facts.clone() });
     assert_eq!(of_job.next_run_time, Some(at("08:30:00")), "not when the replay is tried again");
     assert!(
         explained.sentences.iter().any(|said| said.starts_with("4 missed occurrences are left to replay"))
     );
 
-    let policy =
-        |policy| move |facts: &mut JobFacts| facts.view.schedule.as_mut().unwrap().overlap.policy = policy;
+    let policy = |policy| {
+        move |facts: &mut ExplainedFacts| facts.view.schedule.as_mut().unwrap().overlap.policy = policy
+    };
     let end = "all open occurrences of the job to end, because its overlap policy is";
     assert_eq!(waits(&facts, &policy(OverlapPolicy::Skip)), format!("{end} SKIP."));
     assert_eq!(waits(&facts, &policy(OverlapPolicy::Replace)), format!("{end} REPLACE."));

@@ -1,33 +1,45 @@
 //! Every metric: its name, its help text, and where its value is read. The reference page is generated from
 //! this list. Names follow the Prometheus rules: base units, the unit last, `_total` for counters.
 
-use super::{Family, Kind, Read, Samples, Snapshot};
+use super::{MetricFamily, MetricKind, MetricsSnapshot, SampleSource, Samples};
 use punctual_core::ports::StoreHealth;
 
-const fn counter(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
-    Family { name, kind: Kind::Counter, labels: &[], help, read: Read::Snapshot(read) }
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&MetricsSnapshot, &mut Samples<'_>),
+) -> MetricFamily {
+    MetricFamily { name, kind: MetricKind::Counter, labels: &[], help, read: SampleSource::Snapshot(read) }
 }
 
-const fn gauge(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
-    Family { name, kind: Kind::Gauge, labels: &[], help, read: Read::Snapshot(read) }
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&MetricsSnapshot, &mut Samples<'_>),
+) -> MetricFamily {
+    MetricFamily { name, kind: MetricKind::Gauge, labels: &[], help, read: SampleSource::Snapshot(read) }
 }
 
-const fn histogram(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
-    Family { name, kind: Kind::Histogram, labels: &[], help, read: Read::Snapshot(read) }
+const fn histogram(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&MetricsSnapshot, &mut Samples<'_>),
+) -> MetricFamily {
+    MetricFamily { name, kind: MetricKind::Histogram, labels: &[], help, read: SampleSource::Snapshot(read) }
 }
 
-impl Family {
+impl MetricFamily {
     const fn by(self, labels: &'static [&'static str]) -> Self {
-        Family { labels, ..self }
+        MetricFamily { labels, ..self }
     }
 
     /// Reads the value from what the store knows without a database query.
     const fn without_database(self, read: fn(&StoreHealth, &mut Samples<'_>)) -> Self {
-        Family { read: Read::Health(read), ..self }
+        MetricFamily { read: SampleSource::Health(read), ..self }
     }
 }
 
-pub(super) const FAMILIES: &[Family] = &[
+pub(super) const FAMILIES: &[MetricFamily] = &[
     // Current state.
     gauge("punctual_jobs", "Stored jobs, by status.", |now, out| {
         let jobs = &now.jobs;

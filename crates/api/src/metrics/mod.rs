@@ -31,7 +31,7 @@ use traffic::TrafficSnapshot;
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All measurements at one moment.
-struct Snapshot {
+struct MetricsSnapshot {
     started_at_us: i64,
     clock_offset_us: i64,
     clock_offset_max_us: i64,
@@ -53,7 +53,7 @@ struct Snapshot {
     traffic: TrafficSnapshot,
 }
 
-impl Snapshot {
+impl MetricsSnapshot {
     fn of(readings: Readings, api: &Api, now: Timestamp) -> Self {
         let Readings {
             overview,
@@ -69,7 +69,7 @@ impl Snapshot {
         let capacity = Capacity::of(overview.clone());
         let sessions = &overview.sessions;
         let lanes = api.lanes.choose(&overview.depths, now);
-        Snapshot {
+        MetricsSnapshot {
             desired_slots: desired_slots(&lanes, &capacity),
             limited,
             started_at_us: api.started_at.as_micros(),
@@ -101,67 +101,67 @@ fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String,
 /// alerts on damage must not depend on the damaged data.
 pub async fn exposition(call: &Call) -> Result<String, ApiError> {
     let snapshot = match call.cases.readings().await {
-        Ok(readings) => Some(Snapshot::of(readings, &call.api, call.cases.now())),
+        Ok(readings) => Some(MetricsSnapshot::of(readings, &call.api, call.cases.now())),
         Err(UseCaseError::StoreFailed(StoreError::Broken(_))) => None,
         Err(error) => return Err(error.into()),
     };
     Ok(written(snapshot.as_ref(), &call.cases.store_health()?))
 }
 
-fn written(snapshot: Option<&Snapshot>, health: &StoreHealth) -> String {
+fn written(snapshot: Option<&MetricsSnapshot>, health: &StoreHealth) -> String {
     let mut text = String::with_capacity(32 * 1_024);
     for family in catalog::FAMILIES {
-        if snapshot.is_none() && matches!(family.read, Read::Snapshot(_)) {
+        if snapshot.is_none() && matches!(family.read, SampleSource::Snapshot(_)) {
             continue;
         }
         let kind = family.kind.word();
         let _ = write!(text, "# HELP {0} {1}\n# TYPE {0} {kind}\n", family.name, family.help);
         let mut samples = Samples { family, text: &mut text };
         match (&family.read, snapshot) {
-            (Read::Snapshot(read), Some(snapshot)) => read(snapshot, &mut samples),
-            (Read::Snapshot(_), None) => {}
-            (Read::Health(read), _) => read(health, &mut samples),
+            (SampleSource::Snapshot(read), Some(snapshot)) => read(snapshot, &mut samples),
+            (SampleSource::Snapshot(_), None) => {}
+            (SampleSource::Health(read), _) => read(health, &mut samples),
         }
     }
     text
 }
 
 /// Where the values of a family come from.
-enum Read {
-    Snapshot(fn(&Snapshot, &mut Samples<'_>)),
+enum SampleSource {
+    Snapshot(fn(&MetricsSnapshot, &mut Samples<'_>)),
     /// Without a database query.
     Health(fn(&StoreHealth, &mut Samples<'_>)),
 }
 
 /// One metric with all its label values.
-struct Family {
+struct MetricFamily {
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     labels: &'static [&'static str],
     help: &'static str,
-    read: Read,
+    read: SampleSource,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     const fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
 
 /// Collects the values of one family.
 struct Samples<'a> {
-    family: &'a Family,
+    family: &'a MetricFamily,
     text: &'a mut String,
 }
 

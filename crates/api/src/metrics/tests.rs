@@ -57,7 +57,7 @@ fn names_are_our_own_and_end_as_their_type_demands() {
     for family in FAMILIES {
         let name = family.name;
         assert!(name.starts_with("punctual_") && names.insert(name), "{name}");
-        assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_total"), family.kind == MetricKind::Counter, "{name}");
         for reserved in ["_count", "_sum", "_bucket", "_created", "_info"] {
             assert!(!name.ends_with(reserved) || name == "punctual_build_info", "{name}");
         }
@@ -65,14 +65,14 @@ fn names_are_our_own_and_end_as_their_type_demands() {
     }
 }
 
-fn lines(family: &Family, write: impl FnOnce(&mut Samples<'_>)) -> String {
+fn lines(family: &MetricFamily, write: impl FnOnce(&mut Samples<'_>)) -> String {
     let mut text = String::new();
     write(&mut Samples { family, text: &mut text });
     text
 }
 
-fn family_of(name: &'static str, labels: &'static [&'static str]) -> Family {
-    Family { name, kind: Kind::Gauge, labels, help: "", read: Read::Snapshot(|_, _| {}) }
+fn family_of(name: &'static str, labels: &'static [&'static str]) -> MetricFamily {
+    MetricFamily { name, kind: MetricKind::Gauge, labels, help: "", read: SampleSource::Snapshot(|_, _| {}) }
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl JwtError {
 
 /// What a JWT must say.
 #[derive(Debug, Clone, Copy)]
-pub struct Expected<'a> {
+pub struct ExpectedClaims<'a> {
     pub issuer: &'a str,
     pub audience: &'a str,
     pub now: Timestamp,
@@ -70,7 +70,7 @@ pub struct Expected<'a> {
 
 /// A JWT whose form is right and whose signature is not verified yet.
 #[derive(Debug)]
-pub struct Unverified<'a> {
+pub struct UnverifiedJwt<'a> {
     pub algorithm: Algorithm,
     pub key_id: Option<String>,
     signed: &'a str,
@@ -78,7 +78,7 @@ pub struct Unverified<'a> {
     signature: Vec<u8>,
 }
 
-impl<'a> Unverified<'a> {
+impl<'a> UnverifiedJwt<'a> {
     pub fn parse(jwt: &'a str) -> Result<Self, JwtError> {
         if jwt.len() > JWT_BYTES_MAX {
             return Err(JwtError::TooLong);
@@ -102,11 +102,11 @@ impl<'a> Unverified<'a> {
         // Keys in the header, and addresses of keys, are ignored: the forger of a JWT would choose them.
         let key_id = text("kid")?.map(str::to_owned);
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Malformed)?;
-        Ok(Unverified { algorithm, key_id, signed, payload, signature })
+        Ok(UnverifiedJwt { algorithm, key_id, signed, payload, signature })
     }
 
     /// Verifies the signature and everything that must hold for any JWT.
-    pub fn verify(&self, keys: &Keys, expected: &Expected<'_>) -> Result<Claims, JwtError> {
+    pub fn verify(&self, keys: &Keys, expected: &ExpectedClaims<'_>) -> Result<Claims, JwtError> {
         let key = keys.find(self.algorithm, self.key_id.as_deref()).ok_or(JwtError::Key)?;
         if !key.has_signed(self.algorithm, self.signed.as_bytes(), &self.signature) {
             return Err(JwtError::Signature);
@@ -140,7 +140,7 @@ pub fn audiences(values: &Map<String, Value>) -> Option<Vec<&str>> {
 }
 
 /// Until when it is valid.
-fn check_times(values: &Map<String, Value>, expected: &Expected<'_>) -> Result<Timestamp, JwtError> {
+fn check_times(values: &Map<String, Value>, expected: &ExpectedClaims<'_>) -> Result<Timestamp, JwtError> {
     let time = |claim: &str| values.get(claim).map(|value| time_in(value).ok_or(JwtError::Times)).transpose();
     let expiry = time("exp")?.ok_or(JwtError::Times)?;
     let (from, issued) = (time("nbf")?, time("iat")?);

@@ -33,10 +33,10 @@ impl Algorithm {
 
 /// The keys of an issuer that can verify signatures.
 #[derive(Debug)]
-pub struct Keys(Vec<Key>);
+pub struct Keys(Vec<IssuerKey>);
 
 #[derive(Debug)]
-pub struct Key {
+pub struct IssuerKey {
     id: Option<String>,
     /// The only algorithm that it may be used for, if the issuer says so.
     algorithm: Option<Algorithm>,
@@ -55,20 +55,20 @@ impl Keys {
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         let set: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let keys = set["keys"].as_array().ok_or("it has no list of keys")?;
-        Ok(Keys(keys.iter().take(KEYS_MAX).filter_map(Key::parse).collect()))
+        Ok(Keys(keys.iter().take(KEYS_MAX).filter_map(IssuerKey::parse).collect()))
     }
 
     /// The key for a JWT: the one with its key id or, if it names none, the only one that fits its algorithm.
-    pub fn find(&self, algorithm: Algorithm, id: Option<&str>) -> Option<&Key> {
+    pub fn find(&self, algorithm: Algorithm, id: Option<&str>) -> Option<&IssuerKey> {
         let is_meant =
-            |key: &&Key| key.verifies(algorithm) && id.is_none_or(|id| key.id.as_deref() == Some(id));
+            |key: &&IssuerKey| key.verifies(algorithm) && id.is_none_or(|id| key.id.as_deref() == Some(id));
         let mut found = self.0.iter().filter(is_meant);
         let key = found.next()?;
         found.next().is_none().then_some(key)
     }
 }
 
-impl Key {
+impl IssuerKey {
     fn parse(jwk: &Value) -> Option<Self> {
         let is_for_signatures = match (&jwk["use"], &jwk["key_ops"]) {
             (Value::Null, Value::Null) => true,
@@ -83,7 +83,11 @@ impl Key {
             Value::Null => None,
             word => Some(Algorithm::from_word(word.as_str()?)?),
         };
-        Some(Key { id: jwk["kid"].as_str().map(str::to_owned), algorithm, public: PublicKey::parse(jwk)? })
+        Some(IssuerKey {
+            id: jwk["kid"].as_str().map(str::to_owned),
+            algorithm,
+            public: PublicKey::parse(jwk)?,
+        })
     }
 
     fn verifies(&self, algorithm: Algorithm) -> bool {

@@ -17,7 +17,7 @@ pub use code_flow::{Callback, PendingLogin};
 pub use roles::RoleRules;
 
 use crate::error::ApiError;
-use jwt::{Expected, JwtError, Unverified};
+use jwt::{ExpectedClaims, JwtError, UnverifiedJwt};
 use provider::Provider;
 use punctual_client::ClientTls;
 use punctual_core::ports::Clock;
@@ -147,10 +147,10 @@ impl Oidc {
     }
 
     async fn verify(&self, jwt: &str, audience: &str, now: Timestamp) -> Result<Claims, OidcError> {
-        let jwt = Unverified::parse(jwt)?;
+        let jwt = UnverifiedJwt::parse(jwt)?;
         let (algorithm, key_id) = (jwt.algorithm, jwt.key_id.as_deref());
         let keys = self.provider.keys(|keys| keys.find(algorithm, key_id).is_some()).await?;
         let (issuer, clock_skew) = (self.config.issuer.as_str(), self.config.clock_skew);
-        Ok(jwt.verify(&keys, &Expected { issuer, audience, now, clock_skew })?)
+        Ok(jwt.verify(&keys, &ExpectedClaims { issuer, audience, now, clock_skew })?)
     }
 }

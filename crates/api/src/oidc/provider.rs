@@ -28,7 +28,7 @@ const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 
 /// Where the issuer's documents and endpoints are.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Metadata {
+pub struct ProviderMetadata {
     issuer: String,
     jwks_uri: String,
     #[serde(default)]
@@ -45,21 +45,21 @@ pub struct Provider {
     pub allows_http: bool,
     pub http: reqwest::Client,
     pub clock: Arc<dyn Clock>,
-    fetched: Mutex<Fetched>,
+    fetched: Mutex<FetchedDocuments>,
     /// Held during a fetch, so that there is one at a time.
     fetching: AsyncMutex<()>,
 }
 
 #[derive(Default)]
-struct Fetched {
+struct FetchedDocuments {
     tried_at: Option<Monotonic>,
-    latest: Option<Documents>,
+    latest: Option<ProviderDocuments>,
 }
 
 /// What the issuer has published.
 #[derive(Clone)]
-struct Documents {
-    metadata: Arc<Metadata>,
+struct ProviderDocuments {
+    metadata: Arc<ProviderMetadata>,
     keys: Arc<Keys>,
     since: Monotonic,
 }
@@ -76,11 +76,14 @@ impl Provider {
         self.documents(|documents| suffice(&documents.keys)).await.map(|documents| documents.keys)
     }
 
-    pub async fn metadata(&self) -> Result<Arc<Metadata>, OidcError> {
+    pub async fn metadata(&self) -> Result<Arc<ProviderMetadata>, OidcError> {
         self.documents(|_| true).await.map(|documents| documents.metadata)
     }
 
-    async fn documents(&self, suffice: impl Fn(&Documents) -> bool) -> Result<Documents, OidcError> {
+    async fn documents(
+        &self,
+        suffice: impl Fn(&ProviderDocuments) -> bool,
+    ) -> Result<ProviderDocuments, OidcError> {
         let fetching = match self.usable().filter(&suffice) {
             Some(documents) if self.age(&documents) < KEYS_FRESH_TIME => return Ok(documents),
             // One request fetches them again, and the others continue with what is there.
@@ -91,7 +94,8 @@ impl Provider {
             None => self.fetching.lock().await,
         };
         // Another request may have fetched them meanwhile.
-        let has_news = |documents: &Documents| self.age(documents) < KEYS_FRESH_TIME && suffice(documents);
+        let has_news =
+            |documents: &ProviderDocuments| self.age(documents) < KEYS_FRESH_TIME && suffice(documents);
         if !self.usable().is_some_and(|documents| has_news(&documents)) && self.may_try() {
             match self.fetch().await {
                 Ok(documents) => self.fetched().latest = Some(documents),
@@ -104,11 +108,11 @@ impl Provider {
         self.usable().ok_or(OidcError::Unavailable)
     }
 
-    fn usable(&self) -> Option<Documents> {
+    fn usable(&self) -> Option<ProviderDocuments> {
         self.fetched().latest.clone().filter(|documents| self.age(documents) < KEYS_AGE_MAX)
     }
 
-    fn age(&self, documents: &Documents) -> Duration {
+    fn age(&self, documents: &ProviderDocuments) -> Duration {
         self.clock.monotonic().since(documents.since)
     }
 
@@ -122,21 +126,21 @@ impl Provider {
         is_due
     }
 
-    fn fetched(&self) -> MutexGuard<'_, Fetched> {
+    fn fetched(&self) -> MutexGuard<'_, FetchedDocuments> {
         self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn fetch(&self) -> Result<Documents, String> {
+    async fn fetch(&self) -> Result<ProviderDocuments, String> {
         let address = format!("{}{DISCOVERY_PATH}", self.issuer.trim_end_matches('/'));
         let text = self.read(self.http.get(self.endpoint(&address)?)).await?;
-        let metadata: Metadata =
+        let metadata: ProviderMetadata =
             serde_json::from_slice(&text).map_err(|error| format!("{address}: {error}"))?;
         if metadata.issuer != self.issuer {
             return Err(format!("{address} names another issuer: {:?}", metadata.issuer));
         }
         let text = self.read(self.http.get(self.endpoint(&metadata.jwks_uri)?)).await?;
         let keys = Keys::parse(&text).map_err(|error| format!("{}: {error}", metadata.jwks_uri))?;
-        Ok(Documents { metadata: metadata.into(), keys: keys.into(), since: self.clock.monotonic() })
+        Ok(ProviderDocuments { metadata: metadata.into(), keys: keys.into(), since: self.clock.monotonic() })
     }
 
     /// An address that the issuer has published. The secret of this server and the codes of its users go

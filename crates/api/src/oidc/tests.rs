@@ -3,7 +3,7 @@
 mod issuer;
 
 use super::claims::Claims;
-use super::jwt::{Expected, JwtError, Unverified};
+use super::jwt::{ExpectedClaims, JwtError, UnverifiedJwt};
 use super::keys::Keys;
 use super::{OidcConfig, RoleRules};
 use crate::error::ApiError;
@@ -133,8 +133,8 @@ fn changed(mut object: Value, changes: Value) -> Value {
 
 fn verify(jwt: &str, keys: &Keys) -> Result<Claims, JwtError> {
     let now = Timestamp::from_micros(NOW_SECS * 1_000_000);
-    let expected = Expected { issuer: ISSUER, audience: AUDIENCE, now, clock_skew: SKEW };
-    Unverified::parse(jwt)?.verify(keys, &expected)
+    let expected = ExpectedClaims { issuer: ISSUER, audience: AUDIENCE, now, clock_skew: SKEW };
+    UnverifiedJwt::parse(jwt)?.verify(keys, &expected)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, JsonBody};
-use crate::json::Shape;
+use crate::json::DocumentShape;
 use crate::{Api, json};
 use axum::Json;
 use punctual_client::{ClockBody, ClockMode, ClockMoved, MoveClock};
@@ -41,7 +41,7 @@ fn driven(api: &Api) -> Result<&dyn DrivenClock, ApiError> {
 }
 
 fn wanted(body: &[u8], now: Timestamp) -> Result<Drive, ApiError> {
-    let asked: MoveClock = json::parse(body, Shape::ClockMove)?;
+    let asked: MoveClock = json::parse(body, DocumentShape::ClockMove)?;
     let settle = asked.settle.map_or(SETTLE_DEFAULT, |settle| settle.get());
     if settle > limits::ADVANCE_TIME_MAX {
         let longest = limits::ADVANCE_TIME_MAX.as_secs();

@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, JsonBody};
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use crate::query::{QueryParams, next_cursor, place_in};
 use crate::routes::control::reason_of;
 use crate::views;
@@ -54,14 +54,14 @@ fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> Dead
 
 /// Redrives the selected dead letters, each independently.
 pub async fn redrive(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<RedriveAnswer>, ApiError> {
-    let outcomes = call.cases.redrive(chosen(json::parse(&body.bytes, Shape::DeadLetters)?)?).await?;
+    let outcomes = call.cases.redrive(chosen(json::parse(&body.bytes, DocumentShape::DeadLetters)?)?).await?;
     let (redriven, refused, next_cursor) = counted(outcomes);
     Ok(Json(RedriveAnswer { redriven, refused, next_cursor }))
 }
 
 /// Deletes the selected dead letters.
 pub async fn discard(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<DiscardAnswer>, ApiError> {
-    let outcomes = call.cases.discard(chosen(json::parse(&body.bytes, Shape::DeadLetters)?)?).await?;
+    let outcomes = call.cases.discard(chosen(json::parse(&body.bytes, DocumentShape::DeadLetters)?)?).await?;
     let (discarded, refused, next_cursor) = counted(outcomes);
     Ok(Json(DiscardAnswer { discarded, refused, next_cursor }))
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> Result<DeadLetterChoice, ApiError> {
-        chosen(json::parse(body.as_bytes(), Shape::DeadLetters)?)
+        chosen(json::parse(body.as_bytes(), DocumentShape::DeadLetters)?)
     }
 
     fn refused(body: &str) -> String {

@@ -8,7 +8,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::query::{QueryParams, next_cursor, place_in};
-use crate::stream::{self, Answer, Stream};
+use crate::stream::{self, Stream, StreamResponse};
 use crate::views;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -37,7 +37,7 @@ pub async fn events(call: Call, headers: HeaderMap, mut query: QueryParams) -> R
     query.finish()?;
     let start = resumed(&headers)?.or(asked);
     let reader = call.cases.events(start, wanted.job).await?;
-    Answer::open(&call, move |stream| follow(stream, reader, wanted))
+    StreamResponse::open(&call, move |stream| follow(stream, reader, wanted))
 }
 
 /// The last position that a reconnecting client saw.

@@ -8,7 +8,7 @@ use crate::query::QueryParams;
 use axum::Json;
 use punctual_client::ExplainBody;
 use punctual_core::ids::JobId;
-use punctual_engine::JobFacts;
+use punctual_engine::ExplainedFacts;
 
 pub async fn explain(
     call: Call,
@@ -17,5 +17,5 @@ pub async fn explain(
 ) -> Result<Json<ExplainBody>, ApiError> {
     query.finish()?;
     let facts = call.cases.explain(id).await?;
-    Ok(Json(explain::explain(JobFacts { is_stopping: call.api.is_stopping(), ..facts })))
+    Ok(Json(explain::explain(ExplainedFacts { is_stopping: call.api.is_stopping(), ..facts })))
 }

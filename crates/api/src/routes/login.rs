@@ -3,7 +3,7 @@
 
 use crate::Api;
 use crate::auth::{self, Credential};
-use crate::browser::{Cookie, Site, local_path};
+use crate::browser::{BrowserSite, Cookie, local_path};
 use crate::error::ApiError;
 use crate::extract::BodyTimeout;
 use crate::oidc::{Callback, PendingLogin};
@@ -69,7 +69,7 @@ async fn show(State(api): State<Api>, request: Request) -> Response {
 }
 
 async fn log_in(State(api): State<Api>, request: Request) -> Response {
-    let site = match Site::of(&api.web, &request) {
+    let site = match BrowserSite::of(&api.web, &request) {
         Ok(site) => site,
         Err(error) => return error.into_response(),
     };
@@ -90,7 +90,7 @@ async fn log_in(State(api): State<Api>, request: Request) -> Response {
 }
 
 /// A session for a pasted token or JWT.
-async fn session_for(api: &Api, token: &str) -> Result<Session, ApiError> {
+async fn session_for(api: &Api, token: &str) -> Result<BrowserSession, ApiError> {
     let malformed = || ApiError::Unauthorized("the token must look like pt_<id>_<secret>");
     let credential = auth::credential(token).ok_or_else(malformed)?;
     let (caller, until) = match &credential {
@@ -107,7 +107,7 @@ async fn session_for(api: &Api, token: &str) -> Result<Session, ApiError> {
         }
         Credential::Jwt(_) => None,
     };
-    Session::open(api, caller, parent, until).await
+    BrowserSession::open(api, caller, parent, until).await
 }
 
 async fn begin(State(api): State<Api>, request: Request) -> Response {
@@ -116,7 +116,7 @@ async fn begin(State(api): State<Api>, request: Request) -> Response {
     let next = next_in(&fields);
     let begun = async {
         let (oidc, client) = provider(&api)?;
-        let site = Site::of(&api.web, &request)?;
+        let site = BrowserSite::of(&api.web, &request)?;
         let pending = PendingLogin::new(next)?;
         let address = oidc.login_address(client, &pending, &redirect_uri(&site)).await?;
         Ok::<_, ApiError>((address, site.set(Cookie::Login, &pending.to_cookie(), LOGIN_TIME)))
@@ -132,7 +132,7 @@ async fn finish(State(api): State<Api>, request: Request) -> Response {
     let fields = fields(request.uri().query().unwrap_or_default().as_bytes());
     let finished = async {
         let (oidc, client) = provider(&api)?;
-        let site = Site::of(&api.web, &request)?;
+        let site = BrowserSite::of(&api.web, &request)?;
         let cookie = site.value(Cookie::Login, request.headers())?;
         let pending = cookie.as_deref().and_then(PendingLogin::from_cookie).ok_or(ApiError::Unauthorized(
             "the login took too long, or was begun in another browser: begin it again",
@@ -147,7 +147,7 @@ async fn finish(State(api): State<Api>, request: Request) -> Response {
         let now = api.access.now();
         let claims = oidc.finish_login(client, &pending, &callback, &redirect_uri(&site), now).await?;
         let caller = auth::caller_of(&api, &claims).await?;
-        let session = Session::open(&api, caller, None, None).await?;
+        let session = BrowserSession::open(&api, caller, None, None).await?;
         let cookies = [session.cookie(&site), site.unset(Cookie::Login)];
         Ok::<_, ApiError>(redirect(local_path(&pending.next).unwrap_or(PAGE), &cookies))
     };
@@ -158,7 +158,7 @@ async fn finish(State(api): State<Api>, request: Request) -> Response {
 async fn log_out(State(api): State<Api>, request: Request) -> Response {
     let request = request.map(|_| ());
     let ended = async {
-        let site = Site::of(&api.web, &request)?;
+        let site = BrowserSite::of(&api.web, &request)?;
         site.check_origin(request.method(), request.headers())?;
         match auth::session(&api, &request).await {
             Ok(Some(caller)) => {
@@ -179,17 +179,17 @@ fn provider(api: &Api) -> Result<(&crate::oidc::Oidc, &crate::oidc::OidcClient),
 }
 
 /// Where the provider sends browsers back to.
-fn redirect_uri(site: &Site) -> String {
+fn redirect_uri(site: &BrowserSite) -> String {
     format!("{}{CALLBACK}", site.origin())
 }
 
 /// The new session of a browser.
-struct Session {
+struct BrowserSession {
     value: String,
     lifetime: Duration,
 }
 
-impl Session {
+impl BrowserSession {
     async fn open(
         api: &Api,
         caller: Caller,
@@ -214,10 +214,10 @@ impl Session {
         };
         let token = Token::new(id.as_str(), secret_sha256(&secret), grant.role, now);
         api.access.open_session(Token { expires_at: Some(expires_at), about, ..token }).await?;
-        Ok(Session { value: format!("pt_{id}_{secret}"), lifetime: expires_at.since(now) })
+        Ok(BrowserSession { value: format!("pt_{id}_{secret}"), lifetime: expires_at.since(now) })
     }
 
-    fn cookie(&self, site: &Site) -> String {
+    fn cookie(&self, site: &BrowserSite) -> String {
         site.set(Cookie::Session, &self.value, self.lifetime)
     }
 }

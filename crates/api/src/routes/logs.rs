@@ -4,7 +4,7 @@ use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
 use crate::query::{QueryParams, next_cursor, place_in};
-use crate::stream::{self, Answer, Stream};
+use crate::stream::{self, Stream, StreamResponse};
 use crate::views;
 use axum::Json;
 use axum::http::HeaderMap;
@@ -118,7 +118,7 @@ async fn answer(
     if asked.is_followed {
         // Subscribe before reading anything, so that every later line is signalled.
         let log = Log { follower: reader.follow(), reader, source };
-        return Answer::open(&call, move |stream| follow(stream, log, place, asked));
+        return StreamResponse::open(&call, move |stream| follow(stream, log, place, asked));
     }
     let lines = match asked.tail.filter(|_| place.is_none()) {
         Some(tail) => reader.last(tail).await?,
@@ -142,7 +142,7 @@ struct Log {
 
 /// The status of the execution or job at the end of its log.
 #[derive(Serialize)]
-struct Ended {
+struct LogEnded {
     status: String,
 }
 
@@ -167,7 +167,7 @@ async fn follow(
                     continue;
                 }
                 if let Some(end) = ended {
-                    return stream.send("end", None, &Ended { status: status_of(end) }).await;
+                    return stream.send("end", None, &LogEnded { status: status_of(end) }).await;
                 }
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
-use crate::json::Shape;
+use crate::json::DocumentShape;
 use crate::query::{QueryParams, next_cursor};
 use crate::{json, views};
 use axum::Json;
@@ -46,7 +46,7 @@ pub async fn set(
 ) -> Result<Json<QueueBody>, ApiError> {
     // The name comes first: it is what the request is about.
     call.cases.check_queue_name(&queue).await?;
-    let set: SetQueue = json::parse(&body.bytes, Shape::Queue)?;
+    let set: SetQueue = json::parse(&body.bytes, DocumentShape::Queue)?;
     Ok(Json(views::queue(call.cases.set_queue(&queue, set.into()).await?)))
 }
 

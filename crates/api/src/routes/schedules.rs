@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
-use crate::json::Shape;
+use crate::json::DocumentShape;
 use crate::query::QueryParams;
 use crate::submission::Basis;
 use crate::{json, submission, views};
@@ -16,7 +16,7 @@ use punctual_core::schedule::Schedule;
 const COUNT_DEFAULT: usize = 10;
 
 pub async fn preview(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<PreviewBody>, ApiError> {
-    let request: PreviewRequest = json::parse(&body.bytes, Shape::Schedule)?;
+    let request: PreviewRequest = json::parse(&body.bytes, DocumentShape::Schedule)?;
     call.cases.check_preview()?;
     let (now, count) = (call.cases.now(), request.count.unwrap_or(COUNT_DEFAULT));
     check_count(count)?;

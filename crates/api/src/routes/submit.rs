@@ -4,7 +4,7 @@ use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, JsonBody};
 use crate::idempotency::{Repeating, RequestName, Unsettled, once};
-use crate::json::Shape;
+use crate::json::DocumentShape;
 use crate::routes::jobs;
 use crate::submission::{Basis, job_spec};
 use crate::{json, reasons, views};
@@ -32,7 +32,7 @@ pub async fn submit(
 
 /// 201 for a new job; 200 with the whole job if one with its `idempotency_key` exists.
 async fn submit_one(call: &Call, body: &[u8], attempt: RequestTry) -> Result<Response, ApiError> {
-    let job = json::parse_job(body, Shape::Job)?;
+    let job = json::parse_job(body, DocumentShape::Job)?;
     let spec = spec_of(job, Basis::new(attempt.began_at(call.cases.now()), owner_of(call)))?;
     let answer = keep(call, vec![spec], attempt).await?.pop();
     let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
@@ -124,9 +124,10 @@ fn parse_batch(body: &[u8], basis: Basis<'_>) -> Result<Vec<Result<JobSpec, ApiE
         check_batch_size(batch.jobs.len())?;
         return Ok(batch.jobs.into_iter().map(|job| spec_of(job, basis)).collect());
     }
-    let batch: LooseBatch = json::parse(body, Shape::Batch)?;
+    let batch: LooseBatch = json::parse(body, DocumentShape::Batch)?;
     check_batch_size(batch.jobs.len())?;
-    let parsed = batch.jobs.into_iter().map(|text| json::parse_job(text.get().as_bytes(), Shape::JobOfBatch));
+    let parsed =
+        batch.jobs.into_iter().map(|text| json::parse_job(text.get().as_bytes(), DocumentShape::JobOfBatch));
     Ok(parsed.map(|job| spec_of(job?, basis)).collect())
 }
 

@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody, OptionalBody};
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use crate::query::{QueryParams, next_cursor};
 use crate::{new_id, new_secret, secret_sha256};
 use axum::Json;
@@ -25,21 +25,21 @@ use std::str::FromStr;
 const LIST: &str = "tokens";
 
 /// The id of a token or user, in a cursor.
-pub struct Place(String);
+pub struct IdCursor(String);
 
-impl Place {
+impl IdCursor {
     pub fn id(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for Place {
+impl FromStr for IdCursor {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let is_id =
             text.len() <= limits::NAME_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if is_id { Ok(Place(text.to_owned())) } else { Err(()) }
+        if is_id { Ok(IdCursor(text.to_owned())) } else { Err(()) }
     }
 }
 
@@ -59,9 +59,9 @@ impl<S: Send + Sync> FromRequestParts<S> for NoRequestKey {
 }
 
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<TokenBody>>, ApiError> {
-    let (after, limit) = (query.cursor::<Place>(LIST), query.limit_or_most());
+    let (after, limit) = (query.cursor::<IdCursor>(LIST), query.limit_or_most());
     query.finish()?;
-    let page = call.cases.tokens(after.as_ref().map(Place::id), limit).await?;
+    let page = call.cases.tokens(after.as_ref().map(IdCursor::id), limit).await?;
     let users = users_of(&call, &page.items).await?;
     let now = call.cases.now();
     let items = page.items.iter().map(|token| view(token, owner_of(token, &users), now)).collect();
@@ -96,7 +96,7 @@ pub async fn create(
 }
 
 async fn created(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response, ApiError> {
-    let asked: CreateToken = json::parse(&body.bytes, Shape::Token)?;
+    let asked: CreateToken = json::parse(&body.bytes, DocumentShape::Token)?;
     let new = new_token(asked, call.cases.now())?;
     let (token_id, secret) = (new_id().map_err(no_randomness)?, new_secret().map_err(no_randomness)?);
     let credentials = Credentials { token_id, secret_sha256: secret_sha256(&secret) };
@@ -274,12 +274,12 @@ mod tests {
     use std::time::Duration;
 
     fn asked(json: &str) -> CreateToken {
-        json::parse(json.as_bytes(), Shape::Token).unwrap()
+        json::parse(json.as_bytes(), DocumentShape::Token).unwrap()
     }
 
     fn refused(json: &str) -> String {
-        let made =
-            json::parse(json.as_bytes(), Shape::Token).and_then(|asked| new_token(asked, Timestamp::EPOCH));
+        let made = json::parse(json.as_bytes(), DocumentShape::Token)
+            .and_then(|asked| new_token(asked, Timestamp::EPOCH));
         match made {
             Err(ApiError::InvalidFields(errors)) => format!("{} {}", errors[0].field, errors[0].detail),
             other => panic!("{json} gave {other:?}"),

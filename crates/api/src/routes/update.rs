@@ -4,7 +4,7 @@ use crate::auth::Call;
 use crate::conditional::ExpectedVersion;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use crate::patch as merge;
 use crate::routes::jobs;
 use crate::submission::{Basis, job_spec};
@@ -20,7 +20,7 @@ pub async fn replace(
     expected: ExpectedVersion,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let job = json::parse_job(&body.bytes, Shape::Job)?;
+    let job = json::parse_job(&body.bytes, DocumentShape::Job)?;
     let now = call.cases.now();
     let replaced = |stored: &JobSpec| {
         let basis = Basis { now, owner: &stored.owner, stored: Some(&stored.settings.schedule) };

@@ -3,10 +3,10 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use crate::new_id;
 use crate::query::{QueryParams, next_cursor};
-use crate::routes::tokens::{Place, distinct, explicit_all_owners, patterns, texts, to_the_end, words};
+use crate::routes::tokens::{IdCursor, distinct, explicit_all_owners, patterns, texts, to_the_end, words};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 const LIST: &str = "users";
 
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<UserBody>>, ApiError> {
-    let (after, limit) = (query.cursor::<Place>(LIST), query.limit_or_most());
+    let (after, limit) = (query.cursor::<IdCursor>(LIST), query.limit_or_most());
     query.finish()?;
-    let page = call.cases.users(after.as_ref().map(Place::id), limit).await?;
+    let page = call.cases.users(after.as_ref().map(IdCursor::id), limit).await?;
     let items = page.items.into_iter().map(view).collect();
     Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
 }
@@ -39,7 +39,7 @@ pub async fn show(
 }
 
 pub async fn add(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response, ApiError> {
-    let asked: CreateUser = json::parse(&body.bytes, Shape::User)?;
+    let asked: CreateUser = json::parse(&body.bytes, DocumentShape::User)?;
     let id = new_id().map_err(|error| ApiError::Internal(format!("cannot read randomness: {error}")))?;
     to_the_end(async move {
         let user = call.cases.add_user(id, new_user(asked)).await?;
@@ -55,7 +55,7 @@ pub async fn patch(
     IdInPath(id): IdInPath<String>,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Json<UserBody>, ApiError> {
-    let named: Map<String, Value> = json::parse(&body.bytes, Shape::UserPatch)?;
+    let named: Map<String, Value> = json::parse(&body.bytes, DocumentShape::UserPatch)?;
     to_the_end(async move {
         let user = call.cases.update_user(&id, |stored| patched(stored, named.clone())).await;
         call.api.verified.clear();
@@ -87,7 +87,7 @@ fn patched(stored: &User, mut named: Map<String, Value>) -> Result<(NewUser, boo
         serde_json::to_value(as_asked(stored)).and_then(serde_json::from_value).map_err(internal)?;
     user.extend(named);
     let text = serde_json::to_vec(&user).map_err(internal)?;
-    Ok((new_user(json::parse(&text, Shape::PatchedUser)?), is_disabled))
+    Ok((new_user(json::parse(&text, DocumentShape::PatchedUser)?), is_disabled))
 }
 
 /// The request that would add this user.

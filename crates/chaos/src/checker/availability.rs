@@ -3,8 +3,8 @@
 //! available for long enough to be asked; otherwise it is counted separately, as caused by the fault.
 
 use crate::load::TRY_TIMEOUT;
-use crate::nemesis::Fault;
-use crate::observed::{Asked, Observed};
+use crate::nemesis::InjectedFault;
+use crate::observed::{ClientRequest, Observed};
 use crate::plan::DATABASE;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl fmt::Display for Availability {
 }
 
 pub fn availability(observed: &Observed) -> Availability {
-    let down: Vec<&Fault> = observed.faults.iter().filter(|fault| fault.target == DATABASE).collect();
+    let down: Vec<&InjectedFault> = observed.faults.iter().filter(|fault| fault.target == DATABASE).collect();
     let mut answered = Availability {
         requests: observed.asked.len(),
         answered_by_another: observed
@@ -80,7 +80,7 @@ pub fn availability(observed: &Observed) -> Availability {
 }
 
 /// Whether, for long enough within this time, neither the database nor some one API node had a fault.
-fn somebody_was_there(observed: &Observed, asked: &Asked) -> bool {
+fn somebody_was_there(observed: &Observed, asked: &ClientRequest) -> bool {
     observed.apis.iter().any(|api| {
         let faults = observed.faults.iter().filter(|fault| fault.target == DATABASE || fault.target == *api);
         let mut away: Vec<(Timestamp, Timestamp)> = faults.map(|fault| (fault.from, fault.until)).collect();

@@ -1,9 +1,9 @@
 //! Every due occurrence was fired once, or skipped for a reason that its job allows, and nothing else was
 //! fired.
 
-use super::{Case, Rule, Verdict, Violation};
-use crate::nemesis::Fault;
-use crate::observed::{FoundExecution, FoundSkip, Overlap, Times};
+use super::{Case, CheckVerdict, CheckedRule, RuleViolation};
+use crate::nemesis::InjectedFault;
+use crate::observed::{FoundExecution, FoundSkip, OverlapAllowed, Times};
 use crate::plan::DATABASE;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::schedule::SkipReason;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// process that waits for a row retries after five.
 const REPORT_TIME_MAX: Duration = Duration::from_secs(8);
 
-pub fn check(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
+pub fn check(case: &Case<'_>, faults: &[InjectedFault], verdict: &mut CheckVerdict) {
     let fired = fired(&case.job.executions, faults);
     verdict.counted.fired += fired.len();
     match case.wish.times {
@@ -30,17 +30,17 @@ pub fn check(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
                 "{}: {} was due at {} and began at {}",
                 case.wish.key, run.execution, run.scheduled_time, run.began
             );
-            verdict.violations.push(Violation::new(Rule::Early, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Early, what));
         }
     }
 }
 
 /// Each occurrence with its time, and the latest possible end of its last attempt. `None` if it has not
 /// ended: it stays open.
-type Fired = BTreeMap<OccurrenceId, (Timestamp, Option<Timestamp>)>;
+type FiredOccurrences = BTreeMap<OccurrenceId, (Timestamp, Option<Timestamp>)>;
 
-fn fired(executions: &[FoundExecution], faults: &[Fault]) -> Fired {
-    let mut fired = Fired::new();
+fn fired(executions: &[FoundExecution], faults: &[InjectedFault]) -> FiredOccurrences {
+    let mut fired = FiredOccurrences::new();
     for execution in executions {
         let over = execution.completed_at.map(|at| reported_by(at, execution.worker.as_deref(), faults));
         let entry = fired.entry(execution.id.occurrence).or_insert((execution.scheduled_time, over));
@@ -54,7 +54,7 @@ fn fired(executions: &[FoundExecution], faults: &[Fault]) -> Fired {
 
 /// The latest time at which the store knew of an end on a worker: reports wait while faults, one after the
 /// other, keep the worker from the database.
-fn reported_by(ended: Timestamp, worker: Option<&str>, faults: &[Fault]) -> Timestamp {
+fn reported_by(ended: Timestamp, worker: Option<&str>, faults: &[InjectedFault]) -> Timestamp {
     let mut known = ended.plus(REPORT_TIME_MAX);
     // In order of their start.
     for fault in
@@ -67,28 +67,28 @@ fn reported_by(ended: Timestamp, worker: Option<&str>, faults: &[Fault]) -> Time
     known
 }
 
-fn check_once(case: &Case<'_>, at: Option<Timestamp>, fired: &Fired, verdict: &mut Verdict) {
+fn check_once(case: &Case<'_>, at: Option<Timestamp>, fired: &FiredOccurrences, verdict: &mut CheckVerdict) {
     verdict.counted.occurrences_due += 1;
     let key = &case.wish.key;
     let times: Vec<Timestamp> = fired.values().map(|(scheduled, _)| *scheduled).collect();
     match (&times[..], at) {
         ([], _) => {
             let what = format!("{key} (job {}) was never fired; skipped: {:?}", case.job.id, case.job.skips);
-            verdict.violations.push(Violation::new(Rule::Missed, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Missed, what));
         }
         ([time], Some(at)) if *time != at => {
             let what = format!("{key} was due at {at} and fired for {time}");
-            verdict.violations.push(Violation::new(Rule::Extra, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Extra, what));
         }
         ([_], _) => {}
         (times, _) => {
             let what = format!("{key} runs once and was fired for {times:?}");
-            verdict.violations.push(Violation::new(Rule::Extra, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Extra, what));
         }
     }
 }
 
-fn check_every(case: &Case<'_>, fired: &Fired, verdict: &mut Verdict) {
+fn check_every(case: &Case<'_>, fired: &FiredOccurrences, verdict: &mut CheckVerdict) {
     let key = &case.wish.key;
     let due: BTreeSet<Timestamp> = case.wish.times.nominal().into_iter().collect();
     verdict.counted.occurrences_due += due.len();
@@ -99,10 +99,10 @@ fn check_every(case: &Case<'_>, fired: &Fired, verdict: &mut Verdict) {
     for (time, count) in &times {
         if !due.contains(time) {
             let what = format!("{key} was fired for {time}, which is not one of its times");
-            verdict.violations.push(Violation::new(Rule::Extra, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Extra, what));
         } else if *count > 1 {
             let what = format!("{key} was fired {count} times for {time}");
-            verdict.violations.push(Violation::new(Rule::Extra, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Extra, what));
         }
     }
     check_skips(case, &due, &times, fired, verdict);
@@ -110,7 +110,7 @@ fn check_every(case: &Case<'_>, fired: &Fired, verdict: &mut Verdict) {
         let is_skipped = case.job.skips.iter().any(|skip| covers(skip, *time));
         if !times.contains_key(time) && !is_skipped {
             let what = format!("{key} (job {}) was not fired for {time}", case.job.id);
-            verdict.violations.push(Violation::new(Rule::Missed, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Missed, what));
         }
     }
 }
@@ -125,8 +125,8 @@ fn check_skips(
     case: &Case<'_>,
     due: &BTreeSet<Timestamp>,
     times: &BTreeMap<Timestamp, u32>,
-    fired: &Fired,
-    verdict: &mut Verdict,
+    fired: &FiredOccurrences,
+    verdict: &mut CheckVerdict,
 ) {
     let key = &case.wish.key;
     for skip in &case.job.skips {
@@ -135,24 +135,24 @@ fn check_skips(
             format!("{key} skipped {} from {} to {} ({:?})", skip.count, skip.first, skip.last, skip.reason);
         if covered.len() as u64 != skip.count {
             let what = format!("{described}, where {} were due", covered.len());
-            verdict.violations.push(Violation::new(Rule::Missed, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::Missed, what));
         }
-        if case.wish.overlap == Overlap::Allow || skip.reason != SkipReason::Overlap {
-            verdict.violations.push(Violation::new(Rule::Missed, described.clone()));
+        if case.wish.overlap == OverlapAllowed::Allow || skip.reason != SkipReason::Overlap {
+            verdict.violations.push(RuleViolation::new(CheckedRule::Missed, described.clone()));
             continue;
         }
         for time in covered {
             verdict.counted.skipped_for_overlap += 1;
             if times.contains_key(&time) {
                 let what = format!("{described}, but {time} was fired as well");
-                verdict.violations.push(Violation::new(Rule::Extra, what));
+                verdict.violations.push(RuleViolation::new(CheckedRule::Extra, what));
             }
             let was_open = |(scheduled, ended): &(Timestamp, Option<Timestamp>)| {
                 *scheduled < time && ended.is_none_or(|ended| ended > time)
             };
             if !fired.values().any(was_open) {
                 let what = format!("{described}, but nothing was open that could have overlapped at {time}");
-                verdict.violations.push(Violation::new(Rule::Missed, what));
+                verdict.violations.push(RuleViolation::new(CheckedRule::Missed, what));
             }
         }
     }

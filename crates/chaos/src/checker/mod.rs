@@ -11,7 +11,7 @@ mod tests;
 pub use availability::{Availability, availability};
 
 use crate::observed::{FoundJob, Observed, Wish};
-use crate::recorder::Run;
+use crate::recorder::RecordedRun;
 use punctual_core::ids::{ExecutionId, JobId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// Rules that must never be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum CheckedRule {
     /// A due occurrence was neither fired nor skipped for a reason that its job allows.
     Missed,
     /// An occurrence was fired that was never due, or was fired twice.
@@ -53,14 +53,14 @@ pub enum Rule {
 
 /// A broken rule, with details.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Violation {
-    pub rule: Rule,
+pub struct RuleViolation {
+    pub rule: CheckedRule,
     pub what: String,
 }
 
-impl Violation {
-    pub fn new(rule: Rule, what: impl Into<String>) -> Self {
-        Violation { rule, what: what.into() }
+impl RuleViolation {
+    pub fn new(rule: CheckedRule, what: impl Into<String>) -> Self {
+        RuleViolation { rule, what: what.into() }
     }
 }
 
@@ -83,20 +83,20 @@ pub struct Counted {
 
 /// The result of the checks.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Verdict {
+pub struct CheckVerdict {
     pub counted: Counted,
-    pub violations: Vec<Violation>,
+    pub violations: Vec<RuleViolation>,
 }
 
 /// A wish, the job created for it, and the runs of that job.
 pub(crate) struct Case<'a> {
     pub wish: &'a Wish,
     pub job: &'a FoundJob,
-    pub runs: Vec<&'a Run>,
+    pub runs: Vec<&'a RecordedRun>,
 }
 
-pub fn judge(observed: &Observed) -> Verdict {
-    let mut verdict = Verdict::default();
+pub fn judge(observed: &Observed) -> CheckVerdict {
+    let mut verdict = CheckVerdict::default();
     verdict.counted.runs = observed.runs.len();
     submissions::check(observed, &mut verdict);
     let executions: BTreeMap<ExecutionId, _> = observed
@@ -112,18 +112,18 @@ pub fn judge(observed: &Observed) -> Verdict {
     }
     for end in observed.unordered_ends.iter().filter(|end| !end.is_expected) {
         let what = format!("{} at {}: {}", end.member, end.at, end.status);
-        verdict.violations.push(Violation::new(Rule::EndedByItself, what));
+        verdict.violations.push(RuleViolation::new(CheckedRule::EndedByItself, what));
     }
     let answered = availability(observed);
     if !answered.is_enough() {
-        verdict.violations.push(Violation::new(Rule::Unavailable, answered.to_string()));
+        verdict.violations.push(RuleViolation::new(CheckedRule::Unavailable, answered.to_string()));
     }
     verdict
 }
 
 /// Every wish with an existing job, including jobs that were never acknowledged.
 fn cases(observed: &Observed) -> Vec<Case<'_>> {
-    let mut runs: BTreeMap<JobId, Vec<&Run>> = BTreeMap::new();
+    let mut runs: BTreeMap<JobId, Vec<&RecordedRun>> = BTreeMap::new();
     for run in &observed.runs {
         runs.entry(run.execution.occurrence.job).or_default().push(run);
     }

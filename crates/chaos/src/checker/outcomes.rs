@@ -1,11 +1,11 @@
 //! Attempts are in sequence, each with at most one outcome. Every accepted outcome is that of a run of the
 //! same attempt. Runs that must not happen twice, or concurrently, did not.
 
-use super::{Case, Rule, Verdict, Violation};
-use crate::nemesis::Fault;
-use crate::observed::{Attempts, FoundExecution, Overlap};
+use super::{Case, CheckVerdict, CheckedRule, RuleViolation};
+use crate::nemesis::InjectedFault;
+use crate::observed::{Attempts, FoundExecution, OverlapAllowed};
 use crate::plan::FaultKind;
-use crate::recorder::{CallOutcome, Run};
+use crate::recorder::{CallOutcome, RecordedRun};
 use punctual_client::ExecutionStatus;
 use punctual_core::ids::{ExecutionId, OccurrenceId};
 use punctual_core::time::Timestamp;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 type Executions<'a> = BTreeMap<ExecutionId, &'a FoundExecution>;
 
 /// Every line of the record belongs to an attempt in history, and no attempt has two.
-pub fn check_runs_are_known(runs: &[Run], executions: &Executions<'_>, verdict: &mut Verdict) {
-    let mut seen: BTreeMap<ExecutionId, &Run> = BTreeMap::new();
+pub fn check_runs_are_known(runs: &[RecordedRun], executions: &Executions<'_>, verdict: &mut CheckVerdict) {
+    let mut seen: BTreeMap<ExecutionId, &RecordedRun> = BTreeMap::new();
     for run in runs {
         let known = executions.get(&run.execution);
         let fits = known.is_some_and(|execution| {
@@ -25,23 +25,25 @@ pub fn check_runs_are_known(runs: &[Run], executions: &Executions<'_>, verdict: 
         });
         if !fits {
             let what = format!("run {run:?} is none of history's: {known:?}");
-            verdict.violations.push(Violation::new(Rule::UnknownRun, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::UnknownRun, what));
         }
         if let Some(first) = seen.insert(run.execution, run) {
             let what = format!("{} ran twice, as runs {} and {}", run.execution, first.number, run.number);
-            verdict.violations.push(Violation::new(Rule::RanTwice, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::RanTwice, what));
         }
     }
 }
 
-pub fn check(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
+pub fn check(case: &Case<'_>, faults: &[InjectedFault], verdict: &mut CheckVerdict) {
     let key = &case.wish.key;
     let mut occurrences: BTreeMap<OccurrenceId, Vec<&FoundExecution>> = BTreeMap::new();
     for execution in &case.job.executions {
         occurrences.entry(execution.id.occurrence).or_default().push(execution);
     }
     if !case.job.is_finished {
-        verdict.violations.push(Violation::new(Rule::Unfinished, format!("{key} (job {})", case.job.id)));
+        verdict
+            .violations
+            .push(RuleViolation::new(CheckedRule::Unfinished, format!("{key} (job {})", case.job.id)));
     }
     for (occurrence, mut attempts) in occurrences {
         attempts.sort_by_key(|execution| execution.id.attempt);
@@ -60,7 +62,7 @@ fn check_attempts(
     case: &Case<'_>,
     occurrence: OccurrenceId,
     attempts: &[&FoundExecution],
-    verdict: &mut Verdict,
+    verdict: &mut CheckVerdict,
 ) {
     let described = || {
         let all: Vec<String> =
@@ -71,28 +73,28 @@ fn check_attempts(
     let (last, before) = attempts.split_last().expect("an occurrence has an attempt");
     let retried = [ExecutionStatus::Failed, ExecutionStatus::Lost, ExecutionStatus::TimedOut];
     if !is_in_order || !before.iter().all(|attempt| retried.contains(&attempt.status)) {
-        verdict.violations.push(Violation::new(Rule::DoubledOutcome, described()));
+        verdict.violations.push(RuleViolation::new(CheckedRule::DoubledOutcome, described()));
     }
     let is_over = last.status.is_finished();
     match case.wish.attempts {
         Attempts::UntilItSucceeds if is_over && last.status != ExecutionStatus::Succeeded => {
-            verdict.violations.push(Violation::new(Rule::GaveUp, described()));
+            verdict.violations.push(RuleViolation::new(CheckedRule::GaveUp, described()));
         }
         Attempts::AtMostOne if attempts.len() > 1 => {
-            verdict.violations.push(Violation::new(Rule::RanTwice, described()));
+            verdict.violations.push(RuleViolation::new(CheckedRule::RanTwice, described()));
         }
         _ => {}
     }
     if !is_over {
-        verdict.violations.push(Violation::new(Rule::Unfinished, described()));
+        verdict.violations.push(RuleViolation::new(CheckedRule::Unfinished, described()));
     }
 }
 
 /// A success names its run, which must belong to this attempt and have been answered with success; a failure
 /// has a run that was told to fail, or that was aborted.
-fn check_accepted(case: &Case<'_>, verdict: &mut Verdict) {
+fn check_accepted(case: &Case<'_>, verdict: &mut CheckVerdict) {
     for execution in &case.job.executions {
-        let runs: Vec<&&Run> = case.runs.iter().filter(|run| run.execution == execution.id).collect();
+        let runs: Vec<&&RecordedRun> = case.runs.iter().filter(|run| run.execution == execution.id).collect();
         let answered = |answer| runs.iter().any(|run| run.ended.is_some_and(|(_, ended)| ended == answer));
         let is_backed = match execution.status {
             ExecutionStatus::Succeeded => {
@@ -103,7 +105,7 @@ fn check_accepted(case: &Case<'_>, verdict: &mut Verdict) {
         };
         if !is_backed {
             let what = format!("{}: {execution:?} was accepted, and its runs are {runs:?}", case.wish.key);
-            verdict.violations.push(Violation::new(Rule::StaleOutcome, what));
+            verdict.violations.push(RuleViolation::new(CheckedRule::StaleOutcome, what));
         }
     }
 }
@@ -111,13 +113,13 @@ fn check_accepted(case: &Case<'_>, verdict: &mut Verdict) {
 /// Runs of a job that skips overlaps never ran concurrently. A paused worker cannot stop what it has begun,
 /// so a run of a lost attempt whose worker was paused meanwhile is counted separately; a worker that was only
 /// cut off must have stopped.
-fn check_overlaps(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
-    if case.wish.overlap == Overlap::Allow {
+fn check_overlaps(case: &Case<'_>, faults: &[InjectedFault], verdict: &mut CheckVerdict) {
+    if case.wish.overlap == OverlapAllowed::Allow {
         return;
     }
     let executions: BTreeMap<ExecutionId, &FoundExecution> =
         case.job.executions.iter().map(|execution| (execution.id, execution)).collect();
-    let was_paused = |run: &Run, ended: Timestamp| {
+    let was_paused = |run: &RecordedRun, ended: Timestamp| {
         let execution = executions.get(&run.execution);
         let lost = execution.filter(|execution| execution.status == ExecutionStatus::Lost);
         lost.and_then(|lost| lost.worker.as_deref()).is_some_and(|worker| {
@@ -138,7 +140,7 @@ fn check_overlaps(case: &Case<'_>, faults: &[Fault], verdict: &mut Verdict) {
                     "{}: {} ran from {} to {ended}, and {} began at {}",
                     case.wish.key, run.execution, run.began, other.execution, other.began
                 );
-                verdict.violations.push(Violation::new(Rule::Overlapped, what));
+                verdict.violations.push(RuleViolation::new(CheckedRule::Overlapped, what));
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::member::UnorderedEnd;
-use crate::nemesis::Fault;
-use crate::observed::{Asked, Attempts, FoundExecution, FoundSkip, Overlap, Times};
+use crate::nemesis::InjectedFault;
+use crate::observed::{Attempts, ClientRequest, FoundExecution, FoundSkip, OverlapAllowed, Times};
 use crate::plan::{DATABASE, FaultKind};
 use crate::recorder::CallOutcome;
 use punctual_client::ExecutionStatus;
@@ -44,7 +44,7 @@ fn wish(observed: &mut Observed, key: &str, times: Times, number: u64) {
     observed.wishes.push(Wish {
         key: key.to_owned(),
         times,
-        overlap: Overlap::Skip,
+        overlap: OverlapAllowed::Skip,
         attempts: Attempts::UntilItSucceeds,
         acknowledged: Some(id(number)),
     });
@@ -67,7 +67,7 @@ fn run(
 ) {
     let execution = id(job).occurrence(occurrence).attempt(attempt);
     let number = observed.runs.len() as u64 + 1;
-    observed.runs.push(Run {
+    observed.runs.push(RecordedRun {
         number,
         execution,
         attempt,
@@ -93,10 +93,11 @@ fn run(
 }
 
 /// The rules that are broken after a change.
-fn broken(change: impl FnOnce(&mut Observed)) -> Vec<Rule> {
+fn broken(change: impl FnOnce(&mut Observed)) -> Vec<CheckedRule> {
     let mut observed = good();
     change(&mut observed);
-    let mut rules: Vec<Rule> = judge(&observed).violations.iter().map(|violation| violation.rule).collect();
+    let mut rules: Vec<CheckedRule> =
+        judge(&observed).violations.iter().map(|violation| violation.rule).collect();
     rules.sort();
     rules.dedup();
     rules
@@ -118,12 +119,12 @@ fn a_missed_fire_is_found() {
         observed.jobs[0].executions.retain(|one| one.scheduled_time != at(4_000));
         observed.runs.retain(|run| run.scheduled_time != at(4_000));
     };
-    assert_eq!(broken(missed), [Rule::Missed]);
+    assert_eq!(broken(missed), [CheckedRule::Missed]);
     let never = |observed: &mut Observed| {
         observed.jobs[1].executions.clear();
         observed.runs.retain(|run| run.execution.occurrence.job != id(ONCE));
     };
-    assert_eq!(broken(never), [Rule::Missed]);
+    assert_eq!(broken(never), [CheckedRule::Missed]);
 }
 
 #[test]
@@ -131,26 +132,29 @@ fn an_extra_fire_is_found() {
     let twice = |observed: &mut Observed| {
         run(observed, (EVERY_SECOND, 4, 1), 4_000, 4_200..4_300, CallOutcome::Succeeded);
     };
-    assert_eq!(broken(twice), [Rule::Extra]);
+    assert_eq!(broken(twice), [CheckedRule::Extra]);
     let between = |observed: &mut Observed| {
         run(observed, (EVERY_SECOND, 4, 1), 4_500, 4_600..4_700, CallOutcome::Succeeded);
     };
-    assert_eq!(broken(between), [Rule::Extra]);
+    assert_eq!(broken(between), [CheckedRule::Extra]);
     let once_more =
         |observed: &mut Observed| run(observed, (ONCE, 2, 1), 2_000, 2_800..2_900, CallOutcome::Succeeded);
-    assert_eq!(broken(once_more), [Rule::Extra]);
+    assert_eq!(broken(once_more), [CheckedRule::Extra]);
 }
 
 #[test]
 fn a_fire_before_its_time_is_found() {
-    assert_eq!(broken(|observed| observed.runs[0].began = at(999)), [Rule::Early]);
+    assert_eq!(broken(|observed| observed.runs[0].began = at(999)), [CheckedRule::Early]);
 }
 
 #[test]
 fn skips_need_a_reason() {
     let skips = |observed: &mut Observed, change: fn(&mut FoundSkip)| change(&mut observed.jobs[0].skips[0]);
-    assert_eq!(broken(|observed| skips(observed, |skip| skip.reason = SkipReason::Misfire)), [Rule::Missed]);
-    assert_eq!(broken(|observed| skips(observed, |skip| skip.count = 2)), [Rule::Missed]);
+    assert_eq!(
+        broken(|observed| skips(observed, |skip| skip.reason = SkipReason::Misfire)),
+        [CheckedRule::Missed]
+    );
+    assert_eq!(broken(|observed| skips(observed, |skip| skip.count = 2)), [CheckedRule::Missed]);
     // Nothing was open 20 s later that could have caused an overlap.
     let long_after = |observed: &mut Observed| {
         let last = at(24_000);
@@ -158,7 +162,7 @@ fn skips_need_a_reason() {
         let skip = FoundSkip { first: at(5_000), last, count: 20, reason: SkipReason::Overlap };
         observed.jobs[0].skips.push(skip);
     };
-    assert_eq!(broken(long_after), [Rule::Missed]);
+    assert_eq!(broken(long_after), [CheckedRule::Missed]);
     // A worker that could not report explains it.
     let unreported = |observed: &mut Observed| {
         long_after(observed);
@@ -168,9 +172,9 @@ fn skips_need_a_reason() {
     let both = |observed: &mut Observed| {
         run(observed, (EVERY_SECOND, 4, 1), 3_000, 3_600..3_700, CallOutcome::Succeeded);
     };
-    assert_eq!(broken(both), [Rule::Extra]);
-    let allowed = |observed: &mut Observed| observed.wishes[0].overlap = Overlap::Allow;
-    assert_eq!(broken(allowed), [Rule::Missed]);
+    assert_eq!(broken(both), [CheckedRule::Extra]);
+    let allowed = |observed: &mut Observed| observed.wishes[0].overlap = OverlapAllowed::Allow;
+    assert_eq!(broken(allowed), [CheckedRule::Missed]);
 }
 
 #[test]
@@ -181,21 +185,21 @@ fn a_doubled_outcome_is_found() {
         observed.jobs[0].executions[1].run = Some(2);
         observed.runs[1].ended = Some((at(2_500), CallOutcome::Succeeded));
     };
-    assert_eq!(broken(both), [Rule::DoubledOutcome]);
+    assert_eq!(broken(both), [CheckedRule::DoubledOutcome]);
     let gap = |observed: &mut Observed| {
         observed.jobs[1].executions.remove(0);
         observed.runs.remove(4);
     };
-    assert_eq!(broken(gap), [Rule::DoubledOutcome]);
+    assert_eq!(broken(gap), [CheckedRule::DoubledOutcome]);
 }
 
 #[test]
 fn an_outcome_of_another_run_is_found() {
-    assert_eq!(broken(|observed| observed.jobs[0].executions[2].run = Some(2)), [Rule::StaleOutcome]);
+    assert_eq!(broken(|observed| observed.jobs[0].executions[2].run = Some(2)), [CheckedRule::StaleOutcome]);
     let unrun = |observed: &mut Observed| {
         observed.runs.remove(3);
     };
-    assert_eq!(broken(unrun), [Rule::StaleOutcome]);
+    assert_eq!(broken(unrun), [CheckedRule::StaleOutcome]);
 }
 
 #[test]
@@ -203,14 +207,14 @@ fn a_run_that_history_does_not_have_is_found() {
     let unknown = |observed: &mut Observed| {
         observed.jobs[1].executions.pop();
     };
-    assert_eq!(broken(unknown), [Rule::UnknownRun, Rule::GaveUp]);
-    assert_eq!(broken(|observed| observed.runs[0].idempotency_key.clear()), [Rule::UnknownRun]);
+    assert_eq!(broken(unknown), [CheckedRule::UnknownRun, CheckedRule::GaveUp]);
+    assert_eq!(broken(|observed| observed.runs[0].idempotency_key.clear()), [CheckedRule::UnknownRun]);
 }
 
 #[test]
 fn an_attempt_that_ran_twice_is_found() {
     let again = |observed: &mut Observed| {
-        let run = Run {
+        let run = RecordedRun {
             number: 99,
             began: at(4_200),
             ended: Some((at(4_250), CallOutcome::Succeeded)),
@@ -218,8 +222,8 @@ fn an_attempt_that_ran_twice_is_found() {
         };
         observed.runs.push(run);
     };
-    assert_eq!(broken(again), [Rule::RanTwice]);
-    assert_eq!(broken(|observed| observed.wishes[1].attempts = Attempts::AtMostOne), [Rule::RanTwice]);
+    assert_eq!(broken(again), [CheckedRule::RanTwice]);
+    assert_eq!(broken(|observed| observed.wishes[1].attempts = Attempts::AtMostOne), [CheckedRule::RanTwice]);
 }
 
 #[test]
@@ -229,13 +233,13 @@ fn an_overlap_is_found_unless_a_paused_worker_could_not_stop() {
     let overlapping = |observed: &mut Observed| {
         observed.runs[2].ended = Some((at(4_050), CallOutcome::Succeeded));
     };
-    assert_eq!(broken(overlapping), [Rule::Overlapped]);
+    assert_eq!(broken(overlapping), [CheckedRule::Overlapped]);
     let late_stop =
         |observed: &mut Observed| observed.runs[1].ended = Some((at(2_700), CallOutcome::BrokenOff));
-    assert_eq!(broken(late_stop), [Rule::Overlapped]);
+    assert_eq!(broken(late_stop), [CheckedRule::Overlapped]);
     let mut observed = good();
     late_stop(&mut observed);
-    observed.faults.push(Fault { kind: FaultKind::Pause, ..fault("worker-1", 2_100, 2_650) });
+    observed.faults.push(InjectedFault { kind: FaultKind::Pause, ..fault("worker-1", 2_100, 2_650) });
     let verdict = judge(&observed);
     assert_eq!((verdict.violations.len(), verdict.counted.overlaps_of_paused_workers), (0, 1));
 }
@@ -246,7 +250,7 @@ fn a_lost_submission_is_found_and_an_unanswered_one_may_be_there_once() {
         observed.jobs.remove(1);
         observed.runs.truncate(4);
     };
-    assert_eq!(broken(lost), [Rule::LostSubmission]);
+    assert_eq!(broken(lost), [CheckedRule::LostSubmission]);
     let unanswered = |observed: &mut Observed| {
         lost(observed);
         observed.wishes[1].acknowledged = None;
@@ -259,22 +263,22 @@ fn a_lost_submission_is_found_and_an_unanswered_one_may_be_there_once() {
         second.executions.clear();
         observed.jobs.push(second);
     };
-    assert_eq!(broken(doubled), [Rule::Missed, Rule::DoubledSubmission]);
+    assert_eq!(broken(doubled), [CheckedRule::Missed, CheckedRule::DoubledSubmission]);
 }
 
 #[test]
 fn what_is_not_at_its_end_is_found() {
-    assert_eq!(broken(|observed| observed.jobs[1].is_finished = false), [Rule::Unfinished]);
+    assert_eq!(broken(|observed| observed.jobs[1].is_finished = false), [CheckedRule::Unfinished]);
     let gave_up = |observed: &mut Observed| {
         observed.jobs[1].executions.pop();
         observed.runs.pop();
     };
-    assert_eq!(broken(gave_up), [Rule::GaveUp]);
+    assert_eq!(broken(gave_up), [CheckedRule::GaveUp]);
     let running = |observed: &mut Observed| {
         observed.jobs[1].executions[1].status = ExecutionStatus::Running;
         observed.jobs[1].executions[1].completed_at = None;
     };
-    assert_eq!(broken(running), [Rule::Unfinished]);
+    assert_eq!(broken(running), [CheckedRule::Unfinished]);
 }
 
 #[test]
@@ -286,21 +290,21 @@ fn a_process_may_only_end_by_itself_when_it_cannot_start() {
         }
     };
     assert_eq!(broken(end(true)), []);
-    assert_eq!(broken(end(false)), [Rule::EndedByItself]);
+    assert_eq!(broken(end(false)), [CheckedRule::EndedByItself]);
 }
 
-fn asked(from: i64, until: i64, failure: Option<&str>) -> Asked {
-    Asked { from: at(from), until: at(until), tries: 2, failure: failure.map(str::to_owned) }
+fn asked(from: i64, until: i64, failure: Option<&str>) -> ClientRequest {
+    ClientRequest { from: at(from), until: at(until), tries: 2, failure: failure.map(str::to_owned) }
 }
 
-fn fault(target: &str, from: i64, until: i64) -> Fault {
+fn fault(target: &str, from: i64, until: i64) -> InjectedFault {
     let kind = if target == DATABASE { FaultKind::DatabaseKill } else { FaultKind::Kill };
-    Fault { kind, target: target.to_owned(), amount: 0, from: at(from), until: at(until) }
+    InjectedFault { kind, target: target.to_owned(), amount: 0, from: at(from), until: at(until) }
 }
 
 #[test]
 fn a_request_that_somebody_could_have_answered_counts() {
-    let answered = |faults: Vec<Fault>| {
+    let answered = |faults: Vec<InjectedFault>| {
         let mut observed = good();
         observed.asked.extend((0..999).map(|_| asked(0, 10, None)));
         observed.asked.push(asked(0, 20_000, Some("no")));
@@ -325,6 +329,7 @@ fn two_failed_requests_of_a_thousand_are_too_many() {
     let mut observed = good();
     observed.asked.extend((0..998).map(|_| asked(0, 10, None)));
     observed.asked.extend([asked(0, 20_000, Some("no")), asked(0, 20_000, Some("no"))]);
-    let rules: Vec<Rule> = judge(&observed).violations.iter().map(|violation| violation.rule).collect();
-    assert_eq!(rules, [Rule::Unavailable]);
+    let rules: Vec<CheckedRule> =
+        judge(&observed).violations.iter().map(|violation| violation.rule).collect();
+    assert_eq!(rules, [CheckedRule::Unavailable]);
 }

@@ -3,7 +3,7 @@
 mod examples;
 
 use crate::job::list::{self, status};
-use crate::job::live::{self, Seen};
+use crate::job::live::{self, SeenRun};
 use anyhow::Context;
 use examples::{Example, TAG, TICK};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -148,7 +148,7 @@ async fn watch(
 async fn line(client: &Client, job: JobBody) -> Result<String, ClientError> {
     let execution = client.executions(job.job_id, Some(1), None).await?.items.into_iter().next();
     let now = client.clock().await?.now;
-    Ok(visible(&live::told(&Seen { job, execution }, now)).into_owned())
+    Ok(visible(&live::told(&SeenRun { job, execution }, now)).into_owned())
 }
 
 fn told(answer: &DemoReport) -> String {

@@ -25,10 +25,10 @@ pub struct FilterArgs {
     owner: Option<String>,
     /// Only those that died from this time on: 2026-11-15T08:30:00Z, or 2h for the last two hours
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<Moment>,
+    since: Option<FilterTime>,
     /// Only those that died before this time, or longer ago than this
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<Moment>,
+    until: Option<FilterTime>,
     /// Only those whose error contains this text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
@@ -36,16 +36,16 @@ pub struct FilterArgs {
 
 /// An absolute time, or one relative to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum FilterTime {
     At(Timestamp),
     Ago(Span),
 }
 
-pub(crate) fn moment(text: &str) -> Result<Moment, String> {
+pub(crate) fn moment(text: &str) -> Result<FilterTime, String> {
     if let Ok(ago) = text.parse() {
-        return Ok(Moment::Ago(ago));
+        return Ok(FilterTime::Ago(ago));
     }
-    args::time(text).map(Moment::At).map_err(|fix| format!("{fix}, or a duration such as 2h"))
+    args::time(text).map(FilterTime::At).map_err(|fix| format!("{fix}, or a duration such as 2h"))
 }
 
 impl FilterArgs {
@@ -68,11 +68,14 @@ impl FilterArgs {
     }
 }
 
-pub(crate) async fn resolved(client: &Client, moment: Option<Moment>) -> anyhow::Result<Option<Timestamp>> {
+pub(crate) async fn resolved(
+    client: &Client,
+    moment: Option<FilterTime>,
+) -> anyhow::Result<Option<Timestamp>> {
     Ok(match moment {
         None => None,
-        Some(Moment::At(at)) => Some(at),
-        Some(Moment::Ago(ago)) => Some(client.clock().await?.now.minus(ago.get())),
+        Some(FilterTime::At(at)) => Some(at),
+        Some(FilterTime::Ago(ago)) => Some(client.clock().await?.now.minus(ago.get())),
     })
 }
 
@@ -82,8 +85,11 @@ mod tests {
 
     #[test]
     fn times_are_absolute_or_seen_from_now() {
-        assert_eq!(moment("2h"), Ok(Moment::Ago("2h".parse().unwrap())));
-        assert_eq!(moment("2026-11-15T08:30:00Z"), Ok(Moment::At("2026-11-15T08:30:00Z".parse().unwrap())));
+        assert_eq!(moment("2h"), Ok(FilterTime::Ago("2h".parse().unwrap())));
+        assert_eq!(
+            moment("2026-11-15T08:30:00Z"),
+            Ok(FilterTime::At("2026-11-15T08:30:00Z".parse().unwrap()))
+        );
         assert_eq!(
             moment("noon"),
             Err("must be a time such as 2026-11-15T08:30:00Z, not \"noon\", or a duration such as 2h"

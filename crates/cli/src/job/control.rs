@@ -53,7 +53,7 @@ impl From<CancelArgs> for ControlArgs {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Verb {
+pub enum ControlCommand {
     Pause,
     Resume,
     Cancel,
@@ -64,20 +64,20 @@ pub enum Verb {
 /// The outcome for each, in the order of the command line.
 #[derive(Serialize)]
 struct ControlReport {
-    items: Vec<Item>,
+    items: Vec<ControlledItem>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 #[expect(clippy::large_enum_variant, reason = "a handful, printed at once")]
-enum Item {
+enum ControlledItem {
     Job(JobBody),
     Execution(ExecutionBody),
     Deleted { job_id: JobId },
     Refused { job: String, error: Problem },
 }
 
-pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
+pub async fn run(verb: ControlCommand, args: ControlArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let (answer, exit) = each(&client, verb, &args.jobs).await?;
     print(&client, verb, &answer, args.output).await?;
@@ -87,26 +87,30 @@ pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
 pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
     let RetryArgs { control, wait, bound } = args;
     if !wait {
-        return run(Verb::Retry, control).await;
+        return run(ControlCommand::Retry, control).await;
     }
     let client = control.connect.client()?;
-    let (mut answer, mut exit) = each(&client, Verb::Retry, &control.jobs).await?;
+    let (mut answer, mut exit) = each(&client, ControlCommand::Retry, &control.jobs).await?;
     let mut server = bound.patient(Reconnect::with(&control.connect, client.clone()));
     for item in &mut answer.items {
-        let Item::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
+        let ControlledItem::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
         eprintln!("retrying with execution {added}");
         let last = trigger::until_ended(&mut server, client.execution(*added).await?, bound).await?;
         if last.status != ExecutionStatus::Succeeded {
             exit = Exit::Failed;
         }
-        *item = Item::Execution(last);
+        *item = ControlledItem::Execution(last);
     }
-    print(&client, Verb::Retry, &answer, control.output).await?;
+    print(&client, ControlCommand::Retry, &answer, control.output).await?;
     Ok(exit)
 }
 
 /// Applies the verb to each job.
-async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(ControlReport, Exit)> {
+async fn each(
+    client: &Client,
+    verb: ControlCommand,
+    jobs: &[String],
+) -> anyhow::Result<(ControlReport, Exit)> {
     let mut answer = ControlReport { items: Vec::with_capacity(jobs.len()) };
     let mut worst = Exit::Done;
     for given in jobs {
@@ -118,7 +122,7 @@ async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(C
                     worst = exit;
                 }
                 tell(&format!("error: {}: {problem}{}", one_line(given), hints::lines(&problem.advice)));
-                Item::Refused { job: given.clone(), error: problem }
+                ControlledItem::Refused { job: given.clone(), error: problem }
             }
         };
         answer.items.push(item);
@@ -128,7 +132,7 @@ async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(C
 
 async fn print(
     client: &Client,
-    verb: Verb,
+    verb: ControlCommand,
     answer: &ControlReport,
     output: OutputArgs,
 ) -> anyhow::Result<()> {
@@ -144,22 +148,22 @@ async fn print(
     output.print(answer, |_| lines.join("\n"))
 }
 
-async fn applied(client: &Client, verb: Verb, given: &str) -> anyhow::Result<Item> {
-    if let (Verb::Cancel, Ok(execution)) = (verb, given.parse::<ExecutionId>()) {
-        return Ok(Item::Execution(client.cancel_execution(execution).await?));
+async fn applied(client: &Client, verb: ControlCommand, given: &str) -> anyhow::Result<ControlledItem> {
+    if let (ControlCommand::Cancel, Ok(execution)) = (verb, given.parse::<ExecutionId>()) {
+        return Ok(ControlledItem::Execution(client.cancel_execution(execution).await?));
     }
     let id = which::find(client, given).await?;
     let job = match verb {
-        Verb::Pause => client.pause(id).await?,
-        Verb::Resume => client.resume(id).await?,
-        Verb::Cancel => client.cancel(id).await?,
-        Verb::Retry => client.retry(id).await?,
-        Verb::Delete => {
+        ControlCommand::Pause => client.pause(id).await?,
+        ControlCommand::Resume => client.resume(id).await?,
+        ControlCommand::Cancel => client.cancel(id).await?,
+        ControlCommand::Retry => client.retry(id).await?,
+        ControlCommand::Delete => {
             client.delete(id).await?;
-            return Ok(Item::Deleted { job_id: id });
+            return Ok(ControlledItem::Deleted { job_id: id });
         }
     };
-    Ok(Item::Job(job))
+    Ok(ControlledItem::Job(job))
 }
 
 /// Why the verb was refused for one job. Anything that would affect all other jobs as well is an error.
@@ -179,32 +183,32 @@ fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
     }
 }
 
-async fn told(client: &Client, verb: Verb, item: &Item) -> Option<String> {
+async fn told(client: &Client, verb: ControlCommand, item: &ControlledItem) -> Option<String> {
     let text = match item {
-        Item::Job(job) => {
+        ControlledItem::Job(job) => {
             let named = format!("job {} ({})", job.job_id, shortened(&job.name, 40));
             match verb {
-                Verb::Pause => format!("paused {named}"),
-                Verb::Resume => match next::told(client, job).await {
+                ControlCommand::Pause => format!("paused {named}"),
+                ControlCommand::Resume => match next::told(client, job).await {
                     Some(next) => format!("resumed {named}, {next}"),
                     None => format!("resumed {named}"),
                 },
-                Verb::Cancel => format!("cancelled {named}{}", note(job.status_reason.as_deref())),
-                Verb::Retry => match job.execution_id {
+                ControlCommand::Cancel => format!("cancelled {named}{}", note(job.status_reason.as_deref())),
+                ControlCommand::Retry => match job.execution_id {
                     Some(execution) => format!("retrying {named} with execution {execution}"),
                     None => format!("retrying {named}"),
                 },
-                Verb::Delete => format!("deleted {named}"),
+                ControlCommand::Delete => format!("deleted {named}"),
             }
         }
-        Item::Execution(execution) if execution.cancel_requested => {
+        ControlledItem::Execution(execution) if execution.cancel_requested => {
             format!("execution {} is running and was asked to stop", execution.execution_id)
         }
-        Item::Execution(execution) => {
+        ControlledItem::Execution(execution) => {
             format!("execution {} is {}", execution.execution_id, execution.status)
         }
-        Item::Deleted { job_id } => format!("deleted job {job_id}"),
-        Item::Refused { .. } => return None,
+        ControlledItem::Deleted { job_id } => format!("deleted job {job_id}"),
+        ControlledItem::Refused { .. } => return None,
     };
     Some(text)
 }

@@ -1,6 +1,6 @@
 //! Jobs in a JSON or YAML file. The server validates them, so that errors are the same as over HTTP.
 
-use crate::job::parents::{Family, FileJobState, Turn};
+use crate::job::parents::{FileJobState, JobFamily, Turn};
 use anyhow::Context;
 use punctual_client::{BatchAnswer, BatchItem, Client, Problem};
 use punctual_config::exit::{CliError, Exit};
@@ -79,12 +79,12 @@ fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
 }
 
 /// Submits many jobs.
-pub struct Batches<'a> {
+pub struct JobBatches<'a> {
     pub client: &'a Client,
     pub request_key: Option<&'a str>,
 }
 
-impl Batches<'_> {
+impl JobBatches<'_> {
     /// Submits the jobs in as many batches as necessary, parents before the jobs that name them. A rejected
     /// job does not affect the others.
     pub async fn submit(&self, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
@@ -110,7 +110,7 @@ impl Batches<'_> {
         jobs: &[Box<RawValue>],
         items: &mut [Option<BatchItem>],
     ) -> anyhow::Result<()> {
-        let family = Family::of(jobs);
+        let family = JobFamily::of(jobs);
         let mut number = 1;
         while items.iter().any(Option::is_none) {
             let ready = self.ready(&family, jobs, items).await?;
@@ -140,7 +140,7 @@ impl Batches<'_> {
     /// rejected.
     async fn ready(
         &self,
-        family: &Family,
+        family: &JobFamily,
         jobs: &[Box<RawValue>],
         items: &mut [Option<BatchItem>],
     ) -> anyhow::Result<Vec<(usize, Box<RawValue>)>> {
@@ -226,7 +226,7 @@ fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
 /// The job with the names of its dependencies replaced by ids.
 pub async fn with_parents(client: &Client, job: Box<RawValue>) -> anyhow::Result<Box<RawValue>> {
     let jobs = [job];
-    Family::of(&jobs).with_ids(client, (0, &jobs[0]), BTreeMap::new()).await.context("depends_on")
+    JobFamily::of(&jobs).with_ids(client, (0, &jobs[0]), BTreeMap::new()).await.context("depends_on")
 }
 
 fn batch_table(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> String {
@@ -276,10 +276,10 @@ fn has_key(job: &RawValue) -> bool {
 
 fn name_of(job: &RawValue) -> String {
     #[derive(Deserialize)]
-    struct Named {
+    struct NamedJob {
         name: String,
     }
-    match serde_json::from_str::<Named>(job.get()) {
+    match serde_json::from_str::<NamedJob>(job.get()) {
         Ok(named) if !named.name.is_empty() => named.name,
         _ => "-".to_owned(),
     }

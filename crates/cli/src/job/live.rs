@@ -17,27 +17,33 @@ const PLAIN_LINE_PAUSE: Duration = Duration::from_secs(10);
 /// Characters of an error or a message that fit into the line.
 const TEXT_CHARS_MAX: usize = 60;
 
-pub struct Live {
+pub struct LiveJobView {
     bar: ProgressBar,
     /// The server's time at the start, and the local instant at which it was read.
     began: (Timestamp, Instant),
-    seen: Option<Seen>,
+    seen: Option<SeenRun>,
     told_at: Instant,
     told: String,
 }
 
 /// A job and its open or latest run.
-pub struct Seen {
+pub struct SeenRun {
     pub job: JobBody,
     pub execution: Option<ExecutionBody>,
 }
 
-impl Live {
+impl LiveJobView {
     /// Starts with the server's clock: this machine's may differ.
-    pub async fn start(client: &Client) -> Live {
+    pub async fn start(client: &Client) -> LiveJobView {
         let now = client.clock().await.map(|clock| clock.now).unwrap_or_default();
         let bar = ProgressBar::new(100).with_style(spinner());
-        Live { bar, began: (now, Instant::now()), seen: None, told_at: Instant::now(), told: String::new() }
+        LiveJobView {
+            bar,
+            began: (now, Instant::now()),
+            seen: None,
+            told_at: Instant::now(),
+            told: String::new(),
+        }
     }
 
     /// Reads the job's open or latest run, and shows it.
@@ -45,10 +51,10 @@ impl Live {
         // Open executions come first.
         let page = client.executions(job.job_id, Some(1), None).await;
         let execution = page.ok().and_then(|page| page.items.into_iter().next());
-        self.show(Seen { job: job.clone(), execution });
+        self.show(SeenRun { job: job.clone(), execution });
     }
 
-    pub fn show(&mut self, seen: Seen) {
+    pub fn show(&mut self, seen: SeenRun) {
         self.seen = Some(seen);
         self.draw();
     }
@@ -92,7 +98,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveJobView {
     /// Removes the line, however the wait has ended.
     fn drop(&mut self) {
         self.bar.finish_and_clear();
@@ -114,8 +120,8 @@ fn meter() -> ProgressStyle {
 }
 
 /// The state of a job in one line.
-pub fn told(seen: &Seen, now: Timestamp) -> String {
-    let Seen { job, execution } = seen;
+pub fn told(seen: &SeenRun, now: Timestamp) -> String {
+    let SeenRun { job, execution } = seen;
     let Some(execution) = execution else {
         return match job.next_run_time {
             Some(at) if at > now => format!("{}: runs in {}", job.name, rough(at.since(now))),
@@ -185,7 +191,7 @@ mod tests {
         "2026-11-15T08:00:00Z".parse::<Timestamp>().unwrap().plus(Duration::from_secs(seconds))
     }
 
-    fn seen(job: Value, execution: Option<Value>) -> Seen {
+    fn seen(job: Value, execution: Option<Value>) -> SeenRun {
         let id = "01a1de7b-f418-719d-bed9-34f76e02395c";
         let mut all = json!({
             "job_id": id, "name": "report", "job_type": "sleep", "payload": null, "queue": "default",
@@ -206,7 +212,7 @@ mod tests {
             all.as_object_mut().unwrap().extend(execution.as_object().unwrap().clone());
             serde_json::from_value(all).unwrap()
         });
-        Seen { job: serde_json::from_value(all).unwrap(), execution }
+        SeenRun { job: serde_json::from_value(all).unwrap(), execution }
     }
 
     #[test]

@@ -43,24 +43,24 @@ pub struct LogsArgs {
 pub async fn run(args: LogsArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let writer = match args.writer.parse() {
-        Ok(execution) => Writer::Execution(execution),
-        Err(_) => Writer::Job(which::find(&client, &args.writer).await?),
+        Ok(execution) => LogWriter::Execution(execution),
+        Err(_) => LogWriter::Job(which::find(&client, &args.writer).await?),
     };
     if args.follow { follow(&args, &client, writer).await } else { show(&args, &client, writer).await }
 }
 
 /// The execution or job whose lines are requested.
 #[derive(Clone, Copy)]
-enum Writer {
+enum LogWriter {
     Job(JobId),
     Execution(ExecutionId),
 }
 
-impl Writer {
+impl LogWriter {
     async fn lines(self, client: &Client, query: &LogQuery) -> Result<LogsPage, ClientError> {
         match self {
-            Writer::Job(job) => client.job_log_lines(job, query).await,
-            Writer::Execution(execution) => client.execution_log_lines(execution, query).await,
+            LogWriter::Job(job) => client.job_log_lines(job, query).await,
+            LogWriter::Execution(execution) => client.execution_log_lines(execution, query).await,
         }
     }
 
@@ -71,8 +71,8 @@ impl Writer {
         after: Option<&str>,
     ) -> Result<FollowedLogs, ClientError> {
         match self {
-            Writer::Job(job) => client.follow_job_logs(job, query, after).await,
-            Writer::Execution(execution) => client.follow_execution_logs(execution, query, after).await,
+            LogWriter::Job(job) => client.follow_job_logs(job, query, after).await,
+            LogWriter::Execution(execution) => client.follow_execution_logs(execution, query, after).await,
         }
     }
 }
@@ -83,7 +83,7 @@ impl LogsArgs {
     }
 }
 
-async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
+async fn show(args: &LogsArgs, client: &Client, writer: LogWriter) -> anyhow::Result<Exit> {
     let mut query = LogQuery { limit: Some(limits::PAGE_ITEMS_MAX), ..args.query() };
     let mut all = LogsPage { items: vec![], next_cursor: None, follow_cursor: None };
     let mut is_empty = true;
@@ -118,8 +118,8 @@ fn tell_empty(args: &LogsArgs) {
 
 /// Prints line by line: as JSON one object per line, as YAML one list item after the other. If the server
 /// becomes unavailable, waits for it, and does not repeat lines.
-async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
-    let mut seen = Seen { cursor: None, heard_at: None, is_empty: true };
+async fn follow(args: &LogsArgs, client: &Client, writer: LogWriter) -> anyhow::Result<Exit> {
+    let mut seen = LogPosition { cursor: None, heard_at: None, is_empty: true };
     let mut client = client.clone();
     loop {
         match follow_once(args, &client, writer, &mut seen).await {
@@ -137,13 +137,13 @@ async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Res
 }
 
 /// The position in the log, when the server last responded, and whether no line was printed.
-struct Seen {
+struct LogPosition {
     cursor: Option<String>,
     heard_at: Option<Instant>,
     is_empty: bool,
 }
 
-impl Seen {
+impl LogPosition {
     /// Whether the server has responded before and has not been unavailable for too long.
     fn is_to_be_waited_for(&self) -> bool {
         self.heard_at.is_some_and(|heard_at| heard_at.elapsed() < RECONNECT_TIME_MAX)
@@ -154,8 +154,8 @@ impl Seen {
 async fn follow_once(
     args: &LogsArgs,
     client: &Client,
-    writer: Writer,
-    seen: &mut Seen,
+    writer: LogWriter,
+    seen: &mut LogPosition,
 ) -> anyhow::Result<Option<Exit>> {
     let mut query = args.query();
     query.tail = query.tail.filter(|_| seen.cursor.is_none());

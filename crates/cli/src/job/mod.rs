@@ -20,7 +20,7 @@ mod wait;
 pub mod which;
 
 use clap::Subcommand;
-use control::Verb;
+use control::ControlCommand;
 use punctual_config::exit::Exit;
 
 #[derive(Subcommand)]
@@ -65,11 +65,11 @@ pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
         JobCommand::Wait(args) => wait::run(args).await,
         JobCommand::Explain(args) => explain::run(args).await,
         JobCommand::Update(args) => update::run(*args).await,
-        JobCommand::Pause(args) => control::run(Verb::Pause, args).await,
-        JobCommand::Resume(args) => control::run(Verb::Resume, args).await,
+        JobCommand::Pause(args) => control::run(ControlCommand::Pause, args).await,
+        JobCommand::Resume(args) => control::run(ControlCommand::Resume, args).await,
         JobCommand::Trigger(args) => trigger::run(args).await,
-        JobCommand::Cancel(args) => control::run(Verb::Cancel, args.into()).await,
+        JobCommand::Cancel(args) => control::run(ControlCommand::Cancel, args.into()).await,
         JobCommand::Retry(args) => control::retry(args).await,
-        JobCommand::Delete(args) => control::run(Verb::Delete, args).await,
+        JobCommand::Delete(args) => control::run(ControlCommand::Delete, args).await,
     }
 }

@@ -18,7 +18,7 @@ struct Depending {
 }
 
 /// The jobs of one file, by index.
-pub struct Family {
+pub struct JobFamily {
     names: Vec<String>,
     /// The parents that each job refers to by name, without those given by id.
     parents: Vec<Vec<String>>,
@@ -43,8 +43,8 @@ pub enum FileJobState {
     Refused,
 }
 
-impl Family {
-    pub fn of(jobs: &[Box<RawValue>]) -> Family {
+impl JobFamily {
+    pub fn of(jobs: &[Box<RawValue>]) -> JobFamily {
         let read = jobs.iter().map(|job| {
             let Depending { name, mut depends_on } = serde_json::from_str(job.get())
                 .unwrap_or_else(|_| Depending { name: String::new(), depends_on: vec![] });
@@ -52,7 +52,7 @@ impl Family {
             (name, depends_on)
         });
         let (names, parents) = read.unzip();
-        Family { names, parents }
+        JobFamily { names, parents }
     }
 
     /// Whether the job at this index can be submitted, given the outcomes of all.
@@ -115,7 +115,7 @@ mod tests {
                 {{"name":"twin"}},{{"name":"twin"}},{{"name":"y","depends_on":["elsewhere"]}},{{"depends_on":1}}]"#
         );
         let jobs: Vec<Box<RawValue>> = serde_json::from_str(&file).unwrap();
-        let family = Family::of(&jobs);
+        let family = JobFamily::of(&jobs);
         let mut states = vec![FileJobState::Open; jobs.len()];
         assert_eq!(family.turn(0, &states), Turn::Waits);
         assert_eq!(family.turn(1, &states), Turn::Ready(BTreeMap::new()));

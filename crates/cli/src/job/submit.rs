@@ -1,7 +1,7 @@
 //! `punctual job submit`.
 
 use crate::job::fields::{self, FieldArgs, given};
-use crate::job::job_file::{self, Batches, JobFile};
+use crate::job::job_file::{self, JobBatches, JobFile};
 use crate::job::outlook;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
@@ -90,7 +90,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
                     return Err(CliError { exit: Exit::Misunderstood, message }.into());
                 }
                 jobs => {
-                    let batches = Batches { client: &client, request_key: args.request_key.as_deref() };
+                    let batches = JobBatches { client: &client, request_key: args.request_key.as_deref() };
                     return batches.submit(jobs, args.output).await;
                 }
             },

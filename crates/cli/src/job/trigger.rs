@@ -1,6 +1,6 @@
 //! `punctual job trigger`: one more run now, in addition to the schedule.
 
-use crate::job::live::{Live, Seen};
+use crate::job::live::{LiveJobView, SeenRun};
 use crate::job::show::execution_details;
 use crate::job::wait::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, WaitBound};
 use crate::job::which::WhichJob;
@@ -66,7 +66,7 @@ pub async fn until_ended(
 }
 
 async fn ended(server: &mut Reconnect<'_>, begun: ExecutionBody) -> Result<ExecutionBody, ClientError> {
-    let mut live = Live::start(server.client()).await;
+    let mut live = LiveJobView::start(server.client()).await;
     let mut execution = begun;
     let mut pause = LOOK_PAUSE_MIN;
     loop {
@@ -85,7 +85,7 @@ async fn ended(server: &mut Reconnect<'_>, begun: ExecutionBody) -> Result<Execu
             continue;
         }
         if let Ok(job) = server.client().job(execution.job_id).await {
-            live.show(Seen { job, execution: Some(execution.clone()) });
+            live.show(SeenRun { job, execution: Some(execution.clone()) });
         }
         live.pause(pause).await;
         pause = (pause * 2).min(LOOK_PAUSE_MAX);

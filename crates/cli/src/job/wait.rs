@@ -1,7 +1,7 @@
 //! `punctual job wait`: waits until a job is finished.
 
 use crate::job::list::status;
-use crate::job::live::Live;
+use crate::job::live::LiveJobView;
 use crate::job::next;
 use crate::job::show::job_details;
 use crate::job::which::WhichJob;
@@ -84,7 +84,7 @@ pub async fn until_finished(
     let mut server = bound.patient(server);
     let mut watched = AwaitedJob::default();
     let waiting = async {
-        let mut live = Live::start(server.client()).await;
+        let mut live = LiveJobView::start(server.client()).await;
         let first = server.ask(&live, async |client| client.job(id).await).await?;
         tell_what_is_waited_for(server.client(), &first).await;
         let mut pause = LOOK_PAUSE_MIN;
@@ -159,7 +159,7 @@ struct AwaitedJob {
 
 impl AwaitedJob {
     /// Prints once what prevents an unfinished job from running.
-    fn look(&mut self, job: &JobBody, live: &Live) {
+    fn look(&mut self, job: &JobBody, live: &LiveJobView) {
         match &job.status_reason {
             Some(reason) if !job.is_finished() => {
                 self.looks_with_reason += 1;

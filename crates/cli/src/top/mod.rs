@@ -11,7 +11,7 @@ mod samples;
 mod view;
 
 use anyhow::Context;
-use model::{Key, Model, Next, Snapshot};
+use model::{AfterKey, Model, TopSnapshot, ViewKey};
 use punctual_client::{Client, Span};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
@@ -69,7 +69,7 @@ pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
         return Err(CliError { exit: Exit::Misunderstood, message }.into());
     }
     // Before the terminal is taken over: a signal in between would end the program without restoring it.
-    let signals = Signals::listen().context("cannot listen for signals")?;
+    let signals = TerminalSignals::listen().context("cannot listen for signals")?;
     // Also restores the terminal on a panic.
     let terminal = ratatui::try_init().context("cannot use the terminal")?;
     // It reads again anyway, and must not write over the view.
@@ -81,9 +81,9 @@ pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
 
 /// An input of the loop.
 enum News {
-    Read { snapshot: Box<Snapshot>, at: Instant },
+    Read { snapshot: Box<TopSnapshot>, at: Instant },
     Lost(String),
-    Pressed(Key),
+    Pressed(ViewKey),
     Resized,
     Stopped,
 }
@@ -92,7 +92,7 @@ enum News {
 struct Sources {
     client: Client,
     interval: Duration,
-    signals: Signals,
+    signals: TerminalSignals,
 }
 
 async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources) -> anyhow::Result<()> {
@@ -115,7 +115,7 @@ async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources)
             Some(News::Lost(reason)) => model.lose(reason),
             Some(News::Pressed(key)) => {
                 let (columns, rows) = (model.pane.sorts().len(), rows::rows(&model, model.pane).len());
-                if model.press(key, columns, rows) == Next::Leave {
+                if model.press(key, columns, rows) == AfterKey::Leave {
                     break;
                 }
             }
@@ -164,31 +164,31 @@ fn read_keys(sender: &mpsc::Sender<News>) {
     }
 }
 
-fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
+fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<ViewKey> {
     Some(match code {
-        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Key::Interrupt,
-        KeyCode::Char(letter) => Key::Letter(letter),
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Tab => Key::Tab,
-        KeyCode::BackTab => Key::BackTab,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => ViewKey::Interrupt,
+        KeyCode::Char(letter) => ViewKey::Letter(letter),
+        KeyCode::Enter => ViewKey::Enter,
+        KeyCode::Esc => ViewKey::Escape,
+        KeyCode::Backspace => ViewKey::Backspace,
+        KeyCode::Tab => ViewKey::Tab,
+        KeyCode::BackTab => ViewKey::BackTab,
+        KeyCode::Up => ViewKey::Up,
+        KeyCode::Down => ViewKey::Down,
         _ => return None,
     })
 }
 
 /// Signals that stop the program must restore the terminal as well.
-struct Signals {
+struct TerminalSignals {
     terminate: Signal,
     hang_up: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    fn listen() -> io::Result<Signals> {
-        Ok(Signals {
+impl TerminalSignals {
+    fn listen() -> io::Result<TerminalSignals> {
+        Ok(TerminalSignals {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -10,7 +10,7 @@ pub const HISTORY_MAX: usize = 120;
 
 /// Everything that was read from the server at one time.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct TopSnapshot {
     pub version: String,
     /// When the server started, if it reports that.
     pub started_at: Option<Timestamp>,
@@ -18,15 +18,15 @@ pub struct Snapshot {
     pub counters: CountersBody,
     pub queues: Vec<QueueBody>,
     pub workers: Vec<WorkerBody>,
-    pub running: Vec<Running>,
+    pub running: Vec<RunningExecution>,
     /// How many are running: may be more than are listed.
     pub running_count: u64,
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedAttempt>,
 }
 
 /// A running execution.
 #[derive(Debug, Clone)]
-pub struct Running {
+pub struct RunningExecution {
     pub name: String,
     pub job_type: String,
     pub worker: Option<String>,
@@ -39,15 +39,15 @@ pub struct Running {
 
 /// A failed attempt, which a retry may follow.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct FailedAttempt {
     pub at: Timestamp,
     pub name: String,
-    pub outcome: Outcome,
+    pub outcome: FailureOutcome,
     pub error: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FailureOutcome {
     /// No retry is left.
     Dead,
     Retried(ExecutionStatus),
@@ -55,7 +55,7 @@ pub enum Outcome {
 
 /// What is counted per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rate {
+pub enum CountedRate {
     Submitted,
     Started,
     Succeeded,
@@ -63,33 +63,39 @@ pub enum Rate {
     Retried,
 }
 
-impl Rate {
-    pub const ALL: [Rate; 5] = [Rate::Submitted, Rate::Started, Rate::Succeeded, Rate::Failed, Rate::Retried];
+impl CountedRate {
+    pub const ALL: [CountedRate; 5] = [
+        CountedRate::Submitted,
+        CountedRate::Started,
+        CountedRate::Succeeded,
+        CountedRate::Failed,
+        CountedRate::Retried,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
-            Rate::Submitted => "submitted",
-            Rate::Started => "started",
-            Rate::Succeeded => "succeeded",
-            Rate::Failed => "failed",
-            Rate::Retried => "retried",
+            CountedRate::Submitted => "submitted",
+            CountedRate::Started => "started",
+            CountedRate::Succeeded => "succeeded",
+            CountedRate::Failed => "failed",
+            CountedRate::Retried => "retried",
         }
     }
 
     const fn count(self, counters: &CountersBody) -> u64 {
         match self {
-            Rate::Submitted => counters.submitted,
-            Rate::Started => counters.claimed,
-            Rate::Succeeded => counters.succeeded,
-            Rate::Failed => counters.failed + counters.timed_out + counters.lost,
-            Rate::Retried => counters.retried,
+            CountedRate::Submitted => counters.submitted,
+            CountedRate::Started => counters.claimed,
+            CountedRate::Succeeded => counters.succeeded,
+            CountedRate::Failed => counters.failed + counters.timed_out + counters.lost,
+            CountedRate::Retried => counters.retried,
         }
     }
 }
 
 /// Whether the view is current.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Connection {
+pub enum ConnectionStatus {
     Connected,
     /// The server does not answer; the view is outdated.
     Reconnecting {
@@ -111,7 +117,7 @@ impl Pane {
 
 /// A key that the view uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum ViewKey {
     Letter(char),
     Enter,
     Escape,
@@ -125,15 +131,15 @@ pub enum Key {
 
 /// What to do after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterKey {
     Stay,
     Leave,
 }
 
 pub struct Model {
     pub server: String,
-    pub snapshot: Snapshot,
-    pub connection: Connection,
+    pub snapshot: TopSnapshot,
+    pub connection: ConnectionStatus,
     pub pane: Pane,
     pub filter: String,
     /// Whether letters go into the filter.
@@ -148,11 +154,11 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(server: impl Into<String>, snapshot: Snapshot) -> Model {
+    pub fn new(server: impl Into<String>, snapshot: TopSnapshot) -> Model {
         Model {
             server: server.into(),
             snapshot,
-            connection: Connection::Connected,
+            connection: ConnectionStatus::Connected,
             pane: Pane::Queues,
             filter: String::new(),
             is_filtering: false,
@@ -165,8 +171,8 @@ impl Model {
     }
 
     /// Adds a snapshot that was read this long after the previous one.
-    pub fn take(&mut self, snapshot: Snapshot, elapsed: Duration) {
-        for (rate, history) in Rate::ALL.iter().zip(&mut self.rates) {
+    pub fn take(&mut self, snapshot: TopSnapshot, elapsed: Duration) {
+        for (rate, history) in CountedRate::ALL.iter().zip(&mut self.rates) {
             let (before, after) = (rate.count(&self.snapshot.counters), rate.count(&snapshot.counters));
             // A restarted server counts from zero.
             let count = if after < before { after } else { after - before };
@@ -175,15 +181,15 @@ impl Model {
                 history.pop_front();
             }
         }
-        self.connection = Connection::Connected;
+        self.connection = ConnectionStatus::Connected;
         self.snapshot = snapshot;
     }
 
     pub fn lose(&mut self, reason: String) {
-        self.connection = Connection::Reconnecting { reason };
+        self.connection = ConnectionStatus::Reconnecting { reason };
     }
 
-    pub fn rate(&self, rate: Rate) -> &VecDeque<f64> {
+    pub fn rate(&self, rate: CountedRate) -> &VecDeque<f64> {
         &self.rates[rate as usize]
     }
 
@@ -196,45 +202,45 @@ impl Model {
     }
 
     /// `columns` is the number of sort columns of the current pane, and `rows` its number of rows.
-    pub fn press(&mut self, key: Key, columns: usize, rows: usize) -> Next {
-        if key == Key::Interrupt {
-            return Next::Leave;
+    pub fn press(&mut self, key: ViewKey, columns: usize, rows: usize) -> AfterKey {
+        if key == ViewKey::Interrupt {
+            return AfterKey::Leave;
         }
         if self.is_filtering {
             self.edit_filter(key);
-            return Next::Stay;
+            return AfterKey::Stay;
         }
         if self.shows_help {
             self.shows_help = false;
-            return Next::Stay;
+            return AfterKey::Stay;
         }
         let place = self.pane as usize;
         match key {
-            Key::Letter('q') => return Next::Leave,
-            Key::Letter('p' | ' ') => self.is_paused = !self.is_paused,
-            Key::Letter('s') => self.sorts[place] = (self.sorts[place] + 1) % columns.max(1),
-            Key::Letter('/') => self.is_filtering = true,
-            Key::Letter('?' | 'h') => self.shows_help = true,
-            Key::Escape => self.filter.clear(),
-            Key::Tab => self.pane = Pane::ALL[(place + 1) % Pane::ALL.len()],
-            Key::BackTab => self.pane = Pane::ALL[(place + Pane::ALL.len() - 1) % Pane::ALL.len()],
-            Key::Down | Key::Letter('j') => {
+            ViewKey::Letter('q') => return AfterKey::Leave,
+            ViewKey::Letter('p' | ' ') => self.is_paused = !self.is_paused,
+            ViewKey::Letter('s') => self.sorts[place] = (self.sorts[place] + 1) % columns.max(1),
+            ViewKey::Letter('/') => self.is_filtering = true,
+            ViewKey::Letter('?' | 'h') => self.shows_help = true,
+            ViewKey::Escape => self.filter.clear(),
+            ViewKey::Tab => self.pane = Pane::ALL[(place + 1) % Pane::ALL.len()],
+            ViewKey::BackTab => self.pane = Pane::ALL[(place + Pane::ALL.len() - 1) % Pane::ALL.len()],
+            ViewKey::Down | ViewKey::Letter('j') => {
                 self.scrolls[place] = (self.scrolls[place] + 1).min(rows.saturating_sub(1));
             }
-            Key::Up | Key::Letter('k') => self.scrolls[place] = self.scrolls[place].saturating_sub(1),
-            Key::Letter(_) | Key::Enter | Key::Backspace | Key::Interrupt => {}
+            ViewKey::Up | ViewKey::Letter('k') => self.scrolls[place] = self.scrolls[place].saturating_sub(1),
+            ViewKey::Letter(_) | ViewKey::Enter | ViewKey::Backspace | ViewKey::Interrupt => {}
         }
-        Next::Stay
+        AfterKey::Stay
     }
 
-    fn edit_filter(&mut self, key: Key) {
+    fn edit_filter(&mut self, key: ViewKey) {
         match key {
-            Key::Letter(letter) => self.filter.push(letter),
-            Key::Backspace => {
+            ViewKey::Letter(letter) => self.filter.push(letter),
+            ViewKey::Backspace => {
                 self.filter.pop();
             }
-            Key::Enter => self.is_filtering = false,
-            Key::Escape => {
+            ViewKey::Enter => self.is_filtering = false,
+            ViewKey::Escape => {
                 self.filter.clear();
                 self.is_filtering = false;
             }
@@ -254,46 +260,52 @@ mod tests {
         let mut model = Model::new("http://127.0.0.1:7070", samples::snapshot());
         let counted = |submitted| {
             let counters = CountersBody { submitted, ..CountersBody::default() };
-            Snapshot { counters, ..samples::snapshot() }
+            TopSnapshot { counters, ..samples::snapshot() }
         };
         model.take(counted(1_000), Duration::from_secs(1));
         model.take(counted(1_010), Duration::from_secs(2));
         model.take(counted(4), Duration::from_secs(1));
-        let rates: Vec<f64> = model.rate(Rate::Submitted).iter().copied().collect();
+        let rates: Vec<f64> = model.rate(CountedRate::Submitted).iter().copied().collect();
         assert_eq!(rates[1..], [5.0, 4.0]);
         for _ in 0..2 * HISTORY_MAX {
             model.take(counted(4), Duration::from_secs(1));
         }
-        assert_eq!(model.rate(Rate::Submitted).len(), HISTORY_MAX);
+        assert_eq!(model.rate(CountedRate::Submitted).len(), HISTORY_MAX);
     }
 
     #[test]
     fn keys_move_between_panes_and_letters_go_into_an_open_filter() {
         let mut model = Model::new("server", samples::snapshot());
         let mut press = |key| model.press(key, 2, 3);
-        assert_eq!(press(Key::BackTab), Next::Stay);
-        for key in [Key::Letter('s'), Key::Letter('/'), Key::Letter('q'), Key::Letter('p'), Key::Backspace] {
-            assert_eq!(press(key), Next::Stay);
+        assert_eq!(press(ViewKey::BackTab), AfterKey::Stay);
+        for key in [
+            ViewKey::Letter('s'),
+            ViewKey::Letter('/'),
+            ViewKey::Letter('q'),
+            ViewKey::Letter('p'),
+            ViewKey::Backspace,
+        ] {
+            assert_eq!(press(key), AfterKey::Stay);
         }
-        assert_eq!(press(Key::Enter), Next::Stay);
-        assert_eq!(press(Key::Letter('q')), Next::Leave);
-        assert_eq!(press(Key::Interrupt), Next::Leave);
+        assert_eq!(press(ViewKey::Enter), AfterKey::Stay);
+        assert_eq!(press(ViewKey::Letter('q')), AfterKey::Leave);
+        assert_eq!(press(ViewKey::Interrupt), AfterKey::Leave);
         assert_eq!((model.pane, model.filter.as_str(), model.sort(Pane::Failures)), (Pane::Failures, "q", 1));
         assert!(!model.is_paused && !model.is_filtering);
         for _ in 0..9 {
-            model.press(Key::Down, 2, 3);
+            model.press(ViewKey::Down, 2, 3);
         }
         assert_eq!(model.scroll(Pane::Failures), 2);
-        model.press(Key::Letter('?'), 2, 3);
-        assert_eq!(model.press(Key::Letter('q'), 2, 3), Next::Stay, "any key leaves the help");
+        model.press(ViewKey::Letter('?'), 2, 3);
+        assert_eq!(model.press(ViewKey::Letter('q'), 2, 3), AfterKey::Stay, "any key leaves the help");
     }
 
     #[test]
     fn a_lost_server_is_found_again() {
         let mut model = Model::new("server", samples::snapshot());
         model.lose("refused".to_owned());
-        assert_ne!(model.connection, Connection::Connected);
+        assert_ne!(model.connection, ConnectionStatus::Connected);
         model.take(samples::snapshot(), Duration::from_secs(1));
-        assert_eq!(model.connection, Connection::Connected);
+        assert_eq!(model.connection, ConnectionStatus::Connected);
     }
 }

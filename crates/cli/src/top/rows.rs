@@ -2,7 +2,7 @@
 
 use crate::job::live::rough;
 use crate::job::progress;
-use crate::top::model::{Failure, Model, Outcome, Pane, Running};
+use crate::top::model::{FailedAttempt, FailureOutcome, Model, Pane, RunningExecution};
 use punctual_client::{QueueBody, WorkerBody};
 use punctual_config::output::{shortened, visible};
 use punctual_core::time::Timestamp;
@@ -137,7 +137,7 @@ fn of_worker(model: &Model, worker: &WorkerBody) -> Row {
     )
 }
 
-fn of_running(running: &Running, now: Timestamp) -> Row {
+fn of_running(running: &RunningExecution, now: Timestamp) -> Row {
     let ran = running.started_at.map(|started| now.since(started));
     let progress = match (&running.progress, running.is_asked_to_stop) {
         (_, true) => "asked to stop".to_owned(),
@@ -166,10 +166,10 @@ fn of_running(running: &Running, now: Timestamp) -> Row {
     )
 }
 
-fn of_failure(failure: &Failure, now: Timestamp) -> Row {
+fn of_failure(failure: &FailedAttempt, now: Timestamp) -> Row {
     let (outcome, tone) = match failure.outcome {
-        Outcome::Dead => ("dead".to_owned(), Tone::Bad),
-        Outcome::Retried(status) => (status.to_string(), Tone::Warning),
+        FailureOutcome::Dead => ("dead".to_owned(), Tone::Bad),
+        FailureOutcome::Retried(status) => (status.to_string(), Tone::Warning),
     };
     let at = u64::try_from(failure.at.as_micros()).unwrap_or_default();
     row(

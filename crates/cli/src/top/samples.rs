@@ -1,6 +1,6 @@
 //! Snapshots for tests.
 
-use crate::top::model::{Failure, Outcome, Running, Snapshot};
+use crate::top::model::{FailedAttempt, FailureOutcome, RunningExecution, TopSnapshot};
 use punctual_client::{CountersBody, ExecutionStatus, ProgressBody, QueueBody, WorkerBody};
 use punctual_core::notes::Percent;
 use punctual_core::time::Timestamp;
@@ -14,8 +14,8 @@ fn ago(seconds: u64) -> Timestamp {
     now().minus(Duration::from_secs(seconds))
 }
 
-pub fn idle() -> Snapshot {
-    Snapshot {
+pub fn idle() -> TopSnapshot {
+    TopSnapshot {
         version: "0.1.0".to_owned(),
         started_at: Some(ago(93_784)),
         now: now(),
@@ -29,7 +29,7 @@ pub fn idle() -> Snapshot {
 }
 
 /// The busy server this many seconds later.
-pub fn later(seconds: u64) -> Snapshot {
+pub fn later(seconds: u64) -> TopSnapshot {
     let counters = CountersBody {
         submitted: 100 * seconds * seconds,
         claimed: 90 * seconds * seconds,
@@ -38,16 +38,16 @@ pub fn later(seconds: u64) -> Snapshot {
         retried: seconds / 4,
         ..CountersBody::default()
     };
-    Snapshot { counters, now: now(), ..snapshot() }
+    TopSnapshot { counters, now: now(), ..snapshot() }
 }
 
-pub fn snapshot() -> Snapshot {
-    Snapshot {
+pub fn snapshot() -> TopSnapshot {
+    TopSnapshot {
         queues: vec![queue("default", [3, 1_250, 2], Some(95)), queue("mail", [0, 40, 0], Some(7_400))],
         workers: vec![worker("alpha-1", 16), worker("a-worker-with-a-long-name", 4)],
         running: vec![
             running("nightly-report", "process", 1, 754),
-            Running {
+            RunningExecution {
                 progress: Some(ProgressBody {
                     percent: Percent::new(41.5),
                     message: Some("page 5 of 12".to_owned()),
@@ -58,8 +58,18 @@ pub fn snapshot() -> Snapshot {
         ],
         running_count: 2,
         failures: vec![
-            failure(12, "sync", Outcome::Retried(ExecutionStatus::TimedOut), "the time limit of 30s ran out"),
-            failure(301, "mail-digest", Outcome::Dead, "the server answered 550\u{1b}[2J: no such user"),
+            failure(
+                12,
+                "sync",
+                FailureOutcome::Retried(ExecutionStatus::TimedOut),
+                "the time limit of 30s ran out",
+            ),
+            failure(
+                301,
+                "mail-digest",
+                FailureOutcome::Dead,
+                "the server answered 550\u{1b}[2J: no such user",
+            ),
         ],
         ..idle()
     }
@@ -91,8 +101,8 @@ fn worker(id: &str, slots: u32) -> WorkerBody {
     }
 }
 
-fn running(name: &str, job_type: &str, attempt: u32, seconds: u64) -> Running {
-    Running {
+fn running(name: &str, job_type: &str, attempt: u32, seconds: u64) -> RunningExecution {
+    RunningExecution {
         name: name.to_owned(),
         job_type: job_type.to_owned(),
         worker: Some("alpha-1".to_owned()),
@@ -104,6 +114,6 @@ fn running(name: &str, job_type: &str, attempt: u32, seconds: u64) -> Running {
     }
 }
 
-fn failure(seconds: u64, name: &str, outcome: Outcome, error: &str) -> Failure {
-    Failure { at: ago(seconds), name: name.to_owned(), outcome, error: error.to_owned() }
+fn failure(seconds: u64, name: &str, outcome: FailureOutcome, error: &str) -> FailedAttempt {
+    FailedAttempt { at: ago(seconds), name: name.to_owned(), outcome, error: error.to_owned() }
 }

@@ -1,7 +1,7 @@
 //! Draws the live view: a function of the model and the size of the terminal.
 
 use crate::job::live::rough;
-use crate::top::model::{Connection, Model, Pane, Rate, Snapshot};
+use crate::top::model::{ConnectionStatus, CountedRate, Model, Pane, TopSnapshot};
 use crate::top::rows::{self, Row, Tone};
 use punctual_config::output::time;
 use ratatui::buffer::Buffer;
@@ -45,14 +45,14 @@ pub fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
 }
 
 fn draw_header(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let Snapshot { version, now, started_at, .. } = &model.snapshot;
+    let TopSnapshot { version, now, started_at, .. } = &model.snapshot;
     let server = model.server.trim_start_matches("http://");
     let up = started_at.map_or_else(String::new, |since| format!(", up {}", uptime(now.since(since))));
     let left = format!("punctual {version} at {server}{up}  {}", time(*now));
     let (right, style) = match &model.connection {
-        Connection::Reconnecting { .. } => ("reconnecting…", Style::new().fg(Color::Red)),
-        Connection::Connected if model.is_paused => ("held", Style::new().fg(Color::Yellow)),
-        Connection::Connected => ("live", Style::new().fg(Color::Green)),
+        ConnectionStatus::Reconnecting { .. } => ("reconnecting…", Style::new().fg(Color::Red)),
+        ConnectionStatus::Connected if model.is_paused => ("held", Style::new().fg(Color::Yellow)),
+        ConnectionStatus::Connected => ("live", Style::new().fg(Color::Green)),
     };
     Line::from(left).style(Modifier::BOLD).render(area, buffer);
     Line::styled(right, style).right_aligned().render(area, buffer);
@@ -72,12 +72,12 @@ fn uptime(length: Duration) -> String {
 fn draw_rates(model: &Model, area: Rect, buffer: &mut Buffer) {
     // By the length of their names, so that all of them are readable in 80 columns.
     let columns = Layout::horizontal([17, 15, 17, 13, 14].map(Constraint::Fill)).spacing(1).split(area);
-    for (rate, column) in Rate::ALL.into_iter().zip(columns.iter()) {
+    for (rate, column) in CountedRate::ALL.into_iter().zip(columns.iter()) {
         let [text, graph] = Layout::vertical([Constraint::Length(1); 2]).areas(*column);
         let history = model.rate(rate);
         let latest = history.back().map_or_else(|| "-".to_owned(), |latest| per_second(*latest));
         let style = match (rate, history.back()) {
-            (Rate::Failed, Some(latest)) if *latest > 0.0 => Style::new().fg(Color::Red),
+            (CountedRate::Failed, Some(latest)) if *latest > 0.0 => Style::new().fg(Color::Red),
             _ => Style::new(),
         };
         Line::styled(format!("{} {latest}", rate.name()), style).render(text, buffer);
@@ -160,7 +160,7 @@ fn nothing(model: &Model, pane: Pane) -> &'static str {
 fn draw_footer(model: &Model, area: Rect, buffer: &mut Buffer) {
     let line = match (&model.connection, model.is_filtering) {
         (_, true) => Line::from(format!("/{}_", model.filter)),
-        (Connection::Reconnecting { reason }, _) => {
+        (ConnectionStatus::Reconnecting { reason }, _) => {
             Line::styled(format!("this data is outdated: {reason}"), Style::new().fg(Color::Red))
         }
         _ if !model.filter.is_empty() => Line::from(format!("only \"{}\", Esc shows all", model.filter)),
@@ -196,7 +196,7 @@ pub fn plain(model: &Model, width: u16, height: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::model::Key;
+    use crate::top::model::ViewKey;
     use crate::top::samples;
 
     fn model() -> Model {
@@ -233,11 +233,11 @@ mod tests {
     fn a_filter_and_the_help_are_seen() {
         let mut model = model();
         for key in ["/", "m", "a", "i", "l"] {
-            model.press(Key::Letter(key.chars().next().unwrap()), 1, 1);
+            model.press(ViewKey::Letter(key.chars().next().unwrap()), 1, 1);
         }
         insta::assert_snapshot!("filter", plain(&model, 80, 24));
-        model.press(Key::Escape, 1, 1);
-        model.press(Key::Letter('?'), 1, 1);
+        model.press(ViewKey::Escape, 1, 1);
+        model.press(ViewKey::Letter('?'), 1, 1);
         insta::assert_snapshot!("help", plain(&model, 80, 24));
     }
 
@@ -247,7 +247,7 @@ mod tests {
         for (width, height) in [(1, 1), (10, 3), (20, 5), (80, 1), (3, 40)] {
             plain(&model, width, height);
         }
-        model.press(Key::Letter('?'), 1, 1);
+        model.press(ViewKey::Letter('?'), 1, 1);
         plain(&model, 5, 2);
     }
 }

@@ -11,15 +11,15 @@ use serde::forward_to_deserialize_any;
 pub fn names_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut names = &[][..];
     // It aborts as soon as the names are known.
-    let _ = T::deserialize(Listener { names: &mut names });
+    let _ = T::deserialize(NameListener { names: &mut names });
     names
 }
 
-struct Listener<'a> {
+struct NameListener<'a> {
     names: &'a mut &'static [&'static str],
 }
 
-impl<'de> Deserializer<'de> for Listener<'_> {
+impl<'de> Deserializer<'de> for NameListener<'_> {
     type Error = Error;
 
     fn deserialize_struct<V: Visitor<'de>>(

@@ -4,9 +4,9 @@
 //! Every call can be repeated, so a call that one host did not answer is sent to the next. TLS works as for
 //! the `http` job type: the cryptography is a value, and nothing is installed for the whole process.
 
-use super::wire::{self, Transaction, TransactionResult};
-use crate::open::OpenError;
-use crate::options::{EtcdOptions, Identity, Login, Tls, advice, listed};
+use super::wire::{self, EtcdTransaction, TransactionResult};
+use crate::open::CoordinationOpenError;
+use crate::options::{ClientCertificate, EtcdOptions, Login, Tls, advice, listed};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -43,13 +43,13 @@ pub struct Gateway {
 
 /// A call that waits for a host. If it is dropped, the next call starts with the next host, because it might
 /// wait as long for this one.
-struct Waiting<'a> {
+struct WaitingForHost<'a> {
     gateway: &'a Gateway,
     place: usize,
     is_answered: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingForHost<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             let next = (self.place + 1) % self.gateway.hosts.len();
@@ -66,7 +66,7 @@ impl Drop for Waiting<'_> {
 
 /// Why etcd did not execute a call.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum EtcdRefusal {
     NoSuchLease,
     LeaseExists,
     /// The user or the password is wrong, or the user lacks a permission.
@@ -90,7 +90,7 @@ enum Answered {
 }
 
 impl Gateway {
-    pub fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
+    pub fn new(options: &EtcdOptions) -> Result<Self, CoordinationOpenError> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(options.answer_max));
@@ -113,39 +113,39 @@ impl Gateway {
         })
     }
 
-    pub async fn transact(&self, transaction: &Transaction) -> Result<TransactionResult, Refusal> {
+    pub async fn transact(&self, transaction: &EtcdTransaction) -> Result<TransactionResult, EtcdRefusal> {
         let body = self.call("/v3/kv/txn", &transaction.body()).await?;
-        wire::answer(&body).ok_or_else(|| Refusal::Odd("to a transaction".to_owned()))
+        wire::answer(&body).ok_or_else(|| EtcdRefusal::Odd("to a transaction".to_owned()))
     }
 
-    pub async fn grant(&self, lease: i64, seconds: i64) -> Result<(), Refusal> {
+    pub async fn grant(&self, lease: i64, seconds: i64) -> Result<(), EtcdRefusal> {
         let body = json!({"ID": lease.to_string(), "TTL": seconds.to_string()});
         self.call("/v3/lease/grant", &body).await.map(drop)
     }
 
     /// Whether the lease exists.
-    pub async fn keep_alive(&self, lease: i64) -> Result<bool, Refusal> {
+    pub async fn keep_alive(&self, lease: i64) -> Result<bool, EtcdRefusal> {
         match self.call("/v3/lease/keepalive", &json!({"ID": lease.to_string()})).await {
             Ok(body) => {
                 let left = wire::seconds_left(&body);
-                left.map(|seconds| seconds > 0).ok_or_else(|| Refusal::Odd("to a beat".to_owned()))
+                left.map(|seconds| seconds > 0).ok_or_else(|| EtcdRefusal::Odd("to a beat".to_owned()))
             }
-            Err(Refusal::NoSuchLease) => Ok(false),
+            Err(EtcdRefusal::NoSuchLease) => Ok(false),
             Err(refusal) => Err(refusal),
         }
     }
 
-    pub async fn revoke(&self, lease: i64) -> Result<(), Refusal> {
+    pub async fn revoke(&self, lease: i64) -> Result<(), EtcdRefusal> {
         self.call("/v3/lease/revoke", &json!({"ID": lease.to_string()})).await.map(drop)
     }
 
     /// Asks one host after the other, starting with the one that answered last. An expired token is renewed
     /// once.
-    async fn call(&self, path: &str, body: &Value) -> Result<Bytes, Refusal> {
+    async fn call(&self, path: &str, body: &Value) -> Result<Bytes, EtcdRefusal> {
         let mut reasons = Vec::new();
         let first = self.preferred.load(Ordering::Relaxed);
         for place in (0..self.hosts.len()).map(|step| (first + step) % self.hosts.len()) {
-            let mut waiting = Waiting { gateway: self, place, is_answered: false };
+            let mut waiting = WaitingForHost { gateway: self, place, is_answered: false };
             let mut answered = self.ask_with_token(place, path, body).await;
             if matches!(&answered, Ok(Answered::Refused { said, code }) if is_token_refused(said, *code)) {
                 self.forget_token();
@@ -167,7 +167,7 @@ impl Gateway {
                 Err(said) => reasons.push(format!("{}: {said}", self.hosts[place])),
             }
         }
-        Err(Refusal::Away(reasons.join("; ")))
+        Err(EtcdRefusal::Away(reasons.join("; ")))
     }
 
     async fn ask_with_token(&self, place: usize, path: &str, body: &Value) -> Result<Answered, String> {
@@ -236,21 +236,21 @@ impl Gateway {
     }
 
     /// The error for the caller, with the address and what to do.
-    pub fn failed(&self, refusal: Refusal) -> CoordinationError {
+    pub fn failed(&self, refusal: EtcdRefusal) -> CoordinationError {
         let address = &self.address;
         match refusal {
-            Refusal::Away(reasons) => CoordinationError::Unavailable(format!(
+            EtcdRefusal::Away(reasons) => CoordinationError::Unavailable(format!(
                 "etcd cannot be reached ({reasons}): {}",
                 advice(&reasons)
             )),
-            Refusal::Denied(said) => CoordinationError::Broken(format!(
+            EtcdRefusal::Denied(said) => CoordinationError::Broken(format!(
                 "etcd at {address} denies access: {said}; check user and password (coordination.url, \
                  coordination.password_file), and that the user may read and write the prefix"
             )),
-            Refusal::NoSuchLease | Refusal::LeaseExists => {
+            EtcdRefusal::NoSuchLease | EtcdRefusal::LeaseExists => {
                 CoordinationError::Unavailable(format!("etcd at {address} has evicted the member"))
             }
-            Refusal::Odd(what) => CoordinationError::Broken(format!(
+            EtcdRefusal::Odd(what) => CoordinationError::Broken(format!(
                 "etcd at {address} sent an unexpected response {what}: check that the address in \
                  coordination.url is that of etcd 3.4 or later"
             )),
@@ -263,22 +263,22 @@ fn is_token_refused(said: &str, code: i64) -> bool {
 }
 
 /// A permanent rejection by a host; `Err` if another host may succeed.
-fn refusal(said: String, code: i64) -> Result<Refusal, String> {
+fn refusal(said: String, code: i64) -> Result<EtcdRefusal, String> {
     if said.contains("lease not found") || (code == NOT_FOUND && said.contains("lease")) {
-        Ok(Refusal::NoSuchLease)
+        Ok(EtcdRefusal::NoSuchLease)
     } else if code == FAILED_PRECONDITION && said.contains("lease already exists") {
-        Ok(Refusal::LeaseExists)
+        Ok(EtcdRefusal::LeaseExists)
     } else if [UNAUTHENTICATED, PERMISSION_DENIED].contains(&code)
         || said.contains("authentication failed")
         || said.contains("user name is empty")
     {
-        Ok(Refusal::Denied(said))
+        Ok(EtcdRefusal::Denied(said))
     } else {
         Err(said)
     }
 }
 
-fn tls(tls: Option<&Tls>) -> Result<ClientConfig, OpenError> {
+fn tls(tls: Option<&Tls>) -> Result<ClientConfig, CoordinationOpenError> {
     let mut trusted = RootCertStore::empty();
     match tls.and_then(|tls| tls.ca.as_ref()) {
         None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -290,11 +290,11 @@ fn tls(tls: Option<&Tls>) -> Result<ClientConfig, OpenError> {
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| OpenError::Options(error.to_string()))?;
+    let builder = builder.map_err(|error| CoordinationOpenError::Options(error.to_string()))?;
     let builder = builder.with_root_certificates(trusted);
     match tls.and_then(|tls| tls.identity.as_ref()) {
         None => Ok(builder.with_no_client_auth()),
-        Some(Identity { certificate, key }) => {
+        Some(ClientCertificate { certificate, key }) => {
             let chain = certificates(certificate)?;
             let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, &error))
@@ -303,7 +303,7 @@ fn tls(tls: Option<&Tls>) -> Result<ClientConfig, OpenError> {
 }
 
 /// Reads at least one certificate.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CoordinationOpenError> {
     let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(path, &error))?;
     if found.is_empty() {
@@ -312,6 +312,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> 
     Ok(found)
 }
 
-fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> OpenError {
-    OpenError::Certificates { path: path.to_owned(), reason: reason.to_string() }
+fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> CoordinationOpenError {
+    CoordinationOpenError::Certificates { path: path.to_owned(), reason: reason.to_string() }
 }

@@ -9,10 +9,10 @@ mod wire;
 
 use crate::entered::{Entered, check_card};
 use crate::malformed::{FREED, LEFT, Odd, PassedOver};
-use crate::open::OpenError;
+use crate::open::CoordinationOpenError;
 use crate::options::EtcdOptions;
 use async_trait::async_trait;
-use gateway::{Gateway, Refusal};
+use gateway::{EtcdRefusal, Gateway};
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
     Standing, Take,
@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use wire::{Compare, KeyValue, Operation, Transaction};
+use wire::{Compare, EtcdOperation, EtcdTransaction, KeyValue};
 
 pub struct EtcdCoordination {
     gateway: Gateway,
@@ -37,7 +37,7 @@ const LEASES_PER_TRANSACTION_MAX: usize = 100;
 
 impl EtcdCoordination {
     /// Does not connect yet.
-    pub fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
+    pub fn new(options: &EtcdOptions) -> Result<Self, CoordinationOpenError> {
         Ok(EtcdCoordination {
             gateway: Gateway::new(options)?,
             prefix: options.prefix.clone(),
@@ -89,28 +89,28 @@ impl EtcdCoordination {
     /// Writes the card of an existing member; returns whether it exists.
     async fn show(&self, member: &MemberId, card: &str) -> Result<bool, CoordinationError> {
         let key = self.member_key(member);
-        let transaction = Transaction {
+        let transaction = EtcdTransaction {
             compare: vec![Compare::exists(&key)],
-            success: vec![Operation::put(&key, card, self.lease_id(member))],
+            success: vec![EtcdOperation::put(&key, card, self.lease_id(member))],
             failure: vec![],
         };
         match self.gateway.transact(&transaction).await {
             Ok(answer) => Ok(answer.succeeded),
-            Err(Refusal::NoSuchLease) => Ok(false),
+            Err(EtcdRefusal::NoSuchLease) => Ok(false),
             Err(refusal) => Err(self.gateway.failed(refusal)),
         }
     }
 
     /// The leases that are held, and whether this member exists, at one moment.
-    async fn sight(&self, member: &MemberId) -> Result<Sight, CoordinationError> {
-        let look = Transaction {
+    async fn sight(&self, member: &MemberId) -> Result<LeasesSeen, CoordinationError> {
+        let look = EtcdTransaction {
             compare: vec![Compare::exists(&self.member_key(member))],
-            success: vec![Operation::range(&self.leases())],
+            success: vec![EtcdOperation::range(&self.leases())],
             failure: vec![],
         };
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let rows = answer.ranges.into_iter().next().unwrap_or_default();
-        let mut sight = Sight { is_there: answer.succeeded, held: BTreeMap::new(), in_the_way: vec![] };
+        let mut sight = LeasesSeen { is_there: answer.succeeded, held: BTreeMap::new(), in_the_way: vec![] };
         for row in rows {
             match self.read_lease(&row) {
                 LeaseKey::Held(name, held) => drop(sight.held.insert(name, held)),
@@ -144,9 +144,9 @@ impl EtcdCoordination {
     /// Removes malformed keys that block leases, unless they were written again meanwhile.
     async fn clear(&self, rows: &[KeyValue]) -> Result<(), CoordinationError> {
         for row in rows {
-            let transaction = Transaction {
+            let transaction = EtcdTransaction {
                 compare: vec![Compare::unchanged(row)],
-                success: vec![Operation::delete_row(row)],
+                success: vec![EtcdOperation::delete_row(row)],
                 failure: vec![],
             };
             let done = self.gateway.transact(&transaction).await;
@@ -156,7 +156,7 @@ impl EtcdCoordination {
     }
 }
 
-struct Sight {
+struct LeasesSeen {
     is_there: bool,
     held: BTreeMap<LeaseName, (LeaseEpoch, MemberId)>,
     /// Keys of leases with malformed values.
@@ -190,12 +190,12 @@ impl Coordination for EtcdCoordination {
         match self.gateway.grant(lease, seconds(ttl)).await {
             // An earlier call whose answer was lost has created it; its remaining time may be counted from
             // then.
-            Ok(()) | Err(Refusal::LeaseExists) => {}
+            Ok(()) | Err(EtcdRefusal::LeaseExists) => {}
             Err(refusal) => return Err(self.gateway.failed(refusal)),
         }
-        let put = Transaction {
+        let put = EtcdTransaction {
             compare: vec![],
-            success: vec![Operation::put(&key, &card, lease)],
+            success: vec![EtcdOperation::put(&key, &card, lease)],
             failure: vec![],
         };
         self.gateway.transact(&put).await.map_err(|refusal| self.gateway.failed(refusal))?;
@@ -220,14 +220,14 @@ impl Coordination for EtcdCoordination {
     }
 
     async fn look(&self) -> Result<Roster, CoordinationError> {
-        let look = Transaction {
+        let look = EtcdTransaction {
             compare: vec![],
-            success: vec![Operation::range(&self.members()), Operation::range(&self.leases())],
+            success: vec![EtcdOperation::range(&self.members()), EtcdOperation::range(&self.leases())],
             failure: vec![],
         };
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let [members, leases] = <[Vec<KeyValue>; 2]>::try_from(answer.ranges)
-            .map_err(|_| self.gateway.failed(Refusal::Odd("to a look".to_owned())))?;
+            .map_err(|_| self.gateway.failed(EtcdRefusal::Odd("to a look".to_owned())))?;
         let (mut roster, mut malformed, mut in_the_way) = (Roster::default(), Odd::new(), vec![]);
         for row in members {
             match self.read_member(&row) {
@@ -287,10 +287,10 @@ impl Coordination for EtcdCoordination {
             let keys: Vec<String> = free.iter().map(|name| self.lease_key(*name)).collect();
             let mut compare: Vec<Compare> = keys.iter().map(|key| Compare::absent(key)).collect();
             compare.push(Compare::exists(&self.member_key(member)));
-            let success = keys.iter().map(|key| Operation::put(key, member.as_str(), lease)).collect();
-            let transaction = Transaction { compare, success, failure: vec![] };
+            let success = keys.iter().map(|key| EtcdOperation::put(key, member.as_str(), lease)).collect();
+            let transaction = EtcdTransaction { compare, success, failure: vec![] };
             match self.gateway.transact(&transaction).await {
-                Ok(_) | Err(Refusal::NoSuchLease) => {}
+                Ok(_) | Err(EtcdRefusal::NoSuchLease) => {}
                 Err(refusal) => return Err(self.gateway.failed(refusal)),
             }
         }
@@ -300,12 +300,12 @@ impl Coordination for EtcdCoordination {
         let mut released = vec![false; held.len()];
         for (answer, lease) in released.iter_mut().zip(&held) {
             let key = self.lease_key(lease.name);
-            let transaction = Transaction {
+            let transaction = EtcdTransaction {
                 compare: vec![
                     Compare::created_in(&key, lease.epoch.0),
                     Compare::value(&key, member.as_str()),
                 ],
-                success: vec![Operation::delete(&key)],
+                success: vec![EtcdOperation::delete(&key)],
                 failure: vec![],
             };
             let done = self.gateway.transact(&transaction).await;
@@ -317,7 +317,7 @@ impl Coordination for EtcdCoordination {
     async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
         self.note_shown(member, None);
         match self.gateway.revoke(self.lease_id(member)).await {
-            Ok(()) | Err(Refusal::NoSuchLease) => Ok(()),
+            Ok(()) | Err(EtcdRefusal::NoSuchLease) => Ok(()),
             Err(refusal) => Err(self.gateway.failed(refusal)),
         }
     }

@@ -7,15 +7,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Several reads and writes in one step, if all comparisons hold.
-pub struct Transaction {
+pub struct EtcdTransaction {
     pub compare: Vec<Compare>,
-    pub success: Vec<Operation>,
-    pub failure: Vec<Operation>,
+    pub success: Vec<EtcdOperation>,
+    pub failure: Vec<EtcdOperation>,
 }
 
-impl Transaction {
+impl EtcdTransaction {
     pub fn body(&self) -> Value {
-        let operations = |list: &[Operation]| list.iter().map(|each| each.0.clone()).collect::<Vec<_>>();
+        let operations = |list: &[EtcdOperation]| list.iter().map(|each| each.0.clone()).collect::<Vec<_>>();
         json!({
             "compare": self.compare.iter().map(|each| each.0.clone()).collect::<Vec<_>>(),
             "success": operations(&self.success),
@@ -54,22 +54,22 @@ impl Compare {
     }
 }
 
-pub struct Operation(Value);
+pub struct EtcdOperation(Value);
 
-impl Operation {
+impl EtcdOperation {
     /// Writes a key attached to this lease.
     pub fn put(key: &str, value: &str, lease: i64) -> Self {
         let put = json!({"key": encoded(key), "value": encoded(value), "lease": lease.to_string()});
-        Operation(json!({"request_put": put}))
+        EtcdOperation(json!({"request_put": put}))
     }
 
     pub fn delete(key: &str) -> Self {
-        Operation(json!({"request_delete_range": {"key": encoded(key)}}))
+        EtcdOperation(json!({"request_delete_range": {"key": encoded(key)}}))
     }
 
     /// Also works for a key that is not valid UTF-8.
     pub fn delete_row(row: &KeyValue) -> Self {
-        Operation(json!({"request_delete_range": {"key": row.raw_key}}))
+        EtcdOperation(json!({"request_delete_range": {"key": row.raw_key}}))
     }
 
     /// All keys with this prefix.
@@ -79,7 +79,7 @@ impl Operation {
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
-        Operation(json!({"request_range": {"key": encoded(prefix), "range_end": BASE64.encode(end)}}))
+        EtcdOperation(json!({"request_range": {"key": encoded(prefix), "range_end": BASE64.encode(end)}}))
     }
 }
 

@@ -11,8 +11,8 @@ mod scripts;
 
 use crate::entered::{Entered, check_card};
 use crate::malformed::{LEFT, Odd, PassedOver};
-use crate::open::OpenError;
-use crate::options::{HostAndPort, Identity, RedisOptions, Tls, advice, listed};
+use crate::open::CoordinationOpenError;
+use crate::options::{ClientCertificate, HostAndPort, RedisOptions, Tls, advice, listed};
 use async_trait::async_trait;
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
@@ -32,7 +32,7 @@ use tokio::sync::Mutex;
 pub struct RedisCoordination {
     /// One for each host.
     clients: Vec<Client>,
-    way: Mutex<Way>,
+    way: Mutex<RedisWay>,
     /// The number of the last connection on which a call failed.
     failed: AtomicU64,
     answer_max: Duration,
@@ -47,7 +47,7 @@ pub struct RedisCoordination {
 
 /// The connection that all calls share. Created when it is needed, and again after it broke.
 #[derive(Default)]
-struct Way {
+struct RedisWay {
     connection: Option<MultiplexedConnection>,
     /// Connections are numbered, so that many calls that failed on one of them close no other.
     number: u64,
@@ -73,7 +73,7 @@ impl Drop for UnderWay<'_> {
 
 impl RedisCoordination {
     /// Does not connect yet.
-    pub fn new(options: &RedisOptions) -> Result<Self, OpenError> {
+    pub fn new(options: &RedisOptions) -> Result<Self, CoordinationOpenError> {
         Ok(RedisCoordination {
             clients: clients(options)?,
             way: Mutex::default(),
@@ -228,7 +228,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn clients(options: &RedisOptions) -> Result<Vec<Client>, OpenError> {
+fn clients(options: &RedisOptions) -> Result<Vec<Client>, CoordinationOpenError> {
     let tls = options.tls.as_ref().map(certificates).transpose()?;
     options.hosts.iter().map(|host| client(options, host, tls.clone())).collect()
 }
@@ -237,7 +237,7 @@ fn client(
     options: &RedisOptions,
     host: &HostAndPort,
     tls: Option<TlsCertificates>,
-) -> Result<Client, OpenError> {
+) -> Result<Client, CoordinationOpenError> {
     let (host, port) = (host.host.trim_matches(['[', ']']).to_owned(), host.port);
     let address = match tls {
         None => ConnectionAddr::Tcp(host, port),
@@ -251,8 +251,9 @@ fn client(
             login = login.set_username(&given.user);
         }
     }
-    let wrong =
-        |error: RedisError| OpenError::Options(format!("Redis cannot be used with this URL: {error}"));
+    let wrong = |error: RedisError| {
+        CoordinationOpenError::Options(format!("Redis cannot be used with this URL: {error}"))
+    };
     let info = address.into_connection_info().map_err(wrong)?.set_redis_settings(login);
     match tls {
         None => Client::open(info).map_err(wrong),
@@ -260,8 +261,8 @@ fn client(
     }
 }
 
-fn certificates(tls: &Tls) -> Result<TlsCertificates, OpenError> {
-    let identity = |Identity { certificate, key }: &Identity| {
+fn certificates(tls: &Tls) -> Result<TlsCertificates, CoordinationOpenError> {
+    let identity = |ClientCertificate { certificate, key }: &ClientCertificate| {
         Ok(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
     };
     Ok(TlsCertificates {
@@ -271,8 +272,8 @@ fn certificates(tls: &Tls) -> Result<TlsCertificates, OpenError> {
 }
 
 /// Reads a PEM file.
-fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    let unusable = |reason: String| OpenError::Certificates { path: path.to_owned(), reason };
+fn read(path: &Path) -> Result<Vec<u8>, CoordinationOpenError> {
+    let unusable = |reason: String| CoordinationOpenError::Certificates { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
     if !text.windows(5).any(|bytes| bytes == b"-----") {
         return Err(unusable("it contains nothing in PEM".to_owned()));

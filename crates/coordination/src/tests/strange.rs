@@ -80,11 +80,12 @@ pub mod redis {
 
 mod zookeeper {
     use crate::ZooKeeperOptions;
-    use crate::zookeeper::{Client, Ensemble, Error, NodeKind};
+    use crate::zookeeper::{Ensemble, Error, NodeKind, ZooKeeperClient};
     use std::time::Duration;
 
     pub async fn put(options: &ZooKeeperOptions, path: &str, value: &[u8]) {
-        let client = Client::connect(&Ensemble::new(options.clone()), Duration::from_secs(6)).await.unwrap();
+        let client =
+            ZooKeeperClient::connect(&Ensemble::new(options.clone()), Duration::from_secs(6)).await.unwrap();
         let path = format!("/{}/{path}", options.path);
         match client.create(&path, value, NodeKind::Persistent).await {
             Err(Error::NodeExists) => client.set_data(&path, value).await.unwrap(),

@@ -4,8 +4,8 @@
 //! It owns the protocol, and knows nothing of members and leases.
 
 use super::wire::{
-    AUTH, AUTH_XID, CLOSE, CREATE, DELETE, GET_CHILDREN, GET_DATA, NOTIFICATION_XID, PING, PING_XID, Reader,
-    SET_DATA, SYNC, Stat, Writer, take_frame,
+    AUTH, AUTH_XID, CLOSE, CREATE, DELETE, GET_CHILDREN, GET_DATA, NOTIFICATION_XID, NodeStat, PING,
+    PING_XID, RecordReader, RecordWriter, SET_DATA, SYNC, take_frame,
 };
 use crate::options::ZooKeeperOptions;
 use std::collections::VecDeque;
@@ -105,8 +105,8 @@ impl Ensemble {
 
 /// A session; clones share it.
 #[derive(Clone)]
-pub struct Client {
-    requests: mpsc::UnboundedSender<Request>,
+pub struct ZooKeeperClient {
+    requests: mpsc::UnboundedSender<ZooKeeperRequest>,
     session_id: i64,
     /// Whether only this login may use the nodes it creates.
     has_login: bool,
@@ -115,16 +115,16 @@ pub struct Client {
 /// Receives the reply to a request, or why there is none.
 type ReplySender = oneshot::Sender<Result<Vec<u8>, Error>>;
 
-struct Request {
+struct ZooKeeperRequest {
     operation: i32,
     fields: Vec<u8>,
     reply: ReplySender,
 }
 
-impl Client {
+impl ZooKeeperClient {
     /// Starts a session at the first host that answers.
     pub async fn connect(ensemble: &Arc<Ensemble>, session_timeout: Duration) -> Result<Self, Error> {
-        let mut session = Session {
+        let mut session = SessionTask {
             ensemble: ensemble.clone(),
             timeout: session_timeout,
             id: 0,
@@ -134,7 +134,8 @@ impl Client {
         };
         let stream = session.connect().await?;
         let (requests, received) = mpsc::unbounded_channel();
-        let client = Client { requests, session_id: session.id, has_login: ensemble.options.login.is_some() };
+        let client =
+            ZooKeeperClient { requests, session_id: session.id, has_login: ensemble.options.login.is_some() };
         tokio::spawn(session.run(stream, received));
         Ok(client)
     }
@@ -149,13 +150,13 @@ impl Client {
     }
 
     /// Creates a node. With a login, only the same login can read and change it.
-    pub async fn create(&self, path: &str, data: &[u8], kind: NodeKind) -> Result<Stat, Error> {
+    pub async fn create(&self, path: &str, data: &[u8], kind: NodeKind) -> Result<NodeStat, Error> {
         let (scheme, id) = if self.has_login { ("auth", "") } else { ("world", "anyone") };
         let flags = if kind == NodeKind::Ephemeral { EPHEMERAL } else { 0 };
-        let fields = Writer::new().bytes(path).bytes(data);
+        let fields = RecordWriter::new().bytes(path).bytes(data);
         let fields = fields.int(1).int(ALL).bytes(scheme).bytes(id).int(flags);
         let reply = self.call(CREATE, fields).await?;
-        let mut reply = Reader(&reply);
+        let mut reply = RecordReader(&reply);
         reply.text()?;
         reply.stat()
     }
@@ -173,45 +174,45 @@ impl Client {
         }
     }
 
-    pub async fn get_data(&self, path: &str) -> Result<(Vec<u8>, Stat), Error> {
-        let reply = self.call(GET_DATA, Writer::new().bytes(path).flag(false)).await?;
-        let mut reply = Reader(&reply);
+    pub async fn get_data(&self, path: &str) -> Result<(Vec<u8>, NodeStat), Error> {
+        let reply = self.call(GET_DATA, RecordWriter::new().bytes(path).flag(false)).await?;
+        let mut reply = RecordReader(&reply);
         Ok((reply.bytes()?, reply.stat()?))
     }
 
     pub async fn set_data(&self, path: &str, data: &[u8]) -> Result<(), Error> {
-        self.call(SET_DATA, Writer::new().bytes(path).bytes(data).int(ANY_VERSION)).await.map(drop)
+        self.call(SET_DATA, RecordWriter::new().bytes(path).bytes(data).int(ANY_VERSION)).await.map(drop)
     }
 
     pub async fn delete(&self, path: &str, version: i32) -> Result<(), Error> {
-        self.call(DELETE, Writer::new().bytes(path).int(version)).await.map(drop)
+        self.call(DELETE, RecordWriter::new().bytes(path).int(version)).await.map(drop)
     }
 
     pub async fn list_children(&self, path: &str) -> Result<Vec<String>, Error> {
-        let reply = self.call(GET_CHILDREN, Writer::new().bytes(path).flag(false)).await?;
-        Reader(&reply).texts()
+        let reply = self.call(GET_CHILDREN, RecordWriter::new().bytes(path).flag(false)).await?;
+        RecordReader(&reply).texts()
     }
 
     /// Makes earlier writes through other servers visible.
     pub async fn sync(&self, path: &str) -> Result<(), Error> {
-        self.call(SYNC, Writer::new().bytes(path)).await.map(drop)
+        self.call(SYNC, RecordWriter::new().bytes(path)).await.map(drop)
     }
 
     /// Ends the session, and with it all its ephemeral nodes, in one transaction.
     pub async fn close(&self) -> Result<(), Error> {
-        self.call(CLOSE, Writer::new()).await.map(drop)
+        self.call(CLOSE, RecordWriter::new()).await.map(drop)
     }
 
-    async fn call(&self, operation: i32, fields: Writer) -> Result<Vec<u8>, Error> {
+    async fn call(&self, operation: i32, fields: RecordWriter) -> Result<Vec<u8>, Error> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { operation, fields: fields.into_fields(), reply };
+        let request = ZooKeeperRequest { operation, fields: fields.into_fields(), reply };
         self.requests.send(request).map_err(|_| Error::SessionExpired)?;
         answer.await.unwrap_or(Err(Error::SessionExpired))
     }
 }
 
 /// The task's side of a session.
-struct Session {
+struct SessionTask {
     ensemble: Arc<Ensemble>,
     /// After how long without contact ZooKeeper ends it.
     timeout: Duration,
@@ -224,15 +225,15 @@ struct Session {
 }
 
 /// How a connection ends.
-enum End {
+enum ConnectionEnd {
     Lost,
     OfSession,
 }
 
-impl Session {
-    async fn run(mut self, mut stream: TcpStream, mut requests: mpsc::UnboundedReceiver<Request>) {
+impl SessionTask {
+    async fn run(mut self, mut stream: TcpStream, mut requests: mpsc::UnboundedReceiver<ZooKeeperRequest>) {
         loop {
-            if let End::OfSession = self.serve(stream, &mut requests).await {
+            if let ConnectionEnd::OfSession = self.serve(stream, &mut requests).await {
                 return;
             }
             // A little longer than ZooKeeper, which counts from the last request that it has received.
@@ -276,20 +277,20 @@ impl Session {
         let mut stream = TcpStream::connect(host).await?;
         stream.set_nodelay(true)?;
         let timeout_ms = i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX);
-        let hello = Writer::new().int(0).long(self.zxid_seen).int(timeout_ms).long(self.id);
+        let hello = RecordWriter::new().int(0).long(self.zxid_seen).int(timeout_ms).long(self.id);
         stream.write_all(&hello.bytes(&self.password).flag(false).frame()).await?;
         let mut received = Vec::new();
         let welcome = read_frame(&mut stream, &mut received).await?;
-        let mut welcome = Reader(&welcome);
+        let mut welcome = RecordReader(&welcome);
         let (_version, timeout_ms, id) = (welcome.int()?, welcome.int()?, welcome.long()?);
         let password = welcome.bytes()?;
         let Ok(timeout_ms @ 1..) = u64::try_from(timeout_ms) else { return Err(Error::SessionExpired) };
         if let Some(login) = &self.ensemble.options.login {
             let secret = format!("{}:{}", login.user, login.password.0);
-            let auth = Writer::request(AUTH_XID, AUTH).int(0).bytes("digest").bytes(secret);
+            let auth = RecordWriter::request(AUTH_XID, AUTH).int(0).bytes("digest").bytes(secret);
             stream.write_all(&auth.frame()).await?;
             let reply = read_frame(&mut stream, &mut received).await?;
-            let mut reply = Reader(&reply);
+            let mut reply = RecordReader(&reply);
             let (_xid, _zxid, code) = (reply.int()?, reply.long()?, reply.int()?);
             if code != 0 {
                 return Err(Error::of_code(code));
@@ -306,13 +307,17 @@ impl Session {
     }
 
     /// Sends requests and passes on their replies, until the connection or the session ends.
-    async fn serve(&mut self, mut stream: TcpStream, requests: &mut mpsc::UnboundedReceiver<Request>) -> End {
-        let mut sent = Sent::default();
+    async fn serve(
+        &mut self,
+        mut stream: TcpStream,
+        requests: &mut mpsc::UnboundedReceiver<ZooKeeperRequest>,
+    ) -> ConnectionEnd {
+        let mut sent = SentRequests::default();
         let end = match self.exchange(&mut stream, requests, &mut sent).await {
-            Ok(()) | Err(Error::SessionExpired | Error::AuthFailed) => End::OfSession,
-            Err(_) => End::Lost,
+            Ok(()) | Err(Error::SessionExpired | Error::AuthFailed) => ConnectionEnd::OfSession,
+            Err(_) => ConnectionEnd::Lost,
         };
-        if let End::Lost = end {
+        if let ConnectionEnd::Lost = end {
             for (_, reply) in sent.waiting {
                 let _ = reply.send(Err(Error::ConnectionLost));
             }
@@ -324,8 +329,8 @@ impl Session {
     async fn exchange(
         &mut self,
         stream: &mut TcpStream,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        sent: &mut Sent,
+        requests: &mut mpsc::UnboundedReceiver<ZooKeeperRequest>,
+        sent: &mut SentRequests,
     ) -> Result<(), Error> {
         let silence_max = self.silence_max();
         let ping_interval = silence_max * 3 / 8;
@@ -357,10 +362,10 @@ impl Session {
                     None => {
                         is_closing = true;
                         let reply = oneshot::channel().0;
-                        sent.add(Request { operation: CLOSE, fields: vec![], reply })
+                        sent.add(ZooKeeperRequest { operation: CLOSE, fields: vec![], reply })
                     }
                 },
-                () = sleep_until(ping_at) => Writer::request(PING_XID, PING).frame(),
+                () = sleep_until(ping_at) => RecordWriter::request(PING_XID, PING).frame(),
             };
             ping_at = Instant::now() + ping_interval;
             timeout(silence_max, writer.write_all(&frame)).await.map_err(|_| Error::Silent)??;
@@ -369,8 +374,8 @@ impl Session {
     }
 
     /// Passes a reply to its caller.
-    fn answer(&mut self, frame: &[u8], sent: &mut Sent) -> Result<(), Error> {
-        let mut reply = Reader(frame);
+    fn answer(&mut self, frame: &[u8], sent: &mut SentRequests) -> Result<(), Error> {
+        let mut reply = RecordReader(frame);
         let (xid, zxid, code) = (reply.int()?, reply.long()?, reply.int()?);
         if matches!(xid, PING_XID | NOTIFICATION_XID | AUTH_XID) {
             return Ok(());
@@ -388,18 +393,18 @@ impl Session {
 
 /// The requests of a connection that wait for their replies, which come in order.
 #[derive(Default)]
-struct Sent {
+struct SentRequests {
     xid: i32,
     waiting: VecDeque<(i32, ReplySender)>,
 }
 
-impl Sent {
+impl SentRequests {
     /// Notes a request; returns its frame.
-    fn add(&mut self, request: Request) -> Vec<u8> {
+    fn add(&mut self, request: ZooKeeperRequest) -> Vec<u8> {
         // From 1: the numbers below are reserved.
         self.xid = (self.xid % i32::MAX) + 1;
         self.waiting.push_back((self.xid, request.reply));
-        Writer::request(self.xid, request.operation).fields(&request.fields).frame()
+        RecordWriter::request(self.xid, request.operation).fields(&request.fields).frame()
     }
 }
 

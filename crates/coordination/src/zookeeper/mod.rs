@@ -12,7 +12,7 @@ use crate::entered::{Entered, check_card};
 use crate::malformed::{FREED, LEFT, Odd, PassedOver};
 use crate::options::{ZooKeeperOptions, listed};
 use async_trait::async_trait;
-pub use client::{Client, Ensemble, Error, NodeKind};
+pub use client::{Ensemble, Error, NodeKind, ZooKeeperClient};
 use futures_util::future::join_all;
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
@@ -23,29 +23,29 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
-use wire::Stat;
+use wire::NodeStat;
 
 pub struct ZooKeeperCoordination {
     options: ZooKeeperOptions,
     ensemble: Arc<Ensemble>,
     /// For messages.
     address: String,
-    sessions: Mutex<BTreeMap<MemberId, Arc<Session>>>,
+    sessions: Mutex<BTreeMap<MemberId, Arc<MemberSession>>>,
     /// For scans by processes that are not members.
-    observer: tokio::sync::Mutex<Option<Client>>,
+    observer: tokio::sync::Mutex<Option<ZooKeeperClient>>,
     entered: Entered,
     passed_over: PassedOver,
 }
 
 /// A member of this process.
-struct Session {
+struct MemberSession {
     ttl: Duration,
     state: Mutex<SessionOfMember>,
 }
 
 struct SessionOfMember {
     /// `None` once the session was ended.
-    client: Option<Client>,
+    client: Option<ZooKeeperClient>,
     /// When the last heartbeat that ZooKeeper has confirmed was sent.
     beaten_at: Instant,
 }
@@ -85,18 +85,18 @@ impl ZooKeeperCoordination {
         format!("{}/{name}", self.leases())
     }
 
-    async fn connect(&self, session_timeout: Duration) -> Result<Client, CoordinationError> {
-        let connected = self.answered(Client::connect(&self.ensemble, session_timeout)).await?;
+    async fn connect(&self, session_timeout: Duration) -> Result<ZooKeeperClient, CoordinationError> {
+        let connected = self.answered(ZooKeeperClient::connect(&self.ensemble, session_timeout)).await?;
         connected.map_err(|error| self.failed(&error))
     }
 
     /// The session of a member, if it is one of this process and was not evicted.
-    fn client(&self, member: &MemberId) -> Option<Client> {
+    fn client(&self, member: &MemberId) -> Option<ZooKeeperClient> {
         let session = self.lock().get(member).cloned()?;
         session.client()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<MemberId, Arc<Session>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<MemberId, Arc<MemberSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,7 +108,7 @@ impl ZooKeeperCoordination {
     }
 
     /// A client for scans: that of a member, or else a separate one.
-    async fn observer(&self) -> Result<Client, CoordinationError> {
+    async fn observer(&self) -> Result<ZooKeeperClient, CoordinationError> {
         let of_member = self.lock().values().find_map(|session| session.client());
         if let Some(client) = of_member {
             return Ok(client);
@@ -158,7 +158,7 @@ impl ZooKeeperCoordination {
         }
     }
 
-    async fn enter(&self, client: &Client, joining: &Joining) -> Result<(), CoordinationError> {
+    async fn enter(&self, client: &ZooKeeperClient, joining: &Joining) -> Result<(), CoordinationError> {
         for folder in [self.members(), self.leases()] {
             client.create_folder(&folder).await.map_err(|error| self.failed(&error))?;
         }
@@ -175,7 +175,12 @@ impl ZooKeeperCoordination {
     }
 
     /// Acquires one lease, if its node can be created.
-    async fn take_one(&self, client: &Client, member: &MemberId, name: LeaseName) -> Result<Take, Error> {
+    async fn take_one(
+        &self,
+        client: &ZooKeeperClient,
+        member: &MemberId,
+        name: LeaseName,
+    ) -> Result<Take, Error> {
         let path = self.lease_path(name);
         for _ in 0..TRIES_MAX {
             match client.create(&path, member.as_str().as_bytes(), NodeKind::Ephemeral).await {
@@ -202,7 +207,7 @@ impl ZooKeeperCoordination {
 
     /// Removes a malformed node that blocks a lease, unless the lease was acquired meanwhile; returns whether
     /// it was removed.
-    async fn clear(&self, client: &Client, path: &str, stat: &Stat) -> Result<bool, Error> {
+    async fn clear(&self, client: &ZooKeeperClient, path: &str, stat: &NodeStat) -> Result<bool, Error> {
         let now = match client.get_data(path).await {
             Err(Error::NoNode) => return Ok(false),
             found => found?.1,
@@ -218,7 +223,12 @@ impl ZooKeeperCoordination {
     }
 
     /// Only we remove the node of our live session: what was read of it stays valid until then.
-    async fn release_one(&self, client: &Client, member: &MemberId, lease: HeldLease) -> Result<bool, Error> {
+    async fn release_one(
+        &self,
+        client: &ZooKeeperClient,
+        member: &MemberId,
+        lease: HeldLease,
+    ) -> Result<bool, Error> {
         let path = self.lease_path(lease.name);
         let (data, stat) = match client.get_data(&path).await {
             Err(Error::NoNode) => return Ok(false),
@@ -237,7 +247,11 @@ impl ZooKeeperCoordination {
     }
 
     /// Names and contents of the nodes below a node, without those that disappeared meanwhile.
-    async fn below(&self, client: &Client, folder: &str) -> Result<Vec<(String, Vec<u8>, Stat)>, Error> {
+    async fn below(
+        &self,
+        client: &ZooKeeperClient,
+        folder: &str,
+    ) -> Result<Vec<(String, Vec<u8>, NodeStat)>, Error> {
         let names = match client.list_children(folder).await {
             Err(Error::NoNode) => return Ok(vec![]),
             names => names?,
@@ -251,7 +265,7 @@ impl ZooKeeperCoordination {
         found.into_iter().filter_map(Result::transpose).collect()
     }
 
-    async fn read(&self, client: &Client) -> Result<Roster, CoordinationError> {
+    async fn read(&self, client: &ZooKeeperClient) -> Result<Roster, CoordinationError> {
         let failed = |error| self.failed(&error);
         // Makes earlier writes through other servers visible.
         match client.sync(&format!("/{}", self.options.path)).await {
@@ -306,30 +320,30 @@ impl ZooKeeperCoordination {
     }
 }
 
-fn epoch(stat: &Stat) -> LeaseEpoch {
+fn epoch(stat: &NodeStat) -> LeaseEpoch {
     LeaseEpoch(stat.czxid.unsigned_abs())
 }
 
-fn is_of_a_session(stat: &Stat) -> bool {
+fn is_of_a_session(stat: &NodeStat) -> bool {
     stat.ephemeral_owner != 0
 }
 
 /// The holder of a lease; `None` if the node is malformed.
-fn holder(data: &[u8], stat: &Stat) -> Option<MemberId> {
+fn holder(data: &[u8], stat: &NodeStat) -> Option<MemberId> {
     let text = std::str::from_utf8(data).ok().filter(|_| is_of_a_session(stat))?;
     MemberId::new(text)
 }
 
-impl Session {
+impl MemberSession {
     /// Starts a session that ends by itself when no heartbeat was sent for its whole time to live.
-    fn begin(client: Client, ttl: Duration, beaten_at: Instant) -> Arc<Self> {
+    fn begin(client: ZooKeeperClient, ttl: Duration, beaten_at: Instant) -> Arc<Self> {
         let state = Mutex::new(SessionOfMember { client: Some(client), beaten_at });
-        let session = Arc::new(Session { ttl, state });
+        let session = Arc::new(MemberSession { ttl, state });
         tokio::spawn(watch(Arc::downgrade(&session), beaten_at + ttl));
         session
     }
 
-    fn client(&self) -> Option<Client> {
+    fn client(&self) -> Option<ZooKeeperClient> {
         self.lock().client.clone().filter(|client| !client.is_ended())
     }
 
@@ -348,7 +362,7 @@ impl Session {
     }
 }
 
-async fn watch(session: Weak<Session>, mut deadline: Instant) {
+async fn watch(session: Weak<MemberSession>, mut deadline: Instant) {
     loop {
         tokio::time::sleep_until(deadline).await;
         let Some(session) = session.upgrade() else { return };
@@ -371,7 +385,7 @@ impl Coordination for ZooKeeperCoordination {
         let sent_at = Instant::now();
         let client = self.connect(joining.ttl).await?;
         self.answered(self.enter(&client, &joining)).await??;
-        let session = Session::begin(client, joining.ttl, sent_at);
+        let session = MemberSession::begin(client, joining.ttl, sent_at);
         self.lock().insert(joining.member.clone(), session);
         self.entered.note(&joining.member);
         Ok(Standing::Alive)

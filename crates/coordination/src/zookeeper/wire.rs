@@ -23,15 +23,15 @@ pub const NOTIFICATION_XID: i32 = -1;
 const FRAME_BYTES_MAX: usize = 16 << 20;
 
 /// A record to send, after room for its length.
-pub struct Writer(Vec<u8>);
+pub struct RecordWriter(Vec<u8>);
 
-impl Writer {
+impl RecordWriter {
     pub fn new() -> Self {
-        Writer(vec![0; 4])
+        RecordWriter(vec![0; 4])
     }
 
     pub fn request(xid: i32, operation: i32) -> Self {
-        Writer::new().int(xid).int(operation)
+        RecordWriter::new().int(xid).int(operation)
     }
 
     pub fn int(mut self, value: i32) -> Self {
@@ -89,9 +89,9 @@ pub fn take_frame(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
 }
 
 /// Reads the fields of a record.
-pub struct Reader<'a>(pub &'a [u8]);
+pub struct RecordReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Error::Malformed("the end of a record"))?;
         self.0 = rest;
@@ -121,19 +121,19 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.text()).collect()
     }
 
-    pub fn stat(&mut self) -> Result<Stat, Error> {
+    pub fn stat(&mut self) -> Result<NodeStat, Error> {
         let czxid = self.long()?;
         let [_mzxid, _ctime, _mtime] = [self.long()?, self.long()?, self.long()?];
         let version = self.int()?;
         let [_cversion, _aversion] = [self.int()?, self.int()?];
         let ephemeral_owner = self.long()?;
-        Ok(Stat { czxid, version, ephemeral_owner })
+        Ok(NodeStat { czxid, version, ephemeral_owner })
     }
 }
 
 /// What ZooKeeper knows about a node besides its data; the rest is not used.
 #[derive(Debug, Clone, Copy)]
-pub struct Stat {
+pub struct NodeStat {
     /// The number of the transaction that created it.
     pub czxid: i64,
     /// How often its data was changed.
@@ -148,10 +148,10 @@ mod tests {
 
     #[test]
     fn frames_are_taken_when_they_are_complete() {
-        let mut received = Writer::request(7, SYNC).bytes("/a").frame();
+        let mut received = RecordWriter::request(7, SYNC).bytes("/a").frame();
         received.extend([0, 0]);
         let frame = take_frame(&mut received).unwrap().unwrap();
-        let mut fields = Reader(&frame);
+        let mut fields = RecordReader(&frame);
         assert_eq!(
             (fields.int().unwrap(), fields.int().unwrap(), fields.text().unwrap()),
             (7, SYNC, "/a".into())
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_sign_and_bytes_may_be_missing() {
-        let fields = Writer::new().long(-5).int(-1).int(2).bytes("a").bytes("b").into_fields();
-        let mut fields = Reader(&fields);
+        let fields = RecordWriter::new().long(-5).int(-1).int(2).bytes("a").bytes("b").into_fields();
+        let mut fields = RecordReader(&fields);
         assert_eq!((fields.long().unwrap(), fields.bytes().unwrap()), (-5, vec![]));
         assert_eq!(fields.texts().unwrap(), ["a", "b"]);
     }

@@ -48,9 +48,9 @@ fn recurring(max_retries: u32) -> Settings {
     Settings { schedule, overlap: OverlapPolicy::Allow, ..one_shot(max_retries) }
 }
 
-fn end(ending: Ending) -> End {
+fn end(ending: Ending) -> ReportedEnd {
     let error = (ending == Ending::Failed).then(|| "out of paper".to_owned());
-    End { ending, retryable: true, started_at: Some(at(1)), completed_at: at(9), error, result: None }
+    ReportedEnd { ending, retryable: true, started_at: Some(at(1)), completed_at: at(9), error, result: None }
 }
 
 fn next(settled: Settled) -> Live {
@@ -104,8 +104,8 @@ fn nothing_ends_before_it_starts_however_far_a_node_lies_behind() {
     let GivenBack::Closed(given_back) = cancel_requested().given_back(None, at(-3)).unwrap() else {
         panic!("queued again although a cancel was requested");
     };
-    let late = End { started_at: Some(at(-5)), completed_at: at(-4), ..end(Ending::Succeeded) };
-    let lost = End::lost(claimed_at, at(-2));
+    let late = ReportedEnd { started_at: Some(at(-5)), completed_at: at(-4), ..end(Ending::Succeeded) };
+    let lost = ReportedEnd::lost(claimed_at, at(-2));
     let settled = [late, lost].map(|end| running().settled(end, None, at(-2)).unwrap());
     for Settled { finished, .. } in settled.into_iter().chain([given_back]) {
         assert_eq!((finished.started_at, finished.completed_at), (Some(claimed_at), claimed_at));
@@ -117,8 +117,8 @@ fn nothing_starts_before_it_was_available_however_long_its_claim_was_held_up() {
     let retried = Live { available_at: at(12), attempt: 2, charged: 1, ..fired() };
     let claimed = retried.claimed(HOLDER, 1, at(3)).unwrap();
     let LiveState::Running(lease) = claimed.state else { panic!("{:?}", claimed.state) };
-    let lost = End::lost(lease.claimed_at, at(20));
-    let early = End { started_at: Some(at(4)), completed_at: at(5), ..end(Ending::Succeeded) };
+    let lost = ReportedEnd::lost(lease.claimed_at, at(20));
+    let early = ReportedEnd { started_at: Some(at(4)), completed_at: at(5), ..end(Ending::Succeeded) };
     for end in [lost, early] {
         let finished = claimed.settled(end, None, at(20)).unwrap().finished;
         assert_eq!((finished.available_at, finished.started_at), (at(12), Some(at(12))));
@@ -147,7 +147,7 @@ fn no_gate_opens_under_a_running_execution() {
 
 #[test]
 fn a_success_closes_the_occurrence_and_keeps_what_was_told() {
-    let told = End { result: Some("42".to_owned()), ..end(Ending::Succeeded) };
+    let told = ReportedEnd { result: Some("42".to_owned()), ..end(Ending::Succeeded) };
     let settled = running().settled(told, None, at(10)).unwrap();
     assert_eq!(settled.next, Next::Closed { dead_letter: false, job_mark: None });
     let finished = settled.finished;
@@ -180,7 +180,7 @@ fn a_failure_waits_out_its_backoff_behind_the_time_gate() {
 #[test]
 fn a_loss_is_charged_and_requeued_at_once_at_its_old_rank() {
     let live = Live { rank: -7, ..running() };
-    let settled = live.settled(End::lost(at(1), at(10)), terms(&one_shot(3)), at(10)).unwrap();
+    let settled = live.settled(ReportedEnd::lost(at(1), at(10)), terms(&one_shot(3)), at(10)).unwrap();
     assert_eq!(settled.finished.status, Status::Lost);
     let retry = next(settled);
     assert_eq!((retry.state, retry.rank, retry.available_at), (LiveState::Queued, -7, at(10)));
@@ -189,22 +189,25 @@ fn a_loss_is_charged_and_requeued_at_once_at_its_old_rank() {
 
 #[test]
 fn a_job_that_loses_worker_after_worker_is_suspected_in_its_dead_letter() {
-    let error = |live: Live, end: End| {
+    let error = |live: Live, end: ReportedEnd| {
         let settled = live.settled(end, terms(&one_shot(2)), at(10)).unwrap();
         settled.finished.error.expect("an error")
     };
     let last = || Live { attempt: 3, charged: 2, ..running() };
     assert_eq!(
-        error(last(), End::lost(at(1), at(10))),
+        error(last(), ReportedEnd::lost(at(1), at(10))),
         "the worker stopped responding in attempt 3, the last: a job that repeatedly loses its workers may \
          be crashing them"
     );
     assert_eq!(
-        error(running(), End::lost(at(1), at(10))),
+        error(running(), ReportedEnd::lost(at(1), at(10))),
         "the worker stopped responding",
         "a retry is left"
     );
-    let stopped = End { error: Some("the worker was shut down".to_owned()), ..End::lost(at(1), at(10)) };
+    let stopped = ReportedEnd {
+        error: Some("the worker was shut down".to_owned()),
+        ..ReportedEnd::lost(at(1), at(10))
+    };
     assert_eq!(error(last(), stopped), "the worker was shut down", "that one is known not to be the job");
 }
 
@@ -263,7 +266,7 @@ fn give_backs_use_up_no_attempt() {
 
 #[test]
 fn a_failure_that_no_retry_can_mend_goes_to_the_dead_letters_at_once() {
-    let told = End { retryable: false, ..end(Ending::Failed) };
+    let told = ReportedEnd { retryable: false, ..end(Ending::Failed) };
     let settled = running().settled(told, terms(&one_shot(3)), at(10)).unwrap();
     assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(StoredStatus::Failed) });
     assert_eq!(settled.finished.error.as_deref(), Some("out of paper"));
@@ -332,13 +335,13 @@ fn what_comes_back_while_its_job_is_paused_waits_for_the_resume() {
     let held = LiveState::Waiting(Gates::only(Gate::Paused));
     let given_back = running().given_back(paused(&settings), at(5)).unwrap();
     assert_eq!(given_back, GivenBack::Queued(Live { state: held, ..running() }));
-    let lost = running().settled(End::lost(at(1), at(5)), paused(&settings), at(5)).unwrap();
+    let lost = running().settled(ReportedEnd::lost(at(1), at(5)), paused(&settings), at(5)).unwrap();
     assert_eq!(next(lost).state, held);
     let failed = running().settled(end(Ending::Failed), paused(&settings), at(5)).unwrap();
     assert_eq!(next(failed).state, LiveState::Waiting(Gates::only(Gate::Time).with(Gate::Paused)));
     let triggered =
         Live { flags: OccurrenceFlags { exempt: true, ..OccurrenceFlags::default() }, ..running() };
-    let lost = triggered.settled(End::lost(at(1), at(5)), paused(&settings), at(5)).unwrap();
+    let lost = triggered.settled(ReportedEnd::lost(at(1), at(5)), paused(&settings), at(5)).unwrap();
     assert_eq!(next(lost).state, LiveState::Queued);
 }
 

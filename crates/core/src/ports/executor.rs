@@ -4,7 +4,7 @@ use crate::documents::result_problem;
 use crate::lifecycle::Ending;
 use crate::limits;
 use crate::notes::{Checkpoint, Progress};
-use crate::occurrence::End;
+use crate::occurrence::ReportedEnd;
 use crate::ports::{Assignment, LogStream, Task};
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -125,7 +125,7 @@ impl Outcome {
     }
 
     /// The end of the run with this outcome.
-    pub fn into_end(self, started_at: Timestamp, completed_at: Timestamp) -> End {
+    pub fn into_end(self, started_at: Timestamp, completed_at: Timestamp) -> ReportedEnd {
         let (ending, retryable, error, result) = match self {
             Outcome::Succeeded { result } => (Ending::Succeeded, false, None, result),
             Outcome::Failed { error, retryable } => (Ending::Failed, retryable, Some(error), None),
@@ -135,7 +135,7 @@ impl Outcome {
             Outcome::Cancelled => (Ending::Cancelled, false, None, None),
             Outcome::Interrupted { error } => (Ending::Lost, true, Some(error), None),
         };
-        End { ending, retryable, started_at: Some(started_at), completed_at, error, result }
+        ReportedEnd { ending, retryable, started_at: Some(started_at), completed_at, error, result }
     }
 }
 

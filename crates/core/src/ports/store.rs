@@ -19,11 +19,11 @@ use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
     Admitted, AuditLog, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control,
     ControlOutcome, Denial, Depth, Directory, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
-    FinishedPage, Fire, FireOutcome, HistorySpan, Horizon, JobCounts, JobOwner, LeaseRef, ListedExecution,
-    LogLine, Look, LookOutcome, NewJob, NewRequest, NotedClock, OpenExecution, Page, PausedQueue, Pausing,
-    QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome,
-    Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, StoreHealth, StoredAnswer,
-    SubmitOutcome, WorkerAbout, Write, WriteReply,
+    FinishedPage, FireOutcome, FireRequest, HistorySpan, Horizon, JobCounts, JobOwner, LeaseRef,
+    ListedExecution, LogLine, LookOutcome, LookRequest, NewJob, NewRequest, NotedClock, OpenExecution, Page,
+    PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved,
+    Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures,
+    StoreHealth, StoredAnswer, SubmitOutcome, WorkerAbout, Write, WriteReply,
 };
 use crate::queue::QueueSettings;
 use crate::schedule::{ScheduleState, SkipRange};
@@ -59,11 +59,11 @@ pub trait Store: Directory + AuditLog {
     /// segment.
     async fn due(&self, segments: SegmentSet, until: Timestamp, limit: usize)
     -> Result<Vec<Due>, StoreError>;
-    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
+    async fn fire(&self, now: Timestamp, fires: Vec<FireRequest>) -> Result<Vec<FireOutcome>, StoreError> {
         written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
     }
     /// Opens the time gates of waiting attempts and ends expired ones.
-    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
+    async fn look(&self, now: Timestamp, looks: Vec<LookRequest>) -> Result<Vec<LookOutcome>, StoreError> {
         written!(self, Write::Look { now, looks }, WriteReply::Looked(outcomes) => outcomes)
     }
     /// Releases or skips up to `limit` dependents of finished jobs that the commit which finished them has

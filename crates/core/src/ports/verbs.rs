@@ -117,7 +117,7 @@ pub enum DueKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fire {
+pub struct FireRequest {
     pub job: JobId,
     pub version: u32,
     pub reservation: Option<SlotReservation>,
@@ -138,7 +138,7 @@ pub enum FireOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct LookRequest {
     pub occurrence: OccurrenceId,
     pub attempt: u32,
     /// A slot reservation, and the lane that its worker serves: the job may have another lane by now.

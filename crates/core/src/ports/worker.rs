@@ -9,7 +9,7 @@
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::notes::{Checkpoint, Note, NoteAnswer};
-use crate::occurrence::End;
+use crate::occurrence::ReportedEnd;
 use crate::ports::{Lane, LogLine};
 use crate::slots::Demand;
 use crate::time::Timestamp;
@@ -168,7 +168,7 @@ pub struct LeaseRef {
 pub struct Report {
     pub session: SessionId,
     pub lease: LeaseRef,
-    pub end: End,
+    pub end: ReportedEnd,
 }
 
 impl Report {

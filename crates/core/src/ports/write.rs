@@ -5,9 +5,9 @@ use crate::limiter::WaitList;
 use crate::notes::{Note, NoteAnswer};
 use crate::ports::{
     Admitted, AuditEntry, AuditedItems, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects,
-    Control, ControlOutcome, Fire, FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing,
-    Recovered, Report, ReportAnswer, ReportOutcome, RequestKey, RequestState, Resolved, Resync,
-    ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
+    Control, ControlOutcome, FireOutcome, FireRequest, LeaseRef, LookOutcome, LookRequest, NewJob,
+    NewRequest, Pausing, Recovered, Report, ReportAnswer, ReportOutcome, RequestKey, RequestState, Resolved,
+    Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
 };
 use crate::queue::QueueSettings;
 use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -22,11 +22,11 @@ pub enum Write {
     },
     Fire {
         now: Timestamp,
-        fires: Vec<Fire>,
+        fires: Vec<FireRequest>,
     },
     Look {
         now: Timestamp,
-        looks: Vec<Look>,
+        looks: Vec<LookRequest>,
     },
     Claim {
         now: Timestamp,

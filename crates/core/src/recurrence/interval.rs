@@ -127,22 +127,26 @@ impl ElapsedSteps {
 pub(super) struct CalendarSteps {
     date: Date,
     us_of_day: i64,
-    step: Step,
+    step: CalendarStep,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum CalendarStep {
     Days(u32),
     Months(u32),
 }
 
 impl CalendarSteps {
     pub(super) fn days(anchor: Civil, days: u32) -> Self {
-        CalendarSteps { date: anchor.date(), us_of_day: anchor.us_of_day(), step: Step::Days(days) }
+        CalendarSteps { date: anchor.date(), us_of_day: anchor.us_of_day(), step: CalendarStep::Days(days) }
     }
 
     pub(super) fn months(anchor: Civil, months: u32) -> Self {
-        CalendarSteps { date: anchor.date(), us_of_day: anchor.us_of_day(), step: Step::Months(months) }
+        CalendarSteps {
+            date: anchor.date(),
+            us_of_day: anchor.us_of_day(),
+            step: CalendarStep::Months(months),
+        }
     }
 
     pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
@@ -166,8 +170,8 @@ impl CalendarSteps {
     fn reading(&self, number: u64) -> Option<Civil> {
         let count = |per_step: u32| i64::try_from(number).ok()?.checked_mul(i64::from(per_step));
         let span = match self.step {
-            Step::Days(days) => Span::new().try_days(count(days)?),
-            Step::Months(months) => Span::new().try_months(count(months)?),
+            CalendarStep::Days(days) => Span::new().try_days(count(days)?),
+            CalendarStep::Months(months) => Span::new().try_months(count(months)?),
         };
         let date = self.date.checked_add(span.ok()?).ok()?;
         (date < Date::constant(9999, 1, 1)).then(|| Civil::new(date, self.us_of_day))
@@ -177,8 +181,8 @@ impl CalendarSteps {
     fn steps_before(&self, at: Civil) -> u64 {
         let date = at.date();
         let passed = match self.step {
-            Step::Days(days) => (day_number(date) - day_number(self.date)) / i64::from(days),
-            Step::Months(months) => {
+            CalendarStep::Days(days) => (day_number(date) - day_number(self.date)) / i64::from(days),
+            CalendarStep::Months(months) => {
                 let months_passed = (i64::from(date.year()) - i64::from(self.date.year())) * 12
                     + i64::from(date.month())
                     - i64::from(self.date.month());
@@ -198,10 +202,10 @@ impl CalendarSteps {
     /// "every day", "every 2 weeks", "every 18 months".
     pub(super) fn describe(&self) -> String {
         let (number, unit) = match self.step {
-            Step::Days(days) if days % 7 == 0 => (days / 7, "week"),
-            Step::Days(days) => (days, "day"),
-            Step::Months(months) if months % 12 == 0 => (months / 12, "year"),
-            Step::Months(months) => (months, "month"),
+            CalendarStep::Days(days) if days % 7 == 0 => (days / 7, "week"),
+            CalendarStep::Days(days) => (days, "day"),
+            CalendarStep::Months(months) if months % 12 == 0 => (months / 12, "year"),
+            CalendarStep::Months(months) => (months, "month"),
         };
         if number == 1 { format!("Every {unit}") } else { format!("Every {number} {unit}s") }
     }

@@ -49,7 +49,7 @@ const END_US: i64 = 253_370_764_800_000_000 - 3 * civil::DAY_US;
 
 /// One occurrence of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fire {
+pub struct PreviewedFire {
     pub at: Timestamp,
     /// The local time with its offset, as RFC 3339.
     pub local: String,
@@ -136,7 +136,7 @@ impl Recurrence {
     }
 
     /// The first occurrence strictly after an instant.
-    pub fn next_after(&self, after: Timestamp) -> Option<Fire> {
+    pub fn next_after(&self, after: Timestamp) -> Option<PreviewedFire> {
         self.next_time_after(after).map(|at| self.fire(at))
     }
 
@@ -160,7 +160,7 @@ impl Recurrence {
     }
 
     /// The last occurrence at or before an instant.
-    pub fn last_at_or_before(&self, at: Timestamp) -> Option<Fire> {
+    pub fn last_at_or_before(&self, at: Timestamp) -> Option<PreviewedFire> {
         self.last_time_at_or_before(at).map(|at| self.fire(at))
     }
 
@@ -191,7 +191,7 @@ impl Recurrence {
     }
 
     /// The next `count` occurrences strictly after an instant; fewer if the schedule ends.
-    pub fn preview(&self, after: Timestamp, count: usize) -> Vec<Fire> {
+    pub fn preview(&self, after: Timestamp, count: usize) -> Vec<PreviewedFire> {
         let first = self.next_after(after);
         std::iter::successors(first, |fire| self.next_after(fire.at)).take(count).collect()
     }
@@ -216,7 +216,7 @@ impl Recurrence {
         LocalPattern { pattern, zone: &self.zone, gap: self.dst_gap(), overlap: self.dst_overlap() }
     }
 
-    fn fire(&self, at: Timestamp) -> Fire {
+    fn fire(&self, at: Timestamp) -> PreviewedFire {
         let at_us = at.as_micros();
         let dst = match &self.timing {
             Timing::Local { pattern, anchor } if *anchor != Some(at_us) => {
@@ -224,7 +224,7 @@ impl Recurrence {
             }
             _ => None,
         };
-        Fire { at, local: self.zone.local(at_us), dst }
+        PreviewedFire { at, local: self.zone.local(at_us), dst }
     }
 
     /// The schedule in plain English.

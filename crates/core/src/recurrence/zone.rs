@@ -113,12 +113,12 @@ impl Zone {
 
     /// The changes of offset after a second. Transitions that change only the name or the kind of time are
     /// left out.
-    fn changes_after(&self, second: i64) -> impl Iterator<Item = Change> {
+    fn changes_after(&self, second: i64) -> impl Iterator<Item = OffsetChange> {
         let mut offset_before = self.offset_at(second * SECOND_US);
         self.0.following(instant(second)).filter_map(move |transition| {
             let offset_after = i64::from(transition.offset().seconds()) * SECOND_US;
             let second = transition.timestamp().as_second();
-            let change = Change { second, offset_before, offset_after };
+            let change = OffsetChange { second, offset_before, offset_after };
             offset_before = offset_after;
             (change.offset_before != change.offset_after).then_some(change)
         })
@@ -129,7 +129,7 @@ impl Zone {
     /// When searching backwards, jiff 0.2.39 may return a transition that a zone's current rule would have
     /// had before that rule was in force, and skip the real one after it (America/Ciudad_Juarez in 2022). The
     /// backward search therefore only finds where to start, and a forward search from there finds the change.
-    fn last_change(&self, second: i64) -> Option<Change> {
+    fn last_change(&self, second: i64) -> Option<OffsetChange> {
         self.0.preceding(instant(second + 1)).find_map(|transition| {
             let from = transition.timestamp().as_second() - 1;
             self.changes_after(from).take_while(|change| change.second <= second).last()
@@ -139,7 +139,7 @@ impl Zone {
 
 /// A change of a zone's offset. All in microseconds, except for the second at which it happened.
 #[derive(Debug, Clone, Copy)]
-struct Change {
+struct OffsetChange {
     second: i64,
     offset_before: i64,
     offset_after: i64,

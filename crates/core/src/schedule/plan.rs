@@ -8,7 +8,7 @@
 //! regular cursor goes first, so that occurrences stay on time while older ones are replayed. The rules of the
 //! replay are in `replay`.
 
-use super::replay::{Room, room, with_missed};
+use super::replay::{ReplayRoom, room, with_missed};
 use super::{
     MisfirePolicy, OverlapPolicy, Recurring, Replay, Schedule, ScheduleState, SkipRange, SkipReason, behind,
 };
@@ -248,15 +248,15 @@ impl Planning<'_> {
         replay = replay.due(due_at);
         while replay.due_at <= self.now && self.has_rounds() {
             let gate = match room(self.state.overlap, &self.present) {
-                Room::Beside => None,
-                Room::Behind(gate) => Some(gate),
-                Room::None if planted(Defect::CutReplay) => {
+                ReplayRoom::Beside => None,
+                ReplayRoom::Behind(gate) => Some(gate),
+                ReplayRoom::None if planted(Defect::CutReplay) => {
                     self.rounds += 1;
                     self.skip(replay.next, SkipReason::Backlog);
                     replay = replay.stepped(&self.recurring.recurrence, spacing_us)?;
                     continue;
                 }
-                Room::None => return Some(replay.waiting(self.now)),
+                ReplayRoom::None => return Some(replay.waiting(self.now)),
             };
             self.rounds += 1;
             self.open_replayed(replay.next, gate);

@@ -108,23 +108,23 @@ pub(super) fn with_missed(
 
 /// Where a replayed occurrence may be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum ReplayRoom {
     Beside,
     Behind(Gate),
     None,
 }
 
 /// The room for a replayed occurrence, given the open ones.
-pub(super) fn room(overlap: Overlap, present: &Present) -> Room {
+pub(super) fn room(overlap: Overlap, present: &Present) -> ReplayRoom {
     let max_open = (overlap.max_open as usize).saturating_sub(1).max(1);
     let limit = (overlap.limit as usize).saturating_sub(1);
     match overlap.policy {
-        OverlapPolicy::Allow if present.open < max_open => Room::Beside,
-        _ if present.open == 0 => Room::Beside,
+        OverlapPolicy::Allow if present.open < max_open => ReplayRoom::Beside,
+        _ if present.open == 0 => ReplayRoom::Beside,
         OverlapPolicy::Queue if present.behind < limit && present.open < max_open => {
-            Room::Behind(Gate::Overlap)
+            ReplayRoom::Behind(Gate::Overlap)
         }
-        _ => Room::None,
+        _ => ReplayRoom::None,
     }
 }
 
@@ -137,7 +137,7 @@ impl ScheduleState {
     /// The state after an occurrence of the job has ended and left `left` open: a waiting replay is retried
     /// at once if there is room for it.
     pub fn woken(&self, now: Timestamp, left: &Present) -> Option<ScheduleState> {
-        let is_woken = self.sleeps(now) && room(self.overlap, left) != Room::None;
+        let is_woken = self.sleeps(now) && room(self.overlap, left) != ReplayRoom::None;
         is_woken.then(|| self.tried(now)).filter(|woken| woken.due_at != self.due_at)
     }
 

@@ -1,12 +1,14 @@
 //! A test harness with one job in memory. It fires, claims and ends occurrences and applies verbs, writing
 //! the changes as a store would.
 
-use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Update, Verb};
+use punctual_core::control::{Change, LiveChange, LoadedJob, Refusal, ScheduleChange, Update, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobSpec, JobStatus, Settings, StoredStatus};
 use punctual_core::lifecycle::Ending;
-use punctual_core::occurrence::{Cancelled, End, Finished, Live, LiveState, Looked, Next, Settled, Terms};
+use punctual_core::occurrence::{
+    Cancelled, Finished, Live, LiveState, Looked, Next, ReportedEnd, Settled, Terms,
+};
 use punctual_core::ports::DeadLetter;
 use punctual_core::rank::Shares;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -56,7 +58,7 @@ pub fn waiting(gates: &[Gate]) -> LiveState {
 
 #[derive(Debug, Clone)]
 pub struct Harness {
-    pub standing: Standing,
+    pub standing: LoadedJob,
     pub dead: Vec<DeadLetter>,
     pub history: Vec<Finished>,
     pub skipped: Vec<SkipRange>,
@@ -86,7 +88,7 @@ impl Harness {
             Beginning::Later(schedule) => (Some(schedule), vec![]),
             Beginning::Over => (None, vec![]),
         };
-        let standing = Standing { job, schedule, open };
+        let standing = LoadedJob { job, schedule, open };
         Harness { standing, dead: vec![], history: vec![], skipped: vec![] }
     }
 
@@ -208,7 +210,7 @@ impl Harness {
     }
 
     pub fn fire(&mut self, now: Timestamp) {
-        let Standing { schedule, open, .. } = &self.standing;
+        let LoadedJob { schedule, open, .. } = &self.standing;
         let schedule = schedule.as_ref().expect("something is to come");
         let regular = open.iter().filter(|live| !live.flags.replayed);
         let present = Present {
@@ -259,8 +261,14 @@ impl Harness {
     }
 
     pub fn end(&mut self, number: u32, ending: Ending, now: Timestamp) {
-        let end =
-            End { ending, retryable: true, started_at: None, completed_at: now, error: None, result: None };
+        let end = ReportedEnd {
+            ending,
+            retryable: true,
+            started_at: None,
+            completed_at: now,
+            error: None,
+            result: None,
+        };
         let settled = self.live(number).settled(end, self.terms(), now).expect("it runs");
         self.settle(vec![settled]);
     }

@@ -6,7 +6,9 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobSpec, Settings, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::{Cancelled, End, Finished, GivenBack, Live, LiveState, Next, Settled, Terms};
+use punctual_core::occurrence::{
+    Cancelled, Finished, GivenBack, Live, LiveState, Next, ReportedEnd, Settled, Terms,
+};
 use punctual_core::ports::LeaseRef;
 use punctual_core::rank::Shares;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -206,7 +208,7 @@ impl Store {
 
     pub fn report(&mut self, session: SessionId, lease: LeaseRef, ending: Ending) {
         let Some(row) = self.find_held(session, lease) else { return };
-        let end = End {
+        let end = ReportedEnd {
             ending,
             retryable: true,
             started_at: Some(NOW),
@@ -270,7 +272,7 @@ impl Store {
         let LiveState::Running(lease) = self.live[row].0.state else { return };
         if !self.sessions[lease.session.0 as usize].is_open || broken == Some(Broken::RecoverFromAnyone) {
             let charged = self.live[row].0.charged;
-            self.settle(row, End::lost(lease.claimed_at, NOW));
+            self.settle(row, ReportedEnd::lost(lease.claimed_at, NOW));
             if broken == Some(Broken::LossIsFree)
                 && let Some(row) = self.find(occurrence)
             {
@@ -299,7 +301,7 @@ impl Store {
         self.live[row].0.held_by(session, lease.execution, lease.epoch).map(|_| row)
     }
 
-    fn settle(&mut self, row: usize, end: End) {
+    fn settle(&mut self, row: usize, end: ReportedEnd) {
         let live = &self.live[row].0;
         let occurrence = live.id;
         let settled = live.settled(

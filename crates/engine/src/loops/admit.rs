@@ -2,7 +2,7 @@
 //! wait for a time when it has come, and all others within a second. The same calls do the re-admission where
 //! limits have become tighter.
 
-use crate::Context;
+use crate::EngineContext;
 use crate::pause::ErrorPause;
 use crate::poll_registry::ReservedSlots;
 use futures_util::future::select;
@@ -10,7 +10,7 @@ use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
 use std::pin::pin;
 
-pub(crate) async fn admit(context: &Context) {
+pub(crate) async fn admit(context: &EngineContext) {
     let clock = &context.host.clock;
     let mut looked_at = clock.monotonic();
     // Where a scan of more than one page continues.
@@ -58,7 +58,7 @@ pub(crate) async fn admit(context: &Context) {
 
 /// Reads one page of the wait lists that are not empty; returns where the next page starts, if there is one.
 /// `None` if the read failed.
-async fn look(context: &Context, after: Option<LimiterId>) -> Option<Option<LimiterId>> {
+async fn look(context: &EngineContext, after: Option<LimiterId>) -> Option<Option<LimiterId>> {
     match context.store.waiting_lines(after, limits::LINES_PER_STEP_MAX).await {
         Ok(page) => {
             let next = page.next;

@@ -1,13 +1,13 @@
 //! The leader checks whether anything has been due for too long without being fired. No scheduler can see
 //! that from its own fires.
 
-use crate::{Context, Duties};
+use crate::{Duties, EngineContext};
 use punctual_core::ids::SegmentSet;
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
 use std::time::Duration;
 
-pub(crate) async fn alert(context: &Context) {
+pub(crate) async fn alert(context: &EngineContext) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }
@@ -30,7 +30,7 @@ pub(crate) async fn alert(context: &Context) {
     }
 }
 
-async fn longest_overdue(context: &Context) -> Result<Duration, StoreError> {
+async fn longest_overdue(context: &EngineContext) -> Result<Duration, StoreError> {
     let now = context.time.now();
     let due = context.store.due(SegmentSet::ALL, now.minus(limits::FIRE_LATE), 1).await?;
     Ok(due.iter().map(|due| now.since(due.at)).max().unwrap_or_default())

@@ -1,11 +1,11 @@
 //! Writes refused requests to the audit log, and seals its new entries: a duty of the leader. Two leaders
 //! continue the same chain, because the store compares and swaps.
 
-use crate::{Context, Duties};
+use crate::{Duties, EngineContext};
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
 
-pub(crate) async fn audit(context: &Context) {
+pub(crate) async fn audit(context: &EngineContext) {
     let Some(interval) = context.config.audit_interval else { return };
     loop {
         context.host.clock.sleep(interval).await;
@@ -15,7 +15,7 @@ pub(crate) async fn audit(context: &Context) {
     }
 }
 
-async fn round(context: &Context) -> Result<(), StoreError> {
+async fn round(context: &EngineContext) -> Result<(), StoreError> {
     let store = &context.store;
     let refused = context.refusals.take(context.time.now());
     if !refused.is_empty()

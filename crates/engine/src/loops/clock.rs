@@ -1,8 +1,8 @@
 //! Keeps this node's estimate of the store's time up to date, and decides by it whether this node may fire.
 
-use crate::Context;
+use crate::EngineContext;
 
-pub(crate) async fn keep_time(context: &Context) {
+pub(crate) async fn keep_time(context: &EngineContext) {
     loop {
         context.host.clock.sleep(context.config.clock_interval).await;
         match context.time.sync(&*context.store).await {

@@ -2,7 +2,7 @@
 //! distribution, and leaves in order.
 
 use crate::cluster::ClusterParticipation;
-use crate::{Context, Duties, Engine};
+use crate::{Duties, Engine, EngineContext};
 use futures_util::future::{join, select};
 use punctual_core::cluster::{Holdings, Moves, deal, holdings, standing};
 use punctual_core::ids::{Segment, SegmentSet};
@@ -11,13 +11,13 @@ use punctual_core::ports::{
 };
 use std::pin::pin;
 
-pub(crate) async fn cluster(context: &Context) {
+pub(crate) async fn cluster(context: &EngineContext) {
     let Some(participation) = &context.cluster.participation else { return };
     join(stay(context, participation), attend(context, participation)).await;
 }
 
 /// Stays a member: joins, and then sends heartbeats.
-async fn stay(context: &Context, participation: &ClusterParticipation) {
+async fn stay(context: &EngineContext, participation: &ClusterParticipation) {
     let cluster = &context.cluster;
     // A lost answer may have made us a member: until the outcome is certain, the same id is retried.
     let mut candidate = new_member(context);
@@ -48,7 +48,7 @@ async fn stay(context: &Context, participation: &ClusterParticipation) {
     }
 }
 
-fn new_member(context: &Context) -> MemberId {
+fn new_member(context: &EngineContext) -> MemberId {
     // Ordered by time, so that the oldest member leads.
     let millis = context.time.now().as_micros() / 1_000;
     let text = format!("{millis:012x}-{:016x}", context.host.random.next_u64());
@@ -56,7 +56,7 @@ fn new_member(context: &Context) -> MemberId {
 }
 
 async fn join_as(
-    context: &Context,
+    context: &EngineContext,
     participation: &ClusterParticipation,
     member: &MemberId,
 ) -> Result<Standing, CoordinationError> {
@@ -73,7 +73,7 @@ async fn join_as(
 
 /// Sends a heartbeat with the current card.
 async fn beat(
-    context: &Context,
+    context: &EngineContext,
     participation: &ClusterParticipation,
     member: &MemberId,
 ) -> Result<(), CoordinationError> {
@@ -88,7 +88,7 @@ async fn beat(
     Ok(())
 }
 
-fn given_up(context: &Context, member: &MemberId) {
+fn given_up(context: &EngineContext, member: &MemberId) {
     if context.cluster.is_leaving() {
         return;
     }
@@ -99,7 +99,7 @@ fn given_up(context: &Context, member: &MemberId) {
 }
 
 /// Scans the cluster periodically and carries out this node's part of the distribution.
-async fn attend(context: &Context, participation: &ClusterParticipation) {
+async fn attend(context: &EngineContext, participation: &ClusterParticipation) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }
@@ -113,7 +113,10 @@ async fn attend(context: &Context, participation: &ClusterParticipation) {
     }
 }
 
-async fn round(context: &Context, participation: &ClusterParticipation) -> Result<(), CoordinationError> {
+async fn round(
+    context: &EngineContext,
+    participation: &ClusterParticipation,
+) -> Result<(), CoordinationError> {
     let _alone = context.cluster.moving.lock().await;
     let Some(member) = context.cluster.member().filter(|_| !context.cluster.is_leaving()) else {
         return Ok(());
@@ -183,7 +186,7 @@ fn segment(name: LeaseName) -> Option<Segment> {
 
 /// The acquired leases; `None` if this member was evicted.
 async fn carry_out(
-    context: &Context,
+    context: &EngineContext,
     participation: &ClusterParticipation,
     member: &MemberId,
     moves: Moves,
@@ -225,7 +228,7 @@ impl Engine {
 }
 
 async fn release_all(
-    context: &Context,
+    context: &EngineContext,
     participation: &ClusterParticipation,
     member: &MemberId,
 ) -> Result<(), CoordinationError> {

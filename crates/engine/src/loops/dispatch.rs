@@ -1,14 +1,14 @@
 //! Claims queued work for waiting polls: work queued by this node at once, work of other nodes on
 //! notification or when a scan finds it.
 
-use crate::Context;
+use crate::EngineContext;
 use crate::pause::LookPause;
 use crate::poll_registry::ReservedSlots;
 use futures_util::future::select;
 use punctual_core::ports::{Claim, ClaimOutcome, SlotReservation};
 use std::pin::pin;
 
-pub(crate) async fn dispatch(context: &Context) {
+pub(crate) async fn dispatch(context: &EngineContext) {
     let clock = &context.host.clock;
     let config = &context.config;
     let mut pause = LookPause::new(config.dispatch_interval_min);
@@ -55,7 +55,7 @@ pub(crate) async fn dispatch(context: &Context) {
 
 /// Whether a poll got nothing although the counters show queued work that it serves: a claim has skipped rows
 /// that another transaction had locked, or the counters are a moment ahead.
-async fn is_more_counted_than_given(context: &Context) -> bool {
+async fn is_more_counted_than_given(context: &EngineContext) -> bool {
     match context.claimable().await {
         Ok(depths) => depths.iter().any(|depth| context.poll_registry.is_idle_for(&depth.lane)),
         Err(error) => {
@@ -66,19 +66,19 @@ async fn is_more_counted_than_given(context: &Context) -> bool {
 }
 
 /// The result of one claim call.
-struct Round {
+struct ClaimRound {
     claimed: usize,
     /// Whether at least one of the polls got nothing.
     is_any_empty: bool,
 }
 
-async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
+async fn claim(context: &EngineContext, claims: Vec<Claim>) -> ClaimRound {
     let reservations: Vec<SlotReservation> =
         claims.iter().map(|claim| SlotReservation { session: claim.session, turn: claim.turn }).collect();
     match context.store.claim(context.time.now(), claims).await {
         Ok(outcomes) => {
             let mut undelivered = Vec::new();
-            let (now, mut round) = (context.time.now(), Round { claimed: 0, is_any_empty: false });
+            let (now, mut round) = (context.time.now(), ClaimRound { claimed: 0, is_any_empty: false });
             for (reservation, mut outcome) in reservations.into_iter().zip(outcomes) {
                 if let ClaimOutcome::Claimed { assignments, effects } = &mut outcome {
                     context.counters.claimed.add(assignments.len() as u64);
@@ -106,7 +106,7 @@ async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
                 context.poll_registry.failed(reservation, &error.to_string());
             }
             // The workers will poll again.
-            Round { claimed: 0, is_any_empty: false }
+            ClaimRound { claimed: 0, is_any_empty: false }
         }
     }
 }

@@ -4,11 +4,13 @@
 use crate::agenda::segment_of;
 use crate::pause::ErrorPause;
 use crate::poll_registry::ReservedSlots;
-use crate::{Context, Duties};
+use crate::{Duties, EngineContext};
 use futures_util::future::{join, pending, select};
 use punctual_core::ids::{OccurrenceId, Segment};
 use punctual_core::limits;
-use punctual_core::ports::{Due, DueKind, Fire, FireOutcome, Look, LookOutcome, StoreError, Task};
+use punctual_core::ports::{
+    Due, DueKind, FireOutcome, FireRequest, LookOutcome, LookRequest, StoreError, Task,
+};
 use punctual_core::time::{Monotonic, Timestamp};
 use std::pin::pin;
 use std::time::Duration;
@@ -19,7 +21,7 @@ const SCAN_LIMIT: usize = 256;
 /// The maximum age of the store's time for a fire: a clock that is set back is noticed within this time.
 const CLOCK_AGE_MAX: Duration = Duration::from_millis(100);
 
-pub(crate) async fn fire(context: &Context) {
+pub(crate) async fn fire(context: &EngineContext) {
     let clock = &context.host.clock;
     // `None` on a node that fires only its own commits.
     let mut next = (context.config.duties == Duties::Everything).then(|| NextScan::at(clock.monotonic()));
@@ -83,7 +85,7 @@ impl NextScan {
         NextScan { idle_at: self.idle_at.min(at), at: self.at.min(at) }
     }
 
-    fn is_due(self, context: &Context) -> bool {
+    fn is_due(self, context: &EngineContext) -> bool {
         let now = context.host.clock.monotonic();
         let holds_due = || context.agenda.next_due().is_some_and(|at| at <= context.time.now());
         now >= self.at || (now >= self.idle_at && !holds_due())
@@ -91,7 +93,7 @@ impl NextScan {
 }
 
 /// Adds entries again that were taken to be fired and may not have been.
-fn hold_again(context: &Context, due: Vec<Due>) {
+fn hold_again(context: &EngineContext, due: Vec<Due>) {
     let now = context.time.now();
     for entry in due {
         context.agenda.add(now, entry);
@@ -99,7 +101,7 @@ fn hold_again(context: &Context, due: Vec<Due>) {
 }
 
 /// Scans ahead; returns when to do so again.
-async fn refill(context: &Context, read_pause: &mut ErrorPause) -> NextScan {
+async fn refill(context: &EngineContext, read_pause: &mut ErrorPause) -> NextScan {
     let now = context.time.now();
     let (clock, config) = (&context.host.clock, &context.config);
     let segments = context.scanned();
@@ -136,7 +138,7 @@ fn source(due: &Due) -> (bool, Segment) {
     (matches!(due.what, DueKind::Schedule { .. }), segment_of(due))
 }
 
-async fn sleep_until_due(context: &Context, next: Option<NextScan>) {
+async fn sleep_until_due(context: &EngineContext, next: Option<NextScan>) {
     let host = &context.host;
     let refill: Task = match next {
         Some(next) => host.clock.sleep(next.idle_at.since(host.clock.monotonic())),
@@ -150,7 +152,7 @@ async fn sleep_until_due(context: &Context, next: Option<NextScan>) {
 }
 
 /// Fires what is due, and returns how many schedules another node had fired or changed.
-async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreError> {
+async fn fire_batch(context: &EngineContext, due: Vec<Due>) -> Result<usize, StoreError> {
     let _firing = context.firing.lock().await;
     let now = context.time.now();
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
@@ -164,7 +166,7 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreErro
                     entry.lane.queue(),
                     entry.lane.job_type(),
                 );
-                fires.push(Fire { job, version, reservation });
+                fires.push(FireRequest { job, version, reservation });
                 due_at.push(entry.at);
             }
             DueKind::Live { occurrence, attempt } => {
@@ -174,7 +176,7 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreErro
                     entry.lane.job_type(),
                 );
                 let reservation = reservation.map(|reservation| (reservation, entry.lane));
-                looks.push(Look { occurrence, attempt, reservation });
+                looks.push(LookRequest { occurrence, attempt, reservation });
             }
         }
     }
@@ -187,9 +189,9 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreErro
 }
 
 async fn fire_schedules(
-    context: &Context,
+    context: &EngineContext,
     now: Timestamp,
-    fires: Vec<Fire>,
+    fires: Vec<FireRequest>,
     due_at: &[Timestamp],
     places: ReservedSlots,
 ) -> Result<usize, StoreError> {
@@ -231,9 +233,9 @@ async fn fire_schedules(
 }
 
 async fn look(
-    context: &Context,
+    context: &EngineContext,
     now: Timestamp,
-    looks: Vec<Look>,
+    looks: Vec<LookRequest>,
     places: ReservedSlots,
 ) -> Result<(), StoreError> {
     if looks.is_empty() {

@@ -1,6 +1,6 @@
 //! Notifications between this process and its peers on the store, and a scan of what those have started.
 
-use crate::Context;
+use crate::EngineContext;
 use crate::pause::ErrorPause;
 use punctual_core::ids::{Epoch, OccurrenceId};
 use punctual_core::limits;
@@ -8,7 +8,7 @@ use punctual_core::ports::{Heard, RunningPlace, StoreError};
 use std::collections::BTreeMap;
 
 /// Marks waiting polls as unchecked when peers announce work for them.
-pub(crate) async fn hear(context: &Context) {
+pub(crate) async fn hear(context: &EngineContext) {
     let Some(wakes) = &context.peers.wakes else { return };
     let mut error_pause = ErrorPause::default();
     loop {
@@ -36,7 +36,7 @@ pub(crate) async fn hear(context: &Context) {
 }
 
 /// Notifies peers of work that they could claim.
-pub(crate) async fn tell(context: &Context) {
+pub(crate) async fn tell(context: &EngineContext) {
     let Some(wakes) = &context.peers.wakes else { return };
     loop {
         let lanes = context.peers.untold().await;
@@ -48,15 +48,15 @@ pub(crate) async fn tell(context: &Context) {
 }
 
 /// Running executions, with their lease epochs.
-type Running = BTreeMap<OccurrenceId, Epoch>;
+type RunningEpochs = BTreeMap<OccurrenceId, Epoch>;
 
 /// Tells listeners what other processes have started or changed. Their commits are not visible here, so the
 /// running executions are compared from time to time. Listeners read finished ones from history themselves.
-pub(crate) async fn watch(context: &Context) {
+pub(crate) async fn watch(context: &EngineContext) {
     if !context.config.shares_store {
         return;
     }
-    let mut seen = Running::new();
+    let mut seen = RunningEpochs::new();
     loop {
         context.host.clock.sleep(context.config.watch_interval).await;
         if !context.events.has_listeners() {
@@ -76,8 +76,8 @@ pub(crate) async fn watch(context: &Context) {
     }
 }
 
-async fn running(context: &Context) -> Result<Running, StoreError> {
-    let mut running = Running::new();
+async fn running(context: &EngineContext) -> Result<RunningEpochs, StoreError> {
+    let mut running = RunningEpochs::new();
     let mut after: Option<RunningPlace> = None;
     loop {
         let page = context.store.running(after, limits::PAGE_ITEMS_MAX).await?;
@@ -90,7 +90,7 @@ async fn running(context: &Context) -> Result<Running, StoreError> {
 }
 
 /// Executions that have started running since the last scan, and those that no longer run.
-fn moved(before: &Running, now: &Running) -> Vec<OccurrenceId> {
+fn moved(before: &RunningEpochs, now: &RunningEpochs) -> Vec<OccurrenceId> {
     let begun = now.iter().filter(|(id, epoch)| before.get(id) != Some(epoch));
     let gone = before.iter().filter(|(id, _)| !now.contains_key(id));
     begun.chain(gone).map(|(id, _)| *id).collect()
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_began_ended_or_was_leased_anew_has_moved() {
         let job = JobId::new(Timestamp::EPOCH, 1);
-        let running = |leases: &[(u32, u32)]| -> Running {
+        let running = |leases: &[(u32, u32)]| -> RunningEpochs {
             leases.iter().map(|(number, epoch)| (job.occurrence(*number), Epoch(*epoch))).collect()
         };
         let before = running(&[(1, 1), (2, 1), (3, 1)]);

@@ -7,13 +7,13 @@
 //! has just declared one lost sweeps, too.
 
 use crate::poll_registry::ReservedSlots;
-use crate::{Context, Duties};
+use crate::{Duties, EngineContext};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::limits;
 use punctual_core::ports::{SessionRow, StoreError};
 use punctual_core::session::{Pulse, SessionObserver};
 
-pub(crate) async fn recover(context: &Context) {
+pub(crate) async fn recover(context: &EngineContext) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }
@@ -27,7 +27,7 @@ pub(crate) async fn recover(context: &Context) {
     }
 }
 
-async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), StoreError> {
+async fn round(context: &EngineContext, observer: &mut SessionObserver) -> Result<(), StoreError> {
     let rows = context.store.sessions().await?;
     // The reading is as old as the duration of the call. Counting from the arrival of the answer is in the
     // session's favour.
@@ -54,7 +54,7 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
 }
 
 /// Declares these sessions lost; returns how many were.
-async fn lose(context: &Context, silent: Vec<Pulse>) -> Result<usize, StoreError> {
+async fn lose(context: &EngineContext, silent: Vec<Pulse>) -> Result<usize, StoreError> {
     let lost = context.store.lose_sessions(context.time.now(), silent).await?;
     let count = lost.into_iter().filter(|lost| *lost).count();
     context.counters.sessions_lost.add(count as u64);
@@ -62,7 +62,7 @@ async fn lose(context: &Context, silent: Vec<Pulse>) -> Result<usize, StoreError
 }
 
 /// The broken rule of [`Defect::ExpireByWallClock`].
-fn expired_by_wall_clock(context: &Context, rows: &[SessionRow]) -> Vec<Pulse> {
+fn expired_by_wall_clock(context: &EngineContext, rows: &[SessionRow]) -> Vec<Pulse> {
     let now = context.host.clock.wall();
     rows.iter().filter(|row| now.since(row.beaten_at) >= row.pulse.lease).map(|row| row.pulse).collect()
 }

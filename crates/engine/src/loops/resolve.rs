@@ -2,10 +2,10 @@
 //! because there were too many. A duty of the leader.
 
 use crate::poll_registry::ReservedSlots;
-use crate::{Context, Duties};
+use crate::{Duties, EngineContext};
 use punctual_core::limits;
 
-pub(crate) async fn resolve(context: &Context) {
+pub(crate) async fn resolve(context: &EngineContext) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }

@@ -5,7 +5,7 @@
 //! All ages of a run are computed from one reading of the store's clock, which is checked first: after a jump
 //! of the clock nothing is deleted by its age for a while.
 
-use crate::{Context, Duties};
+use crate::{Duties, EngineContext};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, Retirement, StoreError};
 use punctual_core::time::Timestamp;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Rows deleted, or jobs checked, in one transaction.
 const STEP_ROWS: usize = 1_000;
 
-pub(crate) async fn retain(context: &Context) {
+pub(crate) async fn retain(context: &EngineContext) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }
@@ -26,7 +26,7 @@ pub(crate) async fn retain(context: &Context) {
     }
 }
 
-async fn round(context: &Context) -> Result<(), StoreError> {
+async fn round(context: &EngineContext) -> Result<(), StoreError> {
     context.look_at_removed_logs().await?;
     let store = &context.store;
     let steady = context.steady_time().await?;
@@ -50,7 +50,7 @@ async fn round(context: &Context) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn retire(context: &Context, now: Timestamp, kept: Duration) -> Result<(), StoreError> {
+async fn retire(context: &EngineContext, now: Timestamp, kept: Duration) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let step = Retirement { finished_before: now.minus(kept), after, limit: STEP_ROWS };

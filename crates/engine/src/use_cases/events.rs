@@ -5,7 +5,7 @@
 //! signals when to read; a reader that reads once a second finds whatever was not signalled.
 
 use super::{UseCase, UseCaseError, UseCases};
-use crate::{Listener, Touched};
+use crate::{CommitListener, Touched};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
 use punctual_core::ports::{FinishedEvent, OpenExecution, RunningPlace};
@@ -39,7 +39,7 @@ enum Unread {
 /// Reads events on behalf of a caller.
 pub struct EventReader {
     cases: UseCases,
-    listener: Listener,
+    listener: CommitListener,
     /// Reads open executions of this job only.
     job: Option<JobId>,
     /// All executions that finished up to this position were read.

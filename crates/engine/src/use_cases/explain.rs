@@ -27,7 +27,7 @@ const SKIPPED_MAX: usize = 10;
 
 /// Everything that the state of a job depends on.
 #[derive(Debug, Clone)]
-pub struct JobFacts {
+pub struct ExplainedFacts {
     pub now: Timestamp,
     pub view: JobView,
     /// Jobs that it depends on and that have not succeeded yet.
@@ -121,7 +121,7 @@ impl LimitHolder {
 }
 
 impl UseCases {
-    pub async fn explain(&self, id: JobId) -> Result<JobFacts, UseCaseError> {
+    pub async fn explain(&self, id: JobId) -> Result<ExplainedFacts, UseCaseError> {
         self.permit(UseCase::ExplainJob)?;
         let mut view = self.shown(self.job_in_scope(id).await?);
         let store = self.store();
@@ -136,7 +136,7 @@ impl UseCases {
             row.as_ref().map_or((None, None), |row| (row.paused_at, row.unreadable.clone()));
         let limits = row.map(|row| row.settings.limits).unwrap_or_default();
         let lines = self.lines(&view).await?;
-        Ok(JobFacts {
+        Ok(ExplainedFacts {
             parents: self.unfinished_parents(&view).await?,
             depths,
             queue_paused_at,

@@ -33,7 +33,7 @@ pub use dead_letters::{DeadLetterChoice, DeadLetterOutcomes};
 pub use error::UseCaseError;
 pub use events::{EventBatch, EventReader, ExecutionEvent};
 pub use executions::{ExecutionDetails, ExecutionsOfJob};
-pub use explain::{JobFacts, LimitHolder, MoreOpen, ParentJob};
+pub use explain::{ExplainedFacts, LimitHolder, MoreOpen, ParentJob};
 pub use jobs::{JobDetails, next_run_time, parent_to_blame};
 pub use logs::{LogEnd, LogPlace, LogReader, LogSegment, LogSource};
 pub(crate) use overview::LastOverview;

@@ -1,7 +1,7 @@
 //! The operator's settings for web calls: permitted targets, signatures and trusted certificates.
 
 use punctual_config::exit::CliError;
-use punctual_config::{Network, WorkerSettings, exposure};
+use punctual_config::{AllowedNetwork, WorkerSettings, exposure};
 use punctual_core::ports::{Executor, Host};
 use punctual_worker::http::{Allow, HttpConfig, HttpExecutor, SigningKey};
 use std::fmt;
@@ -14,13 +14,17 @@ pub fn executor(
     origin: impl Fn(&str) -> String,
     host: &Host,
 ) -> Result<Arc<dyn Executor>, CliError> {
-    let named = |key: &str, path| Named { origin: origin(key), path };
+    let named = |key: &str, path| NamedHttpFile { origin: origin(key), path };
     let key = settings.http_signing_key_file.as_deref().map(|path| named("http.signing_key_file", path));
     let certificates = settings.http_ca_file.as_deref().map(|path| named("http.ca_file", path));
     let config = HttpConfig {
         allow: allow(settings)?,
         signing_key: key.as_ref().map(signing_key).transpose()?,
-        root_certificates_pem: certificates.as_ref().map(Named::read).transpose()?.unwrap_or_default(),
+        root_certificates_pem: certificates
+            .as_ref()
+            .map(NamedHttpFile::read)
+            .transpose()?
+            .unwrap_or_default(),
     };
     let executor = HttpExecutor::new(config, host).map_err(|error| {
         let error = format!("{:#}", anyhow::Error::from(error));
@@ -31,7 +35,7 @@ pub fn executor(
 }
 
 fn allow(settings: &WorkerSettings) -> Result<Vec<Allow>, CliError> {
-    let parse = |network: &Network| {
+    let parse = |network: &AllowedNetwork| {
         let wrong = |error| CliError::cannot_start(format!("http.allow {}: {error}", network.0));
         network.0.parse().map_err(wrong)
     };
@@ -39,7 +43,7 @@ fn allow(settings: &WorkerSettings) -> Result<Vec<Allow>, CliError> {
 }
 
 /// The key in a file, without a trailing line break.
-fn signing_key(file: &Named<'_>) -> Result<SigningKey, CliError> {
+fn signing_key(file: &NamedHttpFile<'_>) -> Result<SigningKey, CliError> {
     let text = file.read()?;
     if let Ok(Some(exposed)) = exposure(file.path) {
         tracing::warn!("{exposed}");
@@ -50,12 +54,12 @@ fn signing_key(file: &Named<'_>) -> Result<SigningKey, CliError> {
 }
 
 /// A file named by a setting.
-struct Named<'a> {
+struct NamedHttpFile<'a> {
     origin: String,
     path: &'a Path,
 }
 
-impl Named<'_> {
+impl NamedHttpFile<'_> {
     /// Its contents. An empty file is an error: it would sign with an empty key or add no trust.
     fn read(&self) -> Result<Vec<u8>, CliError> {
         match std::fs::read(self.path) {

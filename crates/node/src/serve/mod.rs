@@ -37,7 +37,7 @@ use admin_token::AdminToken;
 use anyhow::Context;
 use engine::store_time;
 use listener::{limits, listen_before_creating, rate_limits};
-use node::{Drained, Node};
+use node::{AfterDrain, Node};
 use punctual_api::{Api, NodeInfo};
 use punctual_client::host;
 use punctual_config::data_dir::{self, Announced, DataDir, DataDirArgs};
@@ -46,7 +46,7 @@ use punctual_config::{CoordinationSettings, Flags, LogSettings, ServeSettings};
 use punctual_core::ports::Host;
 use punctual_engine::{Duties, Engine};
 use punctual_worker::Worker;
-use signals::Signals;
+use signals::StopSignals;
 use std::sync::Arc;
 use transport::Transport;
 use welcome::Welcome;
@@ -117,7 +117,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
     let worker = Worker::new(config, host.clone(), engine.clone(), executors);
-    node.run_worker(worker.on_machine(host::health(data_dir.path())), Drained::GoOn);
+    node.run_worker(worker.on_machine(host::health(data_dir.path())), AfterDrain::GoOn);
     tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
     node.run_loops(engine);
     if is_driven {
@@ -142,12 +142,12 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
 }
 
 /// The first steps of every role.
-fn begin(log: &LogSettings, unknown: &[String]) -> anyhow::Result<(Signals, Host)> {
+fn begin(log: &LogSettings, unknown: &[String]) -> anyhow::Result<(StopSignals, Host)> {
     logging::start(log)?;
     for unknown in unknown {
         tracing::warn!("{unknown}");
     }
-    let signals = Signals::listen().context("cannot listen for signals")?;
+    let signals = StopSignals::listen().context("cannot listen for signals")?;
     raise_open_files_limit();
     Ok((signals, host::this_machine().context("cannot read randomness")?))
 }

@@ -30,20 +30,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(3_600);
 
 /// A store that several engines share.
-struct Shared {
+struct SharedStore {
     store: Arc<dyn Store>,
     membership_table: Arc<dyn MembershipTable>,
     host: Host,
     _directory: TempDir,
 }
 
-impl Shared {
+impl SharedStore {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let host = host::this_machine().unwrap();
         let store = SqliteStore::open(&SqliteOptions::new(directory.path()), host.calendar.clone()).unwrap();
         let store = Arc::new(store);
-        Shared { membership_table: store.clone(), store, host, _directory: directory }
+        SharedStore { membership_table: store.clone(), store, host, _directory: directory }
     }
 
     /// One more process.
@@ -114,16 +114,16 @@ async fn submit(engine: &Engine, schedule: Schedule) -> JobId {
 }
 
 /// Carries wake-ups between the engines of one test, as a database does between processes.
-struct Line {
+struct WakeLine {
     words: broadcast::Sender<BTreeSet<Lane>>,
     heard: Mutex<broadcast::Receiver<BTreeSet<Lane>>>,
     told: AtomicUsize,
     asked: AtomicUsize,
 }
 
-impl Line {
+impl WakeLine {
     fn new(words: &broadcast::Sender<BTreeSet<Lane>>) -> Arc<Self> {
-        Arc::new(Line {
+        Arc::new(WakeLine {
             words: words.clone(),
             heard: Mutex::new(words.subscribe()),
             told: AtomicUsize::new(0),
@@ -133,7 +133,7 @@ impl Line {
 }
 
 #[async_trait::async_trait]
-impl Wakes for Line {
+impl Wakes for WakeLine {
     async fn tell(&self, lanes: BTreeSet<Lane>) -> Result<(), StoreError> {
         self.told.fetch_add(1, Ordering::Relaxed);
         let _ = self.words.send(lanes);
@@ -179,9 +179,9 @@ fn sharing(duties: Duties) -> EngineConfig {
 
 #[tokio::test]
 async fn work_that_one_process_queues_is_run_by_another_that_is_told() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let (words, _) = broadcast::channel(16);
-    let (here, there) = (Line::new(&words), Line::new(&words));
+    let (here, there) = (WakeLine::new(&words), WakeLine::new(&words));
     // No engine scans by itself.
     let patient = EngineConfig {
         dispatch_interval: NEVER,
@@ -201,7 +201,7 @@ async fn work_that_one_process_queues_is_run_by_another_that_is_told() {
 
 #[tokio::test]
 async fn work_that_nobody_told_of_is_found_by_looks() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
     let working = shared.engine(sharing(Duties::OwnCommits), None).await;
     let _worker = shared.worker(&working).await;
@@ -213,7 +213,7 @@ async fn work_that_nobody_told_of_is_found_by_looks() {
 
 #[tokio::test]
 async fn a_process_that_can_no_longer_hear_looks_by_itself() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
     let dead = Arc::new(Dead::default());
     let trusting = EngineConfig {
@@ -231,7 +231,7 @@ async fn a_process_that_can_no_longer_hear_looks_by_itself() {
 /// A claim skips rows that others have locked at that moment, and no further wake-up follows.
 #[tokio::test]
 async fn a_claim_that_found_nothing_is_followed_by_looks_before_long() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let patient = EngineConfig { dispatch_interval: NEVER, ..sharing(Duties::OwnCommits) };
     let api = shared.engine(patient.clone(), None).await;
     let working = shared.engine(patient, None).await;
@@ -242,7 +242,7 @@ async fn a_claim_that_found_nothing_is_followed_by_looks_before_long() {
 
 #[tokio::test]
 async fn the_node_that_commits_a_near_time_fires_it() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     // There is no scheduler.
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
     let working = shared.engine(sharing(Duties::OwnCommits), None).await;
@@ -254,7 +254,7 @@ async fn the_node_that_commits_a_near_time_fires_it() {
 
 #[tokio::test]
 async fn a_time_that_is_far_is_left_to_schedulers() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let near = EngineConfig { look_ahead: Duration::ZERO, ..sharing(Duties::OwnCommits) };
     let api = shared.engine(near, None).await;
     let job = submit(&api, Schedule::OneTime { at: api.now().plus(Duration::from_millis(50)) }).await;
@@ -268,7 +268,7 @@ async fn a_time_that_is_far_is_left_to_schedulers() {
 
 #[tokio::test]
 async fn two_schedulers_fire_every_occurrence_once() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let one = shared.engine(sharing(Duties::Everything), None).await;
     let two = shared.engine(sharing(Duties::Everything), None).await;
     let _worker = shared.worker(&two).await;
@@ -293,7 +293,7 @@ async fn submit_frequent(engine: &Engine) -> JobId {
 
 #[tokio::test]
 async fn what_a_process_fires_by_its_own_commit_is_soon_left_to_schedulers() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
     let scheduler = shared.engine(sharing(Duties::Everything), None).await;
     submit_frequent(&api).await;
@@ -308,7 +308,7 @@ async fn what_a_process_fires_by_its_own_commit_is_soon_left_to_schedulers() {
 
 #[tokio::test]
 async fn a_scheduler_does_not_go_on_with_what_another_has_come_to_look_after() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let away = Arc::new(AtomicBool::new(false));
     let ttl = Duration::from_secs(2);
     let (first, _first_loops) = shared.member_for(ttl, &away).await;
@@ -335,7 +335,7 @@ async fn a_scheduler_does_not_go_on_with_what_another_has_come_to_look_after() {
 
 #[tokio::test]
 async fn listeners_are_told_of_what_another_process_runs() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
     let working = shared.engine(sharing(Duties::OwnCommits), None).await;
     let _worker = shared.worker(&working).await;
@@ -437,7 +437,7 @@ impl Coordination for Stuck {
 
 #[tokio::test]
 async fn a_member_that_cannot_take_its_part_looks_after_everything() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let coordination = StoreCoordination::new(shared.membership_table.clone(), shared.host.clock.clone());
     let (engine, loops) = shared.seated(Duration::from_millis(500), Arc::new(Stuck(coordination))).await;
     eventually("it has tried twice", async || engine.counters().coordination_errors >= 2).await;
@@ -451,7 +451,7 @@ async fn a_member_that_cannot_take_its_part_looks_after_everything() {
 
 #[tokio::test]
 async fn schedulers_share_segments_out_and_go_on_alone_while_coordination_is_away() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let away = Arc::new(AtomicBool::new(false));
     let (first, first_loops) = shared.member(&away).await;
     let (second, _second_loops) = shared.member(&away).await;
@@ -497,7 +497,7 @@ impl Clock for Off {
 
 #[tokio::test]
 async fn a_node_whose_clock_is_off_leaves_firing_to_others_until_it_is_right() {
-    let shared = Shared::new();
+    let shared = SharedStore::new();
     let clock = Arc::new(Off { clock: shared.host.clock.clone(), by_us: AtomicI64::new(45_000_000) });
     let host = Host { clock: clock.clone(), calendar: clock.clone(), ..shared.host.clone() };
     let off = Engine::new(sharing(Duties::Everything), host, shared.store.clone());

@@ -1,6 +1,6 @@
 //! The parts of a process, whatever its role: loops, a worker, a listener. And the order in which they stop.
 
-use super::signals::Signals;
+use super::signals::StopSignals;
 use punctual_client::Span;
 use punctual_config::exit::Exit;
 use punctual_engine::Engine;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// What happens when an operator drains the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
+pub enum AfterDrain {
     /// The process continues without it until its next start.
     GoOn,
     /// The process has nothing else to do and ends.
@@ -22,7 +22,7 @@ pub enum Drained {
 /// Everything that runs in this process.
 pub struct Node {
     loops: Option<(JoinHandle<()>, Arc<Engine>)>,
-    worker: Option<(JoinHandle<()>, Drained)>,
+    worker: Option<(JoinHandle<()>, AfterDrain)>,
     http: Option<JoinHandle<()>>,
     draining: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
@@ -61,7 +61,7 @@ impl Node {
         self.loops = Some((tokio::spawn(engine.clone().run()), engine));
     }
 
-    pub fn run_worker(&mut self, worker: Worker, drained: Drained) {
+    pub fn run_worker(&mut self, worker: Worker, drained: AfterDrain) {
         self.worker = Some((tokio::spawn(work(worker, self.draining(), drained)), drained));
     }
 
@@ -71,8 +71,8 @@ impl Node {
     }
 
     /// Runs until a signal arrives, then stops in order. A second signal ends the process at once.
-    pub async fn until_stopped(mut self, signals: &mut Signals) -> Exit {
-        let ends_with_worker = matches!(self.worker, Some((_, Drained::End)));
+    pub async fn until_stopped(mut self, signals: &mut StopSignals) -> Exit {
+        let ends_with_worker = matches!(self.worker, Some((_, AfterDrain::End)));
         let died = tokio::select! {
             signal = signals.next() => {
                 tracing::info!(signal, "stopping; a second signal stops immediately");
@@ -134,14 +134,14 @@ async fn ended(part: Option<&mut JoinHandle<()>>) {
 
 /// Runs the worker until the process stops, or, if the process is to end with it, until an operator drains
 /// it.
-async fn work(worker: Worker, mut draining: watch::Receiver<bool>, drained: Drained) {
+async fn work(worker: Worker, mut draining: watch::Receiver<bool>, drained: AfterDrain) {
     worker.run(draining.clone()).await;
     if *draining.borrow() {
         return;
     }
     match drained {
-        Drained::End => tracing::info!("the worker was drained; the process exits"),
-        Drained::GoOn => {
+        AfterDrain::End => tracing::info!("the worker was drained; the process exits"),
+        AfterDrain::GoOn => {
             tracing::warn!(
                 "the embedded worker was drained; this server runs no handlers until it is restarted"
             );

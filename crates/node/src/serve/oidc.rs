@@ -36,13 +36,13 @@ pub fn config(
         return Err(wrong("oidc.scopes", "must contain openid"));
     }
     let secret = match &settings.client_secret_file {
-        Some(file) => Some(secret(&NamedFile { origin: origin("oidc.client_secret_file"), path: file })?),
+        Some(file) => Some(secret(&NamedOidcFile { origin: origin("oidc.client_secret_file"), path: file })?),
         None => None,
     };
     let tls = match &settings.ca_file {
         None => ClientTls::default(),
         Some(path) => {
-            let file = NamedFile { origin: origin("oidc.ca_file"), path };
+            let file = NamedOidcFile { origin: origin("oidc.ca_file"), path };
             ClientTls::new(Some(&file.read()?), None).map_err(|error| file.wrong(error))?
         }
     };
@@ -89,7 +89,7 @@ pub fn trusting(api: Api, config: Option<OidcConfig>) -> Result<Api, CliError> {
 }
 
 /// The secret in a file, without a trailing line break.
-fn secret(file: &NamedFile<'_>) -> Result<String, CliError> {
+fn secret(file: &NamedOidcFile<'_>) -> Result<String, CliError> {
     let text = String::from_utf8(file.read()?).map_err(|_| file.wrong("is not text"))?;
     if let Ok(Some(exposed)) = exposure(file.path) {
         tracing::warn!("{exposed}");
@@ -101,12 +101,12 @@ fn secret(file: &NamedFile<'_>) -> Result<String, CliError> {
 }
 
 /// A file named by a setting.
-struct NamedFile<'a> {
+struct NamedOidcFile<'a> {
     origin: String,
     path: &'a Path,
 }
 
-impl NamedFile<'_> {
+impl NamedOidcFile<'_> {
     fn read(&self) -> Result<Vec<u8>, CliError> {
         std::fs::read(self.path).map_err(|error| self.wrong(format!("cannot be read: {error}")))
     }

@@ -10,7 +10,7 @@ use file::HookTarget;
 
 use punctual_core::limits;
 use punctual_core::ports::{Host, StoreError};
-use punctual_core::scaling::{QueueLoad, Watch};
+use punctual_core::scaling::{QueueLoad, TriggerWatch};
 use punctual_engine::Engine;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 /// A hook in use.
 struct ActiveHook {
     hook: Arc<Hook>,
-    watch: Watch,
+    watch: TriggerWatch,
     /// Held during a notification: a slow hook is not notified again meanwhile.
     telling: Arc<Mutex<()>>,
 }
@@ -43,7 +43,7 @@ pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining
         return;
     }
     let watched =
-        |hook| ActiveHook { hook: Arc::new(hook), watch: Watch::default(), telling: Arc::default() };
+        |hook| ActiveHook { hook: Arc::new(hook), watch: TriggerWatch::default(), telling: Arc::default() };
     let mut hooks: Vec<ActiveHook> = hooks.into_iter().map(watched).collect();
     loop {
         tokio::select! {
@@ -138,7 +138,7 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
         .kill_on_drop(true)
         .spawn();
     let mut child = child.map_err(|error| format!("cannot start {program}: {error}"))?;
-    let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    let group = HookProcesses(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     if let Some(mut stdin) = stdin {
         let written = stdin.write_all(format!("{said}\n").as_bytes()).await;
@@ -176,15 +176,15 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
 }
 
 /// The processes of a command. Killed on drop, unless it has ended by itself.
-struct Group(Option<Pid>);
+struct HookProcesses(Option<Pid>);
 
-impl Group {
+impl HookProcesses {
     fn has_ended(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Group {
+impl Drop for HookProcesses {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // They may have ended just now.

@@ -3,14 +3,14 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub struct Signals {
+pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     pub fn listen() -> io::Result<Self> {
-        Ok(Signals {
+        Ok(StopSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })

@@ -26,22 +26,22 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The files of a listener's certificate.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    certificate: NamedFile,
-    key: NamedFile,
-    client_ca: Option<NamedFile>,
+    certificate: NamedTlsFile,
+    key: NamedTlsFile,
+    client_ca: Option<NamedTlsFile>,
     client_auth: ClientAuth,
 }
 
 /// A file named by a setting.
 #[derive(Debug, Clone)]
-struct NamedFile {
+struct NamedTlsFile {
     origin: String,
     path: PathBuf,
 }
 
 /// What is in the files, to notice changes.
 #[derive(Clone, PartialEq, Eq)]
-struct Contents {
+struct TlsFileContents {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
@@ -50,7 +50,7 @@ struct Contents {
 /// A certificate in use, and what its files contained.
 pub struct LoadedTls {
     files: TlsFiles,
-    contents: Contents,
+    contents: TlsFileContents,
     tls: ServerTls,
 }
 
@@ -61,7 +61,7 @@ impl TlsFiles {
         api: Option<&ApiSettings>,
         origin: impl Fn(&str) -> String,
     ) -> Result<Option<Self>, CliError> {
-        let file = |key: &str, path: &Path| NamedFile { origin: origin(key), path: path.to_owned() };
+        let file = |key: &str, path: &Path| NamedTlsFile { origin: origin(key), path: path.to_owned() };
         let alone = |key: &str, other: &str| CliError {
             exit: Exit::Misunderstood,
             message: format!("{} needs {other} as well: set what is missing, or remove this", origin(key)),
@@ -91,15 +91,15 @@ impl TlsFiles {
         Ok(LoadedTls { files: self, contents, tls })
     }
 
-    fn read(&self) -> Result<Contents, String> {
-        Ok(Contents {
+    fn read(&self) -> Result<TlsFileContents, String> {
+        Ok(TlsFileContents {
             certificate: self.certificate.read()?,
             key: self.key.read()?,
-            client_ca: self.client_ca.as_ref().map(NamedFile::read).transpose()?,
+            client_ca: self.client_ca.as_ref().map(NamedTlsFile::read).transpose()?,
         })
     }
 
-    fn tls(&self, contents: &Contents) -> Result<ServerTls, String> {
+    fn tls(&self, contents: &TlsFileContents) -> Result<ServerTls, String> {
         let chain = self.certificate.certificates(&contents.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|_| {
             let fix = "`openssl pkey -in FILE -out NEW_FILE` writes one without a passphrase";
@@ -148,7 +148,7 @@ impl TlsFiles {
     }
 }
 
-impl NamedFile {
+impl NamedTlsFile {
     fn read(&self) -> Result<Vec<u8>, String> {
         let unreadable = |error| self.wrong(format!("cannot be read: {error}"));
         let about = std::fs::metadata(&self.path).map_err(unreadable)?;
@@ -196,7 +196,7 @@ impl LoadedTls {
         let receiver = sender.subscribe();
         let clock = host.clock.clone();
         host.spawn.spawn(Box::pin(async move {
-            let mut follower = Follower { settled: Ok(contents), latest: None };
+            let mut follower = TlsFileFollower { settled: Ok(contents), latest: None };
             loop {
                 tokio::select! {
                     () = clock.sleep(CHECK_INTERVAL) => {}
@@ -222,20 +222,20 @@ impl LoadedTls {
 }
 
 /// What was read from the files.
-type Read = Result<Contents, String>;
+type TlsFilesRead = Result<TlsFileContents, String>;
 
 /// Decides when a change counts: when two reads in a row have found the same. Files are replaced one after
 /// another, and a new certificate does not fit the old key.
-struct Follower {
+struct TlsFileFollower {
     /// The last result that counted.
-    settled: Read,
+    settled: TlsFilesRead,
     /// The result of the last read, if it is another one.
-    latest: Option<Read>,
+    latest: Option<TlsFilesRead>,
 }
 
-impl Follower {
+impl TlsFileFollower {
     /// A change that counts from now on.
-    fn changed(&mut self, read: Read) -> Option<Read> {
+    fn changed(&mut self, read: TlsFilesRead) -> Option<TlsFilesRead> {
         if read == self.settled {
             self.latest = None;
             return None;
@@ -254,13 +254,13 @@ impl Follower {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Read {
-        Ok(Contents { certificate: text.into(), key: text.into(), client_ca: None })
+    fn read(text: &str) -> TlsFilesRead {
+        Ok(TlsFileContents { certificate: text.into(), key: text.into(), client_ca: None })
     }
 
     #[test]
     fn a_change_counts_when_two_reads_agree() {
-        let mut follower = Follower { settled: read("old"), latest: None };
+        let mut follower = TlsFileFollower { settled: read("old"), latest: None };
         assert!(follower.changed(read("old")).is_none());
         assert!(follower.changed(read("half")).is_none());
         assert!(follower.changed(read("new")).is_none());

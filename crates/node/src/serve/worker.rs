@@ -3,7 +3,7 @@
 
 use super::engine::store_time;
 use super::listener::{host_name, node_info};
-use super::node::{Drained, Node};
+use super::node::{AfterDrain, Node};
 use super::transport::Transport;
 use super::{api_of, begin, config_mismatch, engine, warn_of_seen_passwords};
 use crate::coordination;
@@ -38,7 +38,7 @@ pub struct WorkerArgs {
 
 /// Where a worker gets its work from.
 #[derive(Debug, PartialEq, Eq)]
-enum Way {
+enum WorkSource {
     Store,
     Server,
 }
@@ -47,23 +47,23 @@ pub async fn run(args: WorkerArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let around = args.connect.surroundings()?;
     let settings = around.read(&args.settings)?;
     match way(&args, &settings)? {
-        Way::Store => on_store(&args, &around, &settings, unknown).await,
-        Way::Server => on_server(&args, &around, &settings, unknown).await,
+        WorkSource::Store => on_store(&args, &around, &settings, unknown).await,
+        WorkSource::Server => on_server(&args, &around, &settings, unknown).await,
     }
 }
 
 /// A flag decides; without one, a database in the configuration; without that, the server that commands find.
-fn way(args: &WorkerArgs, settings: &WorkerRoleSettings) -> Result<Way, CliError> {
+fn way(args: &WorkerArgs, settings: &WorkerRoleSettings) -> Result<WorkSource, CliError> {
     match (args.settings.has("store.url"), args.connect.names_server()) {
         (true, true) => Err(CliError {
             exit: Exit::Misunderstood,
             message: "a worker uses either a store or a server: pass --store or --server, not both"
                 .to_owned(),
         }),
-        (false, true) => Ok(Way::Server),
-        (true, false) => Ok(Way::Store),
-        (false, false) if matches!(settings.store.url, Some(StoreUrl::Server(_))) => Ok(Way::Store),
-        (false, false) => Ok(Way::Server),
+        (false, true) => Ok(WorkSource::Server),
+        (true, false) => Ok(WorkSource::Store),
+        (false, false) if matches!(settings.store.url, Some(StoreUrl::Server(_))) => Ok(WorkSource::Store),
+        (false, false) => Ok(WorkSource::Server),
     }
 }
 
@@ -117,7 +117,7 @@ async fn on_store(
     let config = config(&settings.worker, name(settings), false);
     tracing::info!(store = %place, worker = config.name, "working");
     let worker = Worker::new(config, host.clone(), engine.clone(), executors);
-    node.run_worker(worker.on_machine(host::health(".")), Drained::End);
+    node.run_worker(worker.on_machine(host::health(".")), AfterDrain::End);
     node.run_loops(engine);
     output::print_raw(&said)?;
     Ok(node.until_stopped(&mut signals).await)
@@ -150,7 +150,7 @@ async fn on_server(
     let port = remote_port(client, &node, refusal.clone())
         .when_opened(say_once(format!("Punctual {} works for {shown}", env!("CARGO_PKG_VERSION"))));
     let worker = Worker::new(config, host, Arc::new(port), executors);
-    node.run_worker(worker.on_machine(host::health(".")), Drained::End);
+    node.run_worker(worker.on_machine(host::health(".")), AfterDrain::End);
     let exit = node.until_stopped(&mut signals).await;
     let refused = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
     refused.map_or(Ok(exit), |error| Err(error.into()))

@@ -114,13 +114,13 @@ fn clocks(ahead_us: i64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Level;
+    use crate::doctor::finding::Severity;
 
     #[test]
     fn clocks_that_differ_by_a_second_are_told() {
-        assert_eq!([-999_999, 0, 999_999].map(|ahead| clocks(ahead).level), [Level::Good; 3]);
+        assert_eq!([-999_999, 0, 999_999].map(|ahead| clocks(ahead).level), [Severity::Good; 3]);
         let behind = clocks(-2_000_000);
-        assert_eq!(behind.level, Level::Warning);
+        assert_eq!(behind.level, Severity::Warning);
         assert!(behind.found.contains("2s behind this machine's"), "{}", behind.found);
         assert!(clocks(2_000_000).found.contains("2s ahead of this machine's"));
     }

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn versions_of_the_schema_are_judged() {
         let found = |version| closed(&Inspection { version, version_known: 2, problems: vec![] }).level;
-        use crate::doctor::finding::Level;
-        assert_eq!([found(1), found(2), found(3)], [Level::Warning, Level::Good, Level::Failed]);
+        use crate::doctor::finding::Severity;
+        assert_eq!([found(1), found(2), found(3)], [Severity::Warning, Severity::Good, Severity::Failed]);
     }
 }

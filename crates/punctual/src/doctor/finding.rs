@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum Severity {
     Good,
     /// It could not be checked, and need not be.
     Skipped,
@@ -16,20 +16,20 @@ pub enum Level {
     Failed,
 }
 
-impl Level {
+impl Severity {
     const fn sign(self) -> &'static str {
         match self {
-            Level::Good => "✓",
-            Level::Skipped => "·",
-            Level::Warning => "!",
-            Level::Failed => "✗",
+            Severity::Good => "✓",
+            Severity::Skipped => "·",
+            Severity::Warning => "!",
+            Severity::Failed => "✗",
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    pub level: Level,
+    pub level: Severity,
     /// The name of the check.
     pub check: &'static str,
     pub found: String,
@@ -40,33 +40,33 @@ pub struct Finding {
 
 impl Finding {
     pub fn good(check: &'static str, found: impl Into<String>) -> Self {
-        Finding { level: Level::Good, check, found: found.into(), fix: None }
+        Finding { level: Severity::Good, check, found: found.into(), fix: None }
     }
 
     pub fn skipped(check: &'static str, found: impl Into<String>) -> Self {
-        Finding { level: Level::Skipped, check, found: found.into(), fix: None }
+        Finding { level: Severity::Skipped, check, found: found.into(), fix: None }
     }
 
     pub fn warning(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Finding { level: Level::Warning, check, found: found.into(), fix: Some(fix.into()) }
+        Finding { level: Severity::Warning, check, found: found.into(), fix: Some(fix.into()) }
     }
 
     pub fn failed(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Finding { level: Level::Failed, check, found: found.into(), fix: Some(fix.into()) }
+        Finding { level: Severity::Failed, check, found: found.into(), fix: Some(fix.into()) }
     }
 }
 
 /// All findings.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     /// Nothing failed; there may be warnings.
     pub ok: bool,
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl DoctorReport {
     pub fn new(findings: Vec<Finding>) -> Self {
-        Report { ok: findings.iter().all(|finding| finding.level < Level::Failed), findings }
+        DoctorReport { ok: findings.iter().all(|finding| finding.level < Severity::Failed), findings }
     }
 
     /// A line for each finding, with its fix below it.
@@ -80,8 +80,8 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let count = |level: Level| self.findings.iter().filter(|finding| finding.level == level).count();
-        match (count(Level::Failed), count(Level::Warning)) {
+        let count = |level: Severity| self.findings.iter().filter(|finding| finding.level == level).count();
+        match (count(Severity::Failed), count(Severity::Warning)) {
             (0, 0) => "no problems found".to_owned(),
             (failed, warnings) => format!("failures: {failed}, warnings: {warnings}"),
         }
@@ -97,8 +97,8 @@ mod tests {
         let good = Finding::good("store", "whole");
         let warning = Finding::warning("user", "root", "use another");
         let failed = Finding::failed("disk", "full", "make room");
-        assert!(Report::new(vec![good.clone(), warning.clone()]).ok);
-        let report = Report::new(vec![good, warning, failed]);
+        assert!(DoctorReport::new(vec![good.clone(), warning.clone()]).ok);
+        let report = DoctorReport::new(vec![good, warning, failed]);
         assert!(!report.ok);
         let lines: Vec<String> = report.table().lines().map(|line| line.trim().to_owned()).collect();
         assert!(

@@ -5,7 +5,7 @@ use punctual_config::ServeSettings;
 use punctual_shim::containment::{ContainmentMode, InForce, trial};
 
 use punctual_core::recurrence::tzdb_version;
-use punctual_worker::process::protocol::{Ended, How};
+use punctual_worker::process::protocol::{CommandEnd, How};
 use rustix::process::{Resource, getrlimit};
 use std::path::Path;
 use std::time::Duration;
@@ -92,7 +92,7 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
         Err(_) => Err(format!("`true` did not finish within {}s", TRIAL_TIMEOUT.as_secs())),
     };
     let trial = match outcome {
-        Ok(Ended { how: How::Exited { code: 0 }, .. }) => {
+        Ok(CommandEnd { how: How::Exited { code: 0 }, .. }) => {
             Finding::good("commands", "allowed; a test run of `true` succeeded")
         }
         Ok(ended) => failed_trial(format!("{:?}", ended.how)),

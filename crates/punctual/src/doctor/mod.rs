@@ -8,7 +8,7 @@ mod machine;
 mod server;
 
 use files::Here;
-use finding::{Finding, Report};
+use finding::{DoctorReport, Finding};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::OutputArgs;
@@ -27,8 +27,8 @@ pub struct DoctorArgs {
 }
 
 pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
-    let report = Report::new(findings(&args).await);
-    args.output.print(&report, Report::table)?;
+    let report = DoctorReport::new(findings(&args).await);
+    args.output.print(&report, DoctorReport::table)?;
     Ok(if report.ok { Exit::Done } else { Exit::Failed })
 }
 

@@ -6,7 +6,7 @@ use punctual_client::{
     Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, QueueBody,
     StatsBody, WorkerSessionBody, WorkerState, host,
 };
-use punctual_config::connect::Connection;
+use punctual_config::connect::ServerConnect;
 use punctual_config::{exit, output};
 use punctual_core::causes::innermost;
 use punctual_core::job::JobStatus;
@@ -25,7 +25,7 @@ const WAITED_LONG: Duration = Duration::from_secs(60);
 /// Names listed in one finding.
 const NAMES_MAX: usize = 5;
 
-pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
+pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
     let token = connection.token.clone().unwrap_or_default();
     let client = match Client::with_tls(&connection.server, token, &connection.tls) {
         Ok(client) => client.without_retries(),
@@ -78,7 +78,7 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
     findings
 }
 
-fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding {
+fn unreachable(connection: &ServerConnect, client: &Client, here: Here) -> Finding {
     let found = format!("no server answers at {}", client.server());
     match here {
         Here::Running => {
@@ -229,7 +229,7 @@ async fn work(client: &Client) -> Vec<Finding> {
             ..JobFilter::default()
         };
         let jobs = client.jobs(&filter).await?;
-        let scheduled: Lanes = jobs.items.into_iter().map(|job| (job.job_type, job.queue)).collect();
+        let scheduled: LanePairs = jobs.items.into_iter().map(|job| (job.job_type, job.queue)).collect();
         let workers = client.workers().await?.items;
         // With several processes on one store, any of them may lack a worker.
         let has_own_worker = client.nodes().await?.items.iter().any(|node| node.embedded_store);
@@ -255,17 +255,17 @@ async fn work(client: &Client) -> Vec<Finding> {
 }
 
 /// Job types, each with a queue that contains it.
-type Lanes = BTreeSet<(String, String)>;
+type LanePairs = BTreeSet<(String, String)>;
 
 fn handlers(
     stats: &StatsBody,
-    scheduled: Lanes,
+    scheduled: LanePairs,
     workers: &[WorkerSessionBody],
     has_own_worker: bool,
 ) -> Finding {
     let waiting = stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0);
     let waiting = waiting.map(|lane| (lane.job_type.clone(), lane.queue.clone()));
-    let wanted: Lanes = waiting.chain(scheduled).collect();
+    let wanted: LanePairs = waiting.chain(scheduled).collect();
     // A worker that is paused, drains or refuses work gets no new work.
     let is_refusing = |worker: &WorkerSessionBody| {
         worker.condition.as_ref().is_some_and(|condition| !condition.refuses.is_empty())
@@ -366,7 +366,7 @@ fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Level;
+    use crate::doctor::finding::Severity;
     use clap::Parser;
     use punctual_config::Surroundings;
     use punctual_config::connect::ConnectArgs;
@@ -384,7 +384,7 @@ mod tests {
              "oldest_queued_at": "2026-11-16T07:00:00Z"}]}"#;
         let stats: StatsBody = serde_json::from_str(text).unwrap();
         assert!(queued_work(&stats, &[]).found.contains("send in mail for 1h"));
-        assert_eq!(queued_work(&stats, &["mail".to_owned()]).level, Level::Good);
+        assert_eq!(queued_work(&stats, &["mail".to_owned()]).level, Severity::Good);
     }
 
     #[test]
@@ -411,15 +411,15 @@ mod tests {
         };
         let lonely = NodeBody { others_unknown: true, ..node(&["api"], false, &["no answer"]) };
         let alone = told_of(&[lonely]);
-        assert!(alone.level == Level::Warning && !alone.found.contains("no scheduler"), "{alone:?}");
+        assert!(alone.level == Severity::Warning && !alone.found.contains("no scheduler"), "{alone:?}");
         let api = node(&["api"], false, &[]);
-        assert_eq!(told_of(&[api.clone(), node(&["scheduler"], true, &[])]).level, Level::Good);
+        assert_eq!(told_of(&[api.clone(), node(&["scheduler"], true, &[])]).level, Severity::Good);
         for nodes in [
             vec![api.clone()],
             vec![api.clone(), node(&["scheduler"], false, &[])],
             vec![api, node(&["scheduler"], true, &["its clock is wrong"])],
         ] {
-            assert_eq!(told_of(&nodes).level, Level::Warning, "{nodes:?}");
+            assert_eq!(told_of(&nodes).level, Severity::Warning, "{nodes:?}");
         }
     }
 
@@ -435,8 +435,8 @@ mod tests {
         for here in [Here::Nothing, Here::Stopped, Here::Running] {
             levels.extend(check(&connection, here).await.iter().map(|finding| finding.level));
         }
-        assert_eq!(levels, [Level::Skipped, Level::Warning, Level::Failed]);
+        assert_eq!(levels, [Severity::Skipped, Severity::Warning, Severity::Failed]);
         connection.is_named = true;
-        assert_eq!(check(&connection, Here::Nothing).await[0].level, Level::Failed);
+        assert_eq!(check(&connection, Here::Nothing).await[0].level, Severity::Failed);
     }
 }

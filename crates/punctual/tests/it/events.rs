@@ -2,20 +2,20 @@
 
 use crate::driven::reaches;
 use crate::server::{PATIENCE, Server};
-use punctual_client::{Event, EventFilter, Events, ExecutionBody, ExecutionStatus, SubmitJob};
+use punctual_client::{EventFilter, Events, ExecutionBody, ExecutionStatus, StreamedEvent, SubmitJob};
 use punctual_core::ids::JobId;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-async fn next(events: &mut Events) -> Event {
+async fn next(events: &mut Events) -> StreamedEvent {
     let next = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event in time");
     next.expect("a stream").expect("an event")
 }
 
 async fn next_execution(events: &mut Events) -> ExecutionBody {
     match next(events).await {
-        Event::Execution(body) => *body,
+        StreamedEvent::Execution(body) => *body,
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ async fn next_execution(events: &mut Events) -> ExecutionBody {
 /// Listens until all these jobs have succeeded.
 async fn hear_of(events: &mut Events, mut expected: BTreeSet<JobId>) {
     while !expected.is_empty() {
-        if let Event::Execution(body) = next(events).await
+        if let StreamedEvent::Execution(body) = next(events).await
             && body.status == ExecutionStatus::Succeeded
         {
             expected.remove(&body.job_id);
@@ -156,7 +156,7 @@ async fn a_retry_is_told_as_an_end_and_a_new_attempt() {
 async fn a_place_that_is_not_known_is_a_gap_and_one_of_another_list_an_error() {
     let server = Server::start();
     let mut events = server.client().events(&EventFilter::default(), Some("events~999999")).await.unwrap();
-    assert!(matches!(next(&mut events).await, Event::Gap));
+    assert!(matches!(next(&mut events).await, StreamedEvent::Gap));
     let jobs = submit_noops(&server, 1).await;
     hear_of(&mut events, jobs).await;
     for (path, said) in [
@@ -185,7 +185,7 @@ async fn a_server_that_stops_says_so_to_those_who_listen() {
     hear_of(&mut events, jobs).await;
     server.terminate();
     loop {
-        if let Event::Stop = next(&mut events).await {
+        if let StreamedEvent::Stop = next(&mut events).await {
             break;
         }
     }

@@ -2,7 +2,7 @@
 //! everything that finishes.
 
 use crate::server::{answer, eventually, http_client};
-use punctual_client::{Client, Event, EventFilter, ExecutionStatus};
+use punctual_client::{Client, EventFilter, ExecutionStatus, StreamedEvent};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -111,9 +111,9 @@ impl Load {
         loop {
             while let Ok(Some(event)) = events.next().await {
                 match event {
-                    Event::Execution(body) => self.heard.lock().unwrap().push(body.execution_id),
-                    Event::Gap => panic!("something that finished was missed"),
-                    Event::Stop => {}
+                    StreamedEvent::Execution(body) => self.heard.lock().unwrap().push(body.execution_id),
+                    StreamedEvent::Gap => panic!("something that finished was missed"),
+                    StreamedEvent::Stop => {}
                 }
             }
             cursor = events.cursor().map(str::to_owned).or(cursor);

@@ -3,7 +3,7 @@
 
 use crate::principals::Principal;
 use crate::server::{PATIENCE, Server, eventually};
-use punctual_client::{Client, Event, EventFilter};
+use punctual_client::{Client, EventFilter, StreamedEvent};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -201,7 +201,7 @@ async fn events_are_about_own_jobs_and_end_with_the_token() {
     let mut seen = BTreeSet::new();
     while !seen.contains(&own) {
         let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event in time");
-        if let Event::Execution(body) = event.expect("a stream").expect("an event") {
+        if let StreamedEvent::Execution(body) = event.expect("a stream").expect("an event") {
             seen.insert(body.job_id.to_string());
         }
     }
@@ -210,7 +210,7 @@ async fn events_are_about_own_jobs_and_end_with_the_token() {
     // The stream ends by itself; what is sent until then is still about own jobs.
     let ended = async {
         while let Ok(Some(event)) = events.next().await {
-            if let Event::Execution(body) = event {
+            if let StreamedEvent::Execution(body) = event {
                 assert_eq!(body.job_id.to_string(), own);
             }
         }

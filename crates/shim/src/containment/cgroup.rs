@@ -20,14 +20,14 @@ pub enum Version {
 
 /// A cgroup that is removed on drop.
 #[derive(Debug)]
-pub struct Group {
+pub struct CommandCgroup {
     pub dir: PathBuf,
 }
 
-impl Group {
+impl CommandCgroup {
     pub fn create(dir: PathBuf) -> io::Result<Self> {
         fs::create_dir(&dir)?;
-        Ok(Group { dir })
+        Ok(CommandCgroup { dir })
     }
 
     /// The file that a process writes to in order to enter.
@@ -36,7 +36,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for CommandCgroup {
     fn drop(&mut self) {
         // Its processes are dead by now; if not, the worker finds them.
         let _ = remove(&self.dir);
@@ -271,7 +271,8 @@ mod tests {
     fn processes_that_fork_without_end_are_killed_with_and_without_help_of_the_kernel() {
         for parent in own_groups() {
             for kill in [kill, kill_one_by_one] {
-                let group = Group::create(parent.join(format!("test-{}", std::process::id()))).unwrap();
+                let group =
+                    CommandCgroup::create(parent.join(format!("test-{}", std::process::id()))).unwrap();
                 let script = r#"mkdir "$1/below" && echo 0 >"$1/below/cgroup.procs" || exit
                     echo in; while :; do (setsid sh -c : &) ; done"#;
                 let mut child = Command::new("sh")

@@ -2,7 +2,7 @@
 
 use super::{Contained, InForce};
 use punctual_worker::process::containment::Containment;
-use punctual_worker::process::protocol::{CommandLimits, Ended, FRAME_HEAD_BYTES, Frame, How, Request};
+use punctual_worker::process::protocol::{CommandEnd, CommandLimits, FRAME_HEAD_BYTES, Frame, How, Request};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// Whether this containment works; if not, why.
 pub fn of(in_force: &InForce) -> Result<(), String> {
     match run(crate::THIS_PROGRAM, &["--version"], in_force) {
-        Ok(Ended { how: How::Exited { code: 0 }, .. }) => Ok(()),
-        Ok(Ended { how: How::CannotStart { problem, .. }, .. }) => Err(problem),
+        Ok(CommandEnd { how: How::Exited { code: 0 }, .. }) => Ok(()),
+        Ok(CommandEnd { how: How::CannotStart { problem, .. }, .. }) => Err(problem),
         Ok(ended) => Err(format!("a test run failed: {:?}", ended.how)),
         Err(error) => Err(format!("a test run failed: {error}")),
     }
 }
 
 /// Runs a command under its own shim.
-pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<Ended> {
+pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<CommandEnd> {
     let contained = Arc::new(Contained::new(in_force));
     let enclosure = contained.next();
     let shim = crate::command(contained);
@@ -56,7 +56,7 @@ pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<Ended
 }
 
 /// The last frame, which reports how the command ended.
-fn ended(mut frames: &[u8]) -> io::Result<Ended> {
+fn ended(mut frames: &[u8]) -> io::Result<CommandEnd> {
     while let Some((head, rest)) = frames.split_first_chunk::<FRAME_HEAD_BYTES>() {
         let (kind, length) = Frame::read_head(*head).map_err(io::Error::other)?;
         let Some((content, rest)) = rest.split_at_checked(length) else { break };

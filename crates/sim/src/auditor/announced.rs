@@ -1,7 +1,7 @@
 //! Commit effects: where work appeared, what is due, what ended unstarted. They must contain everything that
 //! happened in the model, and nothing else.
 
-use super::{Auditor, OccurrenceState, Verdict, rule};
+use super::{AuditResult, Auditor, OccurrenceState, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// The expected effects of one item of a verb.
 #[derive(Debug, Default)]
-pub(super) struct Fresh {
+pub(super) struct ExpectedEffects {
     /// Executions that became claimable.
     queued: BTreeSet<OccurrenceId>,
     /// Occurrences with a new time at which they change.
@@ -75,7 +75,7 @@ impl Auditor {
 
     /// Opens one gate. After the last one the occurrence is ready, ranked by the time at which it could have
     /// started.
-    pub(super) fn open_gate(&mut self, id: OccurrenceId, gate: Gate) -> Verdict {
+    pub(super) fn open_gate(&mut self, id: OccurrenceId, gate: Gate) -> AuditResult {
         let at = self.at;
         let (occurrence, spec) = self.occurrence_mut(id)?;
         if let OccurrenceState::Waiting(gates) = occurrence.state
@@ -83,7 +83,7 @@ impl Auditor {
         {
             let left = gates.without(gate);
             if left.is_empty() {
-                occurrence.place = super::Place::at(occurrence.available_at.min(at), spec);
+                occurrence.place = super::ClaimPlace::at(occurrence.available_at.min(at), spec);
                 return self.becomes_ready(id);
             }
             occurrence.state = OccurrenceState::Waiting(left);
@@ -94,7 +94,7 @@ impl Auditor {
 
     /// Compares the commit effects of one item with the model. Work may have been leased to the slot
     /// reservation that was passed along.
-    pub(super) fn announced(&mut self, effects: &CommitEffects) -> Verdict {
+    pub(super) fn announced(&mut self, effects: &CommitEffects) -> AuditResult {
         let fresh = std::mem::take(&mut self.fresh);
         for (reservation, assignment) in &effects.assigned {
             let id = assignment.execution.occurrence;
@@ -178,7 +178,7 @@ impl Auditor {
     pub(super) fn schedule_due(
         &self,
         id: JobId,
-    ) -> Result<(Option<punctual_core::time::Timestamp>, Option<DueKind>), super::Violation> {
+    ) -> Result<(Option<punctual_core::time::Timestamp>, Option<DueKind>), super::AuditViolation> {
         let job = self.job(id)?;
         let version = job.schedule.as_ref().map(|schedule| schedule.version);
         Ok((job.due_at(id), version.map(|version| DueKind::Schedule { job: id, version })))

@@ -4,12 +4,12 @@
 use super::firing::answers_each;
 use super::runs::RunEnd;
 use super::shares::goes_before;
-use super::{Auditor, FinishedAttempt, OccurrenceState, SessionState, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, FinishedAttempt, OccurrenceState, SessionState, rule};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use punctual_core::job::{JobSpec, Settings, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
     Assignment, Claim, ClaimOutcome, CommitEffects, DueKind, Lane, LeaseRef, Recovered, Report, ReportAnswer,
     ReportOutcome,
@@ -24,7 +24,7 @@ const EXPIRED_ROUNDS_MAX: usize = 8;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ended {
+pub(super) struct AttemptEnd {
     pub status: Status,
     pub session: Option<SessionId>,
     pub reason: Option<SkipReason>,
@@ -33,14 +33,14 @@ pub(super) struct Ended {
     pub dead: bool,
 }
 
-impl Ended {
+impl AttemptEnd {
     pub fn unstarted(status: Status, at: Timestamp) -> Self {
-        Ended { status, session: None, reason: None, completed_at: at, dead: false }
+        AttemptEnd { status, session: None, reason: None, completed_at: at, dead: false }
     }
 }
 
 impl Auditor {
-    pub fn claimed(&mut self, now: Timestamp, claims: &[Claim], outcomes: &[ClaimOutcome]) -> Verdict {
+    pub fn claimed(&mut self, now: Timestamp, claims: &[Claim], outcomes: &[ClaimOutcome]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("claim", claims.len(), outcomes.len())?;
         for (claim, outcome) in claims.iter().zip(outcomes) {
@@ -74,7 +74,12 @@ impl Auditor {
         Ok(())
     }
 
-    fn claimed_one(&mut self, claim: &Claim, assignments: &[Assignment], effects: &CommitEffects) -> Verdict {
+    fn claimed_one(
+        &mut self,
+        claim: &Claim,
+        assignments: &[Assignment],
+        effects: &CommitEffects,
+    ) -> AuditResult {
         let expired = self.expired_at_claim(claim, effects)?;
         rule!(
             assignments.len() <= claim.limit,
@@ -117,7 +122,7 @@ impl Auditor {
     }
 
     /// Ends the executions that a claim found expired; returns how many.
-    fn expired_at_claim(&mut self, claim: &Claim, effects: &CommitEffects) -> Result<usize, Violation> {
+    fn expired_at_claim(&mut self, claim: &Claim, effects: &CommitEffects) -> Result<usize, AuditViolation> {
         for (execution, status) in &effects.ended {
             let id = execution.occurrence;
             // Other executions may have been skipped because of these.
@@ -143,7 +148,7 @@ impl Auditor {
     }
 
     /// Work is handed out by rank: each execution before the next, and all before those that remain.
-    fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> Verdict {
+    fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> AuditResult {
         let place = |id: OccurrenceId| self.occurrence(id).map(|one| (id.attempt(one.attempt), one.place));
         let mut handed_out = vec![];
         for assignment in assignments {
@@ -163,7 +168,12 @@ impl Auditor {
     }
 
     /// One execution is leased to one session.
-    pub(super) fn granted(&mut self, session_id: SessionId, turn: u64, assignment: &Assignment) -> Verdict {
+    pub(super) fn granted(
+        &mut self,
+        session_id: SessionId,
+        turn: u64,
+        assignment: &Assignment,
+    ) -> AuditResult {
         let (call, true_now) = (self.call, self.now);
         let session = self.session_mut(session_id)?;
         rule!(
@@ -232,7 +242,7 @@ impl Auditor {
     }
 
     /// No gate or pause prevents the execution from starting.
-    fn may_start(&self, execution: ExecutionId, session: SessionId) -> Verdict {
+    fn may_start(&self, execution: ExecutionId, session: SessionId) -> AuditResult {
         let id = execution.occurrence;
         let (job, occurrence) = (self.job(id.job)?, self.occurrence(id)?);
         rule!(
@@ -281,7 +291,12 @@ impl Auditor {
         self.runs_alone(id)
     }
 
-    pub fn reported(&mut self, now: Timestamp, reports: &[Report], outcomes: &[ReportOutcome]) -> Verdict {
+    pub fn reported(
+        &mut self,
+        now: Timestamp,
+        reports: &[Report],
+        outcomes: &[ReportOutcome],
+    ) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("report", reports.len(), outcomes.len())?;
         for (report, outcome) in reports.iter().zip(outcomes) {
@@ -322,7 +337,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn accepted(&mut self, report: &Report, outcome: &ReportOutcome) -> Verdict {
+    fn accepted(&mut self, report: &Report, outcome: &ReportOutcome) -> AuditResult {
         let LeaseRef { execution, epoch } = report.lease;
         let run = self.runs.get(&(execution, epoch));
         let run_end = run.and_then(|run| run.end);
@@ -373,7 +388,7 @@ impl Auditor {
         session: SessionId,
         leases: &[LeaseRef],
         outcomes: &[Option<CommitEffects>],
-    ) -> Verdict {
+    ) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("give_back", leases.len(), outcomes.len())?;
         for (lease, outcome) in leases.iter().zip(outcomes) {
@@ -393,7 +408,7 @@ impl Auditor {
 
     /// Returns a leased execution to its queue, or ends it if a stop was requested; it must not have run
     /// under this lease.
-    pub(super) fn unstart(&mut self, id: OccurrenceId) -> Verdict {
+    pub(super) fn unstart(&mut self, id: OccurrenceId) -> AuditResult {
         let at = self.at;
         let is_paused = self.job(id.job)?.mark == StoredStatus::Paused;
         let (occurrence, _) = self.occurrence_mut(id)?;
@@ -410,7 +425,8 @@ impl Auditor {
         self.count("executions returned");
         if let OccurrenceState::Running { session, claimed_at, is_asked_to_stop: true } = state {
             let ended_at = at.max(claimed_at);
-            let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
+            let ended =
+                AttemptEnd { session: Some(session), ..AttemptEnd::unstarted(Status::Cancelled, ended_at) };
             self.close(id, ended, Some(StoredStatus::Cancelled))?;
             self.ended_unstarted(lease.0, Status::Cancelled);
             self.follow(id.job, false)?;
@@ -431,7 +447,7 @@ impl Auditor {
         self.keeps_place(id)
     }
 
-    pub fn recovered(&mut self, now: Timestamp, recovered: &Recovered) -> Verdict {
+    pub fn recovered(&mut self, now: Timestamp, recovered: &Recovered) -> AuditResult {
         self.not_ahead(now)?;
         for (execution, status) in &recovered.ended {
             let id = execution.occurrence;
@@ -453,7 +469,7 @@ impl Auditor {
                 "{execution} was lost; attempt {attempt} is held by session {session}"
             );
             self.count("executions lost");
-            let end = End {
+            let end = ReportedEnd {
                 ending: Ending::Lost,
                 retryable: true,
                 started_at: Some(claimed_at),
@@ -481,7 +497,7 @@ impl Auditor {
     }
 
     /// Whether this session holds exactly this lease.
-    pub(super) fn holds(&self, session: SessionId, lease: LeaseRef) -> Result<bool, Violation> {
+    pub(super) fn holds(&self, session: SessionId, lease: LeaseRef) -> Result<bool, AuditViolation> {
         let occurrence = self.occurrence(lease.execution.occurrence)?;
         let is_holder =
             matches!(occurrence.state, OccurrenceState::Running { session: holder, .. } if holder == session);
@@ -490,7 +506,12 @@ impl Auditor {
 
     /// Ends the current run; returns whether another attempt follows. The start of a retry is taken from the
     /// commit effects and must be within the bounds of the policy.
-    fn settle(&mut self, id: OccurrenceId, end: &End, effects: &CommitEffects) -> Result<bool, Violation> {
+    fn settle(
+        &mut self,
+        id: OccurrenceId,
+        end: &ReportedEnd,
+        effects: &CommitEffects,
+    ) -> Result<bool, AuditViolation> {
         let at = self.at;
         let is_paused = self.job(id.job)?.mark == StoredStatus::Paused;
         let (occurrence, spec) = self.occurrence_mut(id)?;
@@ -501,7 +522,7 @@ impl Auditor {
         };
         let status = if is_asked_to_stop { Status::Cancelled } else { status_of(end.ending) };
         let started_at = end.started_at.max(Some(claimed_at));
-        let ended = Ended {
+        let ended = AttemptEnd {
             status,
             session: Some(session),
             reason: None,
@@ -566,7 +587,12 @@ impl Auditor {
 
     /// Closes an open occurrence. If nothing is left of a one-time job, the job gets this stored status.
     /// `follow` notifies those who wait for the end.
-    pub(super) fn close(&mut self, id: OccurrenceId, ended: Ended, mark: Option<StoredStatus>) -> Verdict {
+    pub(super) fn close(
+        &mut self,
+        id: OccurrenceId,
+        ended: AttemptEnd,
+        mark: Option<StoredStatus>,
+    ) -> AuditResult {
         self.queued.remove(&id);
         self.running.remove(&id);
         let (occurrence, _) = self.occurrence_mut(id)?;
@@ -598,8 +624,8 @@ impl Auditor {
 }
 
 impl super::Occurrence {
-    fn finish(&mut self, ended: Ended) {
-        let Ended { status, session, reason, completed_at, .. } = ended;
+    fn finish(&mut self, ended: AttemptEnd) {
+        let AttemptEnd { status, session, reason, completed_at, .. } = ended;
         let (epoch, job_version) = (self.epoch, self.job_version);
         let is_forgotten = false;
         self.finished.push(FinishedAttempt {

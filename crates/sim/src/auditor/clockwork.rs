@@ -11,12 +11,12 @@ const SECOND_US: i64 = 1_000_000;
 
 #[derive(Debug)]
 pub(super) struct Clockwork {
-    hands: Hands,
+    hands: ClockworkRule,
     end_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
-enum Hands {
+enum ClockworkRule {
     Steps { every_us: i64, anchor: Timestamp },
     Local(Local),
 }
@@ -28,12 +28,12 @@ struct Local {
     minutes: BTreeSet<i64>,
     /// `None` for every hour.
     hour: Option<i64>,
-    zone: Zone,
+    zone: ZoneOffset,
 }
 
 /// The offset of a zone from UTC, in seconds.
 #[derive(Debug)]
-enum Zone {
+enum ZoneOffset {
     Fixed(i64),
     Changing(ClockChange),
 }
@@ -44,18 +44,21 @@ impl Clockwork {
         let hands = match &spec.rule {
             Rule::Interval { every, anchor } => {
                 let ms = every.strip_suffix("ms").and_then(|number| number.parse::<i64>().ok());
-                Hands::Steps { every_us: ms.expect("intervals are in milliseconds") * 1_000, anchor: *anchor }
+                ClockworkRule::Steps {
+                    every_us: ms.expect("intervals are in milliseconds") * 1_000,
+                    anchor: *anchor,
+                }
             }
             Rule::Cron { pattern, .. } => {
                 let fields: Vec<&str> = pattern.split(' ').collect();
                 let [second, minute, hour, "*", "*", "*"] = fields[..] else {
                     panic!("{pattern} is not of the workload");
                 };
-                Hands::Local(Local {
+                ClockworkRule::Local(Local {
                     seconds: values(second),
                     minutes: values(minute),
                     hour: hour.parse().ok(),
-                    zone: Zone::named(&spec.zone, spec.end_at),
+                    zone: ZoneOffset::named(&spec.zone, spec.end_at),
                 })
             }
         };
@@ -64,13 +67,13 @@ impl Clockwork {
 
     /// Whether the zone's offset has changed by then.
     pub(super) fn has_changed(&self, nominal: Timestamp) -> bool {
-        matches!(&self.hands, Hands::Local(Local { zone: Zone::Changing(change), .. }) if change.at <= nominal)
+        matches!(&self.hands, ClockworkRule::Local(Local { zone: ZoneOffset::Changing(change), .. }) if change.at <= nominal)
     }
 
     /// The first nominal time after an instant.
     pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let next = match &self.hands {
-            Hands::Steps { every_us, anchor } => {
+            ClockworkRule::Steps { every_us, anchor } => {
                 let mut steps = (after.as_micros() - anchor.as_micros()) / every_us - 1;
                 steps = steps.max(0);
                 while anchor.shifted(steps * every_us) <= after {
@@ -78,7 +81,7 @@ impl Clockwork {
                 }
                 anchor.shifted(steps * every_us)
             }
-            Hands::Local(local) => {
+            ClockworkRule::Local(local) => {
                 let mut instant = after.as_micros().div_euclid(SECOND_US) + 1;
                 while !local.names(instant) {
                     instant += 1;
@@ -103,11 +106,11 @@ impl Clockwork {
 
     pub(super) fn last_before(&self, nominal: Timestamp) -> Option<Timestamp> {
         match &self.hands {
-            Hands::Steps { every_us, anchor } => {
+            ClockworkRule::Steps { every_us, anchor } => {
                 let steps = (nominal.as_micros() - 1 - anchor.as_micros()).div_euclid(*every_us);
                 (steps >= 0).then(|| anchor.shifted(steps * every_us))
             }
-            Hands::Local(local) => {
+            ClockworkRule::Local(local) => {
                 let next = nominal.as_micros().div_euclid(SECOND_US);
                 let before = (next - 2 * 86_400..next).rev().find(|instant| local.names(*instant))?;
                 Some(Timestamp::from_micros(before * SECOND_US))
@@ -122,7 +125,9 @@ impl Local {
     /// that occurs twice.
     fn names(&self, instant: i64) -> bool {
         let shown = instant + self.zone.offset(instant);
-        let (Some(_), Zone::Changing(change)) = (self.hour, &self.zone) else { return self.matches(shown) };
+        let (Some(_), ZoneOffset::Changing(change)) = (self.hour, &self.zone) else {
+            return self.matches(shown);
+        };
         let at = change.at.as_micros() / SECOND_US;
         let (gap, repeated) =
             (change.after_secs - change.before_secs, change.before_secs - change.after_secs);
@@ -139,28 +144,28 @@ impl Local {
     }
 }
 
-impl Zone {
+impl ZoneOffset {
     /// The zone around the end of the schedule.
     fn named(name: &str, end_at: Option<Timestamp>) -> Self {
         match name {
-            "UTC" => Zone::Fixed(0),
+            "UTC" => ZoneOffset::Fixed(0),
             // Without daylight saving: five and a half hours.
-            "Asia/Kolkata" => Zone::Fixed(19_800),
+            "Asia/Kolkata" => ZoneOffset::Fixed(19_800),
             _ => {
                 let end_us =
                     end_at.expect("a pattern in a zone that changes its clocks has an end").as_micros();
                 let changes = CLOCK_CHANGES.iter().filter(|change| change.zone == name);
                 let near = changes.min_by_key(|change| (change.at.as_micros() - end_us).abs());
-                Zone::Changing(*near.unwrap_or_else(|| panic!("{name} is not of the workload")))
+                ZoneOffset::Changing(*near.unwrap_or_else(|| panic!("{name} is not of the workload")))
             }
         }
     }
 
     fn offset(&self, instant: i64) -> i64 {
         match self {
-            Zone::Fixed(offset) => *offset,
-            Zone::Changing(change) if instant * SECOND_US < change.at.as_micros() => change.before_secs,
-            Zone::Changing(change) => change.after_secs,
+            ZoneOffset::Fixed(offset) => *offset,
+            ZoneOffset::Changing(change) if instant * SECOND_US < change.at.as_micros() => change.before_secs,
+            ZoneOffset::Changing(change) => change.after_secs,
         }
     }
 }

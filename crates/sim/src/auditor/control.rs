@@ -3,7 +3,8 @@
 
 use super::firing::{answers_each, state_behind};
 use super::{
-    Auditor, JobModel, Occurrence, OccurrenceFate, OccurrenceState, Place, Verdict, Violation, rule, start_of,
+    AuditResult, AuditViolation, Auditor, ClaimPlace, JobModel, Occurrence, OccurrenceFate, OccurrenceState,
+    rule, start_of,
 };
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
@@ -21,7 +22,7 @@ pub(super) struct Effect {
     pub skipped: u64,
 }
 
-pub(super) type Asked = Result<Result<Effect, Refusal>, Violation>;
+pub(super) type JudgedVerb = Result<Result<Effect, Refusal>, AuditViolation>;
 
 impl Auditor {
     pub fn controlled(
@@ -29,7 +30,7 @@ impl Auditor {
         now: Timestamp,
         controls: &[Control],
         outcomes: &[ControlOutcome],
-    ) -> Verdict {
+    ) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("control", controls.len(), outcomes.len())?;
         for (control, outcome) in controls.iter().zip(outcomes) {
@@ -56,7 +57,7 @@ impl Auditor {
         self.jobs.get(&id).is_some_and(|job| job.mark != StoredStatus::Deleted)
     }
 
-    pub(super) fn is_not_there(&mut self, id: JobId, outcome: &ControlOutcome) -> Verdict {
+    pub(super) fn is_not_there(&mut self, id: JobId, outcome: &ControlOutcome) -> AuditResult {
         rule!(
             *outcome == ControlOutcome::NotThere,
             "a verb does not apply to a missing job",
@@ -73,7 +74,7 @@ impl Auditor {
         verb: &str,
         effect: Result<Effect, Refusal>,
         outcome: &ControlOutcome,
-    ) -> Verdict {
+    ) -> AuditResult {
         match (effect, outcome) {
             (Err(expected), ControlOutcome::Refused(refusal)) => {
                 rule!(
@@ -115,7 +116,7 @@ impl Auditor {
         }
     }
 
-    fn pause(&mut self, id: JobId) -> Asked {
+    fn pause(&mut self, id: JobId) -> JudgedVerb {
         match self.job(id)?.status() {
             JobStatus::Active => {}
             JobStatus::Paused => return Ok(Ok(Effect::default())),
@@ -140,7 +141,7 @@ impl Auditor {
         Ok(Ok(Effect::default()))
     }
 
-    fn resume(&mut self, id: JobId) -> Asked {
+    fn resume(&mut self, id: JobId) -> JudgedVerb {
         match self.job(id)?.status() {
             JobStatus::Paused => {}
             JobStatus::Active => return Ok(Ok(Effect::default())),
@@ -164,7 +165,7 @@ impl Auditor {
         Ok(Ok(Effect { skipped, added: None }))
     }
 
-    fn cancel_job(&mut self, id: JobId) -> Asked {
+    fn cancel_job(&mut self, id: JobId) -> JudgedVerb {
         match self.job(id)?.status() {
             JobStatus::Active | JobStatus::Paused => {}
             JobStatus::Cancelled => return Ok(Ok(Effect::default())),
@@ -175,7 +176,7 @@ impl Auditor {
         Ok(Ok(Effect::default()))
     }
 
-    fn delete(&mut self, id: JobId) -> Asked {
+    fn delete(&mut self, id: JobId) -> JudgedVerb {
         self.end_job(id, StoredStatus::Deleted)?;
         self.forget(id)?;
         self.count("jobs deleted");
@@ -183,7 +184,7 @@ impl Auditor {
     }
 
     /// The immediate effects of deleting a job: it waits for no other job, and its dead letters are gone.
-    pub(super) fn forget(&mut self, id: JobId) -> Verdict {
+    pub(super) fn forget(&mut self, id: JobId) -> AuditResult {
         let job = self.job_mut(id)?;
         job.waits_for.clear();
         for number in job.letters().collect::<Vec<_>>() {
@@ -192,7 +193,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn end_job(&mut self, id: JobId, mark: StoredStatus) -> Verdict {
+    fn end_job(&mut self, id: JobId, mark: StoredStatus) -> AuditResult {
         let at = self.at;
         let job = self.job_mut(id)?;
         job.mark = mark;
@@ -202,7 +203,7 @@ impl Auditor {
         self.follow(id, false)
     }
 
-    fn trigger(&mut self, id: JobId, despite_overlap: bool) -> Asked {
+    fn trigger(&mut self, id: JobId, despite_overlap: bool) -> JudgedVerb {
         let (at, job) = (self.at, self.job(id)?);
         let status = job.status();
         if status == JobStatus::Cancelled {
@@ -261,7 +262,7 @@ impl Auditor {
         number: u32,
         occurrence: Occurrence,
         status: JobStatus,
-    ) -> Verdict {
+    ) -> AuditResult {
         let job = self.job_mut(id)?;
         job.revive(status);
         let earlier = job.occurrences.insert(number, occurrence);
@@ -292,7 +293,7 @@ impl Auditor {
         now: Timestamp,
         executions: &[ExecutionId],
         outcomes: &[CancelOutcome],
-    ) -> Verdict {
+    ) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("cancel", executions.len(), outcomes.len())?;
         for (execution, outcome) in executions.iter().zip(outcomes) {
@@ -301,7 +302,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn cancelled_one(&mut self, execution: ExecutionId, outcome: &CancelOutcome) -> Verdict {
+    fn cancelled_one(&mut self, execution: ExecutionId, outcome: &CancelOutcome) -> AuditResult {
         let id = execution.occurrence;
         let job = self.job(id.job)?;
         let occurrence = job.occurrences.get(&id.number).filter(|_| job.mark != StoredStatus::Deleted);
@@ -339,7 +340,7 @@ impl Auditor {
         queue: &str,
         pausing: Pausing,
         effects: &CommitEffects,
-    ) -> Verdict {
+    ) -> AuditResult {
         self.not_ahead(now)?;
         match pausing {
             Pausing::Pause => {
@@ -367,7 +368,7 @@ impl Auditor {
     }
 
     /// A client was told that its verb took effect.
-    pub fn acknowledged_verb(&mut self, id: JobId, verb: &Verb, controlled: &Controlled) -> Verdict {
+    pub fn acknowledged_verb(&mut self, id: JobId, verb: &Verb, controlled: &Controlled) -> AuditResult {
         let job = self.job(id)?;
         if let Verb::Update(update) = verb {
             let described = job.versions.get(controlled.version as usize - 1);
@@ -431,7 +432,7 @@ impl JobModel {
             charged: 0,
             epoch: Epoch(0),
             state: OccurrenceState::Queued,
-            place: Place::at(at, self.spec()),
+            place: ClaimPlace::at(at, self.spec()),
             limiter: None,
             wait_list: None,
             job_version: self.version(),
@@ -446,7 +447,7 @@ impl JobModel {
 
     /// Resumes the schedule after a pause: times that fell due meanwhile are skipped, except for a one-time
     /// schedule. Returns how many.
-    fn release(&mut self, id: JobId, at: Timestamp) -> Result<u64, Violation> {
+    fn release(&mut self, id: JobId, at: Timestamp) -> Result<u64, AuditViolation> {
         let changed_at = self.changed_at(at);
         let Some(schedule) = &mut self.schedule else { return Ok(0) };
         let life = self.lives.last_mut().expect("a schedule has a life");

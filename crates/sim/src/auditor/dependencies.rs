@@ -1,8 +1,8 @@
 //! Jobs that depend on others: a child waits until all its parents have succeeded, and is skipped as soon as one
 //! has not.
 
-use super::attempts::Ended;
-use super::{Auditor, JobModel, Occurrence, OccurrenceState, Place, Verdict, rule};
+use super::attempts::AttemptEnd;
+use super::{AuditResult, Auditor, ClaimPlace, JobModel, Occurrence, OccurrenceState, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId};
 use punctual_core::job::StoredStatus;
@@ -15,17 +15,17 @@ use std::collections::BTreeSet;
 
 /// The state of the jobs that a new one depends on.
 #[derive(Debug)]
-pub(super) enum Parents {
+pub(super) enum ParentsModel {
     Unfinished(BTreeSet<JobId>),
     Failed,
     Bad { parent: JobId, problem: ParentProblem },
 }
 
 impl Auditor {
-    pub(super) fn parents(&self, depends_on: &[JobId]) -> Parents {
+    pub(super) fn parents(&self, depends_on: &[JobId]) -> ParentsModel {
         let (mut unfinished, mut failed) = (BTreeSet::new(), false);
         for parent in depends_on {
-            let bad = |problem| Parents::Bad { parent: *parent, problem };
+            let bad = |problem| ParentsModel::Bad { parent: *parent, problem };
             let there = |job: &&JobModel| !job.is_purged && job.mark != StoredStatus::Deleted;
             match self.jobs.get(parent).filter(there) {
                 None => return bad(ParentProblem::NotThere),
@@ -36,12 +36,12 @@ impl Auditor {
                 Some(job) => failed |= !has_succeeded(job),
             }
         }
-        if failed { Parents::Failed } else { Parents::Unfinished(unfinished) }
+        if failed { ParentsModel::Failed } else { ParentsModel::Unfinished(unfinished) }
     }
 
     /// Something of a job has ended: its next occurrence may start, and its children learn of a success, or
     /// that none will come.
-    pub(super) fn follow(&mut self, id: JobId, succeeded: bool) -> Verdict {
+    pub(super) fn follow(&mut self, id: JobId, succeeded: bool) -> AuditResult {
         self.next_in_line(id)?;
         if !succeeded && !self.job(id)?.is_finished() {
             return Ok(());
@@ -68,7 +68,7 @@ impl Auditor {
     }
 
     /// From now on another job depends on how this one ends.
-    pub(super) fn await_parent(&mut self, id: JobId) -> Verdict {
+    pub(super) fn await_parent(&mut self, id: JobId) -> AuditResult {
         let job = self.job_mut(id)?;
         if let Some(schedule) = &mut job.schedule {
             schedule.is_awaited = true;
@@ -80,7 +80,7 @@ impl Auditor {
     }
 
     /// Skips the child of a job that did not succeed.
-    pub(super) fn skip_child(&mut self, id: JobId) -> Verdict {
+    pub(super) fn skip_child(&mut self, id: JobId) -> AuditResult {
         let (at, now) = (self.at, self.now);
         let job = self.job_mut(id)?;
         job.waits_for.clear();
@@ -101,8 +101,11 @@ impl Auditor {
         let occurrence = &job.occurrences[&number];
         let (dead, attempt) = (occurrence.charged > 0, occurrence.attempt);
         self.ended_unstarted(id.occurrence(number).attempt(attempt), Status::Skipped);
-        let ended =
-            Ended { reason: Some(SkipReason::Dependency), dead, ..Ended::unstarted(Status::Skipped, at) };
+        let ended = AttemptEnd {
+            reason: Some(SkipReason::Dependency),
+            dead,
+            ..AttemptEnd::unstarted(Status::Skipped, at)
+        };
         self.close(id.occurrence(number), ended, Some(StoredStatus::Failed))?;
         self.count("dependents skipped");
         self.follow(id, false)
@@ -110,7 +113,7 @@ impl Auditor {
 
     /// The loop that resolves dependents which were not notified in the same transaction: a run never has
     /// that many.
-    pub fn resolved(&mut self, now: Timestamp, resolved: &Resolved) -> Verdict {
+    pub fn resolved(&mut self, now: Timestamp, resolved: &Resolved) -> AuditResult {
         self.not_ahead(now)?;
         rule!(
             resolved.dependents == 0 && !resolved.more,
@@ -121,7 +124,7 @@ impl Auditor {
     }
 
     /// Checked when an execution is leased: everything that it depends on has succeeded.
-    pub(super) fn parents_have_succeeded(&self, id: JobId, origin: Origin) -> Verdict {
+    pub(super) fn parents_have_succeeded(&self, id: JobId, origin: Origin) -> AuditResult {
         let job = self.job(id)?;
         if origin == Origin::Trigger || job.spec().settings.depends_on.is_empty() {
             return Ok(());
@@ -153,7 +156,7 @@ impl JobModel {
             charged: 0,
             epoch: Epoch(0),
             state: OccurrenceState::Queued,
-            place: Place::at(at, self.spec()),
+            place: ClaimPlace::at(at, self.spec()),
             limiter: None,
             wait_list: None,
             job_version: self.version(),

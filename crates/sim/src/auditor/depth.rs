@@ -1,14 +1,14 @@
 //! Queues with a size limit: a submit that would enter a full queue at once is rejected, and only then.
 //! Nothing else is ever rejected for that reason: the other models require it to happen.
 
-use super::{Auditor, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, rule};
 use punctual_core::job::JobSpec;
 use punctual_core::ports::{QueueRow, SubmitOutcome};
 use punctual_core::queue::{QueueFull, QueueSettings};
 use punctual_core::schedule::Schedule;
 
 impl Auditor {
-    pub fn queue_set(&mut self, queue: &str, settings: QueueSettings) -> Verdict {
+    pub fn queue_set(&mut self, queue: &str, settings: QueueSettings) -> AuditResult {
         let limits = &settings.limits;
         let had = self.limits_of(queue).cloned().unwrap_or_default();
         let coverage = [
@@ -35,7 +35,7 @@ impl Auditor {
     }
 
     /// Why a new job is rejected, if the queue that it would enter now is full.
-    pub(super) fn depth_refusal(&mut self, spec: &JobSpec) -> Result<Option<SubmitOutcome>, Violation> {
+    pub(super) fn depth_refusal(&mut self, spec: &JobSpec) -> Result<Option<SubmitOutcome>, AuditViolation> {
         let settings = self.queue_settings.get(&spec.queue);
         let Some(max_depth) = settings.and_then(|settings| settings.max_depth) else { return Ok(None) };
         let joins_now = match &spec.settings.schedule {
@@ -55,7 +55,7 @@ impl Auditor {
     }
 
     /// A transaction found the queue full. Others may have changed that before its commit.
-    pub(super) fn was_full(&mut self, spec: &JobSpec, queue: &str, full: QueueFull) -> Verdict {
+    pub(super) fn was_full(&mut self, spec: &JobSpec, queue: &str, full: QueueFull) -> AuditResult {
         rule!(
             queue == spec.queue && full.depth >= full.max_depth,
             "only a full queue rejects a submit",
@@ -76,7 +76,7 @@ impl Auditor {
     }
 
     /// A client was told that a queue is full.
-    pub fn told_full(&mut self, queue: &str, full: QueueFull) -> Verdict {
+    pub fn told_full(&mut self, queue: &str, full: QueueFull) -> AuditResult {
         rule!(
             self.refusals.contains(&(queue.to_owned(), full.depth, full.max_depth)),
             "a client is refused only what the store has refused",
@@ -86,7 +86,7 @@ impl Auditor {
         Ok(())
     }
 
-    pub(super) fn compare_queues(&self, rows: &[QueueRow]) -> Verdict {
+    pub(super) fn compare_queues(&self, rows: &[QueueRow]) -> AuditResult {
         let got: Vec<_> = rows
             .iter()
             .map(|row| (&row.queue, row.paused_at.is_some(), row.settings.clone(), row.readmission.is_some()))

@@ -1,6 +1,6 @@
 //! The end of a run: compares all reads of the store with the model.
 
-use super::{Auditor, JobModel, Life, OccurrenceFate, Verdict, rule};
+use super::{AuditResult, Auditor, JobModel, Life, OccurrenceFate, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that the store's reads return.
 #[derive(Debug)]
-pub struct Contents {
+pub struct StoreContents {
     pub jobs: Vec<JobContents>,
     pub dead_letters: Vec<DeadLetter>,
     pub depths: Vec<Depth>,
@@ -32,7 +32,7 @@ pub struct JobContents {
 }
 
 impl Auditor {
-    pub fn compare(&self, contents: &Contents) -> Verdict {
+    pub fn compare(&self, contents: &StoreContents) -> AuditResult {
         let got: BTreeSet<JobId> = contents.jobs.iter().map(|job| job.view.job.id).collect();
         let kept = self.jobs.iter().filter(|(_, job)| job.mark != StoredStatus::Deleted);
         let expected: BTreeSet<JobId> = kept.map(|(id, _)| *id).collect();
@@ -73,7 +73,7 @@ impl Auditor {
 
     /// Engines count recorded outcomes: neither one engine nor all together may count an outcome that is not
     /// in history. They may count fewer, because a crash or a lost response loses counts.
-    pub fn compare_counters(&self, counted: &[CounterSnapshot]) -> Verdict {
+    pub fn compare_counters(&self, counted: &[CounterSnapshot]) -> AuditResult {
         let finished = self.jobs.values().flat_map(|job| job.occurrences.values());
         let finished: Vec<Status> =
             finished.flat_map(|occurrence| occurrence.finished.iter().map(|one| one.status)).collect();
@@ -96,7 +96,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn compare_dead_letters(&self, letters: &[DeadLetter]) -> Verdict {
+    fn compare_dead_letters(&self, letters: &[DeadLetter]) -> AuditResult {
         let got: BTreeMap<OccurrenceId, (u32, Epoch)> =
             letters.iter().map(|letter| (letter.occurrence, (letter.attempts, letter.epoch))).collect();
         let mut expected = BTreeMap::new();
@@ -115,7 +115,7 @@ impl Auditor {
     }
 }
 
-fn compare_view(model: &JobModel, view: &JobView) -> Verdict {
+fn compare_view(model: &JobModel, view: &JobView) -> AuditResult {
     let id = view.job.id;
     rule!(
         view.job.spec == *model.spec() && view.job.version == model.version(),
@@ -142,7 +142,7 @@ fn compare_view(model: &JobModel, view: &JobView) -> Verdict {
     Ok(())
 }
 
-fn compare_history(id: JobId, model: &JobModel, history: &[Finished]) -> Verdict {
+fn compare_history(id: JobId, model: &JobModel, history: &[Finished]) -> AuditResult {
     let mut expected = Vec::new();
     for (number, occurrence) in model.occurrences.iter().rev() {
         let kept = occurrence.finished.iter().enumerate().filter(|(_, attempt)| !attempt.is_forgotten);
@@ -183,7 +183,7 @@ fn compare_skips(
     model: &JobModel,
     ranges: &[SkipRange],
     kept_since: Option<Timestamp>,
-) -> Verdict {
+) -> AuditResult {
     let mut expected: BTreeMap<(Timestamp, u8), usize> = BTreeMap::new();
     let fates = model.lives.iter().filter(|life| life.clockwork.is_some()).flat_map(|life| &life.fates);
     for (nominal, fate) in fates {
@@ -236,7 +236,7 @@ fn compare_skips(
 }
 
 /// The nominal times are those of the schedule, from the first to the last, without gaps.
-fn accounts_for_all(id: JobId, life: &Life) -> Verdict {
+fn accounts_for_all(id: JobId, life: &Life) -> AuditResult {
     let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
         rule!(
             life.fates.len() == 1 || (life.is_cut_short && life.fates.is_empty()),

@@ -2,17 +2,17 @@
 //! and never early.
 
 use super::clockwork::Clockwork;
-use super::dependencies::Parents;
-use super::overlap::{Crowd, Opened};
+use super::dependencies::ParentsModel;
+use super::overlap::{OpenAtFire, OpenedByFire};
 use super::{
-    Auditor, Cursors, JobModel, Life, Occurrence, OccurrenceFate, OccurrenceState, ScheduleModel, Verdict,
-    Violation, rule, start_of,
+    AuditResult, AuditViolation, Auditor, Cursors, JobModel, Life, Occurrence, OccurrenceFate,
+    OccurrenceState, ScheduleModel, rule, start_of,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::job::StoredStatus;
 use punctual_core::occurrence::Origin;
-use punctual_core::ports::{CommitEffects, Fire, FireOutcome, NewJob, SubmitOutcome};
+use punctual_core::ports::{CommitEffects, FireOutcome, FireRequest, NewJob, SubmitOutcome};
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +27,9 @@ const REPLAY_RECHECK_US: i64 = 30_000_000;
 const FIRES_PER_CALL_MAX: usize = 100;
 
 /// The expected result of one fire.
-struct Expected {
+struct ExpectedFire {
     fates: Vec<(Timestamp, OccurrenceFate)>,
-    opened: Vec<Opened>,
+    opened: Vec<OpenedByFire>,
     /// The open occurrences are replaced.
     replaces: bool,
     /// How many occurrences were opened and then replaced by a later one before they started: they still
@@ -40,7 +40,7 @@ struct Expected {
 }
 
 impl Auditor {
-    pub fn submitted(&mut self, now: Timestamp, jobs: &[NewJob], outcomes: &[SubmitOutcome]) -> Verdict {
+    pub fn submitted(&mut self, now: Timestamp, jobs: &[NewJob], outcomes: &[SubmitOutcome]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("submit", jobs.len(), outcomes.len())?;
         for (new, outcome) in jobs.iter().zip(outcomes) {
@@ -49,7 +49,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn submitted_one(&mut self, new: &NewJob, outcome: &SubmitOutcome) -> Verdict {
+    fn submitted_one(&mut self, new: &NewJob, outcome: &SubmitOutcome) -> AuditResult {
         let (id, spec) = (new.job.id, &new.job.spec);
         if self.jobs.get(&id).is_some_and(|job| job.is_purged) {
             self.purged_before(id);
@@ -74,7 +74,7 @@ impl Auditor {
             return Ok(());
         }
         let parents = self.parents(&spec.settings.depends_on);
-        let is_bad = matches!(parents, Parents::Bad { .. });
+        let is_bad = matches!(parents, ParentsModel::Bad { .. });
         if self.is_overlapping
             && let SubmitOutcome::QueueFull { queue, full } = outcome
         {
@@ -92,7 +92,7 @@ impl Auditor {
             return Ok(());
         }
         match (&parents, outcome) {
-            (Parents::Bad { parent, problem }, _) => {
+            (ParentsModel::Bad { parent, problem }, _) => {
                 let expected = SubmitOutcome::BadParent { parent: *parent, problem: *problem };
                 rule!(
                     *outcome == expected,
@@ -110,7 +110,7 @@ impl Auditor {
         }
     }
 
-    fn created(&mut self, new: &NewJob, parents: Parents, effects: &CommitEffects) -> Verdict {
+    fn created(&mut self, new: &NewJob, parents: ParentsModel, effects: &CommitEffects) -> AuditResult {
         let (id, at) = (new.job.id, self.at);
         let spec = new.job.spec.clone();
         let schedule = spec.settings.schedule.clone();
@@ -120,9 +120,9 @@ impl Auditor {
             Schedule::Recurring(_) => false,
         };
         let since = if schedule.is_immediate() { at } else { new.job.created_at };
-        let is_failed = matches!(parents, Parents::Failed);
+        let is_failed = matches!(parents, ParentsModel::Failed);
         let waits_for = match parents {
-            Parents::Unfinished(parents) => parents,
+            ParentsModel::Unfinished(parents) => parents,
             _ => BTreeSet::new(),
         };
         let waits = is_failed || !waits_for.is_empty();
@@ -162,7 +162,7 @@ impl Auditor {
         self.announced(effects)
     }
 
-    pub fn fired(&mut self, now: Timestamp, fires: &[Fire], outcomes: &[FireOutcome]) -> Verdict {
+    pub fn fired(&mut self, now: Timestamp, fires: &[FireRequest], outcomes: &[FireOutcome]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("fire", fires.len(), outcomes.len())?;
         for (fire, outcome) in fires.iter().zip(outcomes) {
@@ -211,7 +211,7 @@ impl Auditor {
         effects: &CommitEffects,
         occurrences: &[(OccurrenceId, Timestamp)],
         skipped: u64,
-    ) -> Verdict {
+    ) -> AuditResult {
         let job = self.job(id)?;
         let (Some(due_at), Some(schedule)) = (job.due_at(id), job.schedule.clone()) else { return Ok(()) };
         let expected = expected(id, job, &schedule, self.at);
@@ -309,7 +309,7 @@ impl Auditor {
         self.announced(effects)
     }
 
-    fn open_is_replayed(&self, id: JobId) -> Result<bool, Violation> {
+    fn open_is_replayed(&self, id: JobId) -> Result<bool, AuditViolation> {
         let job = self.job(id)?;
         Ok(job.open.iter().any(|number| job.occurrences[number].is_replayed))
     }
@@ -320,7 +320,7 @@ impl Auditor {
         nominal: Timestamp,
         gates: Gates,
         is_beside: bool,
-    ) -> Result<OccurrenceId, Violation> {
+    ) -> Result<OccurrenceId, AuditViolation> {
         let (at, now) = (self.at, self.now);
         let spec = self.job(id)?.spec().clone();
         let place = self.place_by_share(&spec);
@@ -393,15 +393,15 @@ impl JobModel {
 }
 
 /// Walks the nominal times one by one.
-fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp) -> Expected {
+fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp) -> ExpectedFire {
     let cursors = schedule.cursors.clone();
-    let mut crowd = Crowd::of(job);
+    let mut crowd = OpenAtFire::of(job);
     let life = job.lives.last().expect("a schedule has a life");
     let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
         crowd.decide_once(cursors.regular.unwrap_or(now));
         let cursors = Cursors { regular: None, ..cursors };
-        let Crowd { fates, opened, replaces, gave_way, .. } = crowd;
-        return Expected { fates, opened, replaces, gave_way, cursors, is_over: true };
+        let OpenAtFire { fates, opened, replaces, gave_way, .. } = crowd;
+        return ExpectedFire { fates, opened, replaces, gave_way, cursors, is_over: true };
     };
     let mut walk = Walk {
         id,
@@ -419,9 +419,9 @@ fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp)
     walk.regular();
     walk.replay();
     let is_over = walk.is_spent() || walk.cursors.is_at_end();
-    let Crowd { fates, opened, replaces, gave_way, .. } = walk.crowd;
+    let OpenAtFire { fates, opened, replaces, gave_way, .. } = walk.crowd;
     let fates = walk.missed.into_iter().chain(fates).collect();
-    Expected { fates, opened, replaces, gave_way, cursors: walk.cursors, is_over }
+    ExpectedFire { fates, opened, replaces, gave_way, cursors: walk.cursors, is_over }
 }
 
 impl Cursors {
@@ -438,7 +438,7 @@ struct Walk<'a> {
     clockwork: &'a Clockwork,
     now: Timestamp,
     cursors: Cursors,
-    crowd: Crowd,
+    crowd: OpenAtFire,
     /// Occurrences fired before this one.
     fired: usize,
     looked_at: usize,
@@ -563,14 +563,14 @@ impl Walk<'_> {
     }
 }
 
-fn twice(job: JobId, nominal: Timestamp, earlier: OccurrenceFate) -> Violation {
-    Violation {
+fn twice(job: JobId, nominal: Timestamp, earlier: OccurrenceFate) -> AuditViolation {
+    AuditViolation {
         rule: "no nominal time is accounted for twice",
         detail: format!("{nominal} of job {job} was {earlier:?} before"),
     }
 }
 
-pub(super) fn answers_each(verb: &str, asked: usize, answered: usize) -> Verdict {
+pub(super) fn answers_each(verb: &str, asked: usize, answered: usize) -> AuditResult {
     rule!(asked == answered, "a verb answers once per item", "{verb} of {asked} answered {answered}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A follower of history gets every execution that ends, exactly once and in order of position. Executions
 //! that retention deleted before they were delivered leave a detectable gap.
 
-use super::{Auditor, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, rule};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ impl Auditor {
     }
 
     /// A page was read after the follower's position; it is not known yet whether it reaches the follower.
-    pub fn read_finished(&mut self, limit: usize, page: &FinishedPage, span: HistorySpan) -> Verdict {
+    pub fn read_finished(&mut self, limit: usize, page: &FinishedPage, span: HistorySpan) -> AuditResult {
         let after = self.followed.cursor;
         let mut place = after;
         for event in &page.items {
@@ -76,7 +76,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn is_told_rightly(&mut self, event: &FinishedEvent) -> Verdict {
+    fn is_told_rightly(&mut self, event: &FinishedEvent) -> AuditResult {
         let id = event.finished.id;
         rule!(
             self.followed.untold.contains(&id),
@@ -99,7 +99,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn is_retained(&self, execution: ExecutionId) -> Result<bool, Violation> {
+    fn is_retained(&self, execution: ExecutionId) -> Result<bool, AuditViolation> {
         let finished = &self.occurrence(execution.occurrence)?.finished;
         Ok(finished.get(execution.attempt as usize - 1).is_some_and(|attempt| attempt.is_forgotten))
     }

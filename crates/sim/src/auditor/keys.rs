@@ -1,6 +1,6 @@
 //! Job keys: an idempotency key identifies one stored job, a unique key one unfinished job.
 
-use super::{Auditor, JobModel, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, JobModel, rule};
 use punctual_core::control::Refusal;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, StoredStatus};
@@ -26,7 +26,7 @@ impl Auditor {
     }
 
     /// Why a finished job cannot become unfinished again, if its unique key has been taken.
-    pub(super) fn revival_refusal(&mut self, id: JobId) -> Result<Option<Refusal>, Violation> {
+    pub(super) fn revival_refusal(&mut self, id: JobId) -> Result<Option<Refusal>, AuditViolation> {
         let job = self.job(id)?;
         if !job.is_finished() {
             return Ok(None);
@@ -53,7 +53,7 @@ impl Auditor {
     }
 
     /// No two unfinished jobs share a unique key, and no two jobs share an idempotency key.
-    pub fn keys_are_held_once(&mut self) -> Verdict {
+    pub fn keys_are_held_once(&mut self) -> AuditResult {
         let mut holders = BTreeMap::new();
         for (id, job) in self.kept_jobs() {
             let spec = job.spec();

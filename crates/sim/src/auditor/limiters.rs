@@ -3,9 +3,9 @@
 //! is room, nothing waits for long.
 
 use super::firing::state_behind;
-use super::readmission::Readmission;
+use super::readmission::ExpectedReadmission;
 use super::shares::goes_before;
-use super::{Auditor, Occurrence, OccurrenceState, SETTLING, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, Occurrence, OccurrenceState, SETTLING, rule};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limiter::{Limit, LimiterId, LimiterUse, QueueLimits, Rate, WaitList};
@@ -43,7 +43,7 @@ pub(super) struct AuditedLimiters {
     /// Every limiter that was ever used, by the name of its wait list.
     pub known: BTreeMap<WaitList, Limiter>,
     /// The queues with a re-admission in progress.
-    pub readmission: BTreeMap<String, Readmission>,
+    pub readmission: BTreeMap<String, ExpectedReadmission>,
     paces: BTreeMap<Limiter, LimiterStarts>,
     /// The wait lists on which something waits although there is room, and since when that has been observed.
     pub stuck_since: BTreeMap<Limiter, Timestamp>,
@@ -80,7 +80,7 @@ impl Auditor {
     }
 
     /// The limiter of the job's key, if its queue limits keys.
-    pub(super) fn key_of(&self, job: JobId) -> Result<Option<Limiter>, Violation> {
+    pub(super) fn key_of(&self, job: JobId) -> Result<Option<Limiter>, AuditViolation> {
         let spec = self.job(job)?.spec();
         let of_keys = self.limits_of(&spec.queue).map(|limits| (limits.key_concurrency, limits.key_rate));
         let is_limited = of_keys.is_some_and(|limits| limits != (None, None));
@@ -96,7 +96,7 @@ impl Auditor {
 
     /// What counts against a limit: everything queued or running, and for a key also what waits for its
     /// queue.
-    pub(super) fn in_use(&self, limiter: &Limiter) -> Result<u64, Violation> {
+    pub(super) fn in_use(&self, limiter: &Limiter) -> Result<u64, AuditViolation> {
         let mut in_use = 0;
         if limiter.key.is_none() {
             for id in self.queued.iter().chain(&self.running) {
@@ -128,7 +128,7 @@ impl Auditor {
     }
 
     /// How many more may pass now.
-    fn room(&self, limiter: &Limiter, at: Timestamp) -> Result<u64, Violation> {
+    fn room(&self, limiter: &Limiter, at: Timestamp) -> Result<u64, AuditViolation> {
         if self.holds_its_lines(&limiter.queue) {
             return Ok(0);
         }
@@ -154,7 +154,7 @@ impl Auditor {
 
     /// Records a start: in no period may there be more starts than the rate and a tenth, by the times of the
     /// nodes that admitted them.
-    fn starts(&mut self, limiter: &Limiter) -> Verdict {
+    fn starts(&mut self, limiter: &Limiter) -> AuditResult {
         let Some(rate) = self.limit_of(limiter).rate else { return Ok(()) };
         let at = self.at;
         let slot = self.next_slot(limiter, rate, at);
@@ -182,7 +182,7 @@ impl Auditor {
     }
 
     /// Whether an execution passes without waiting.
-    fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, Violation> {
+    fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, AuditViolation> {
         self.limiters.known.entry(limiter.wait_list()).or_insert_with(|| limiter.clone());
         let is_free = self.wait_list(limiter).is_empty() && self.room(limiter, self.at)? > 0;
         if self.paused_queues.contains(&limiter.queue) {
@@ -196,7 +196,7 @@ impl Auditor {
 
     /// No other gate is closed: the occurrence passes the limits of its queue, or joins their wait lists. It
     /// counts against neither while that is decided.
-    pub(super) fn becomes_ready(&mut self, id: OccurrenceId) -> Verdict {
+    pub(super) fn becomes_ready(&mut self, id: OccurrenceId) -> AuditResult {
         let key = self.key_of(id.job)?;
         let (occurrence, _) = self.occurrence_mut(id)?;
         (occurrence.limiter, occurrence.wait_list) = (key.clone(), None);
@@ -211,7 +211,7 @@ impl Auditor {
 
     /// The limiter of its queue on whose wait list an occurrence must wait after it has passed the limit of
     /// its key, if any.
-    fn behind_queue(&mut self, id: OccurrenceId) -> Result<Option<Limiter>, Violation> {
+    fn behind_queue(&mut self, id: OccurrenceId) -> Result<Option<Limiter>, AuditViolation> {
         let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
         let is_limited = self.limit_of(&of_queue) != Limit::default();
         Ok(if is_limited && !self.goes_through(&of_queue)? { Some(of_queue) } else { None })
@@ -219,7 +219,12 @@ impl Auditor {
 
     /// Puts the occurrence on a wait list, or on none, and records that it has passed the limit of its key if
     /// there is one.
-    fn stands(&mut self, id: OccurrenceId, wait_list: Option<Limiter>, passed: Option<Limiter>) -> Verdict {
+    fn stands(
+        &mut self,
+        id: OccurrenceId,
+        wait_list: Option<Limiter>,
+        passed: Option<Limiter>,
+    ) -> AuditResult {
         let (occurrence, _) = self.occurrence_mut(id)?;
         let gates = if wait_list.is_some() { Gates::only(Gate::Concurrency) } else { Gates::NONE };
         occurrence.state = state_behind(gates);
@@ -239,7 +244,7 @@ impl Auditor {
     }
 
     /// An occurrence that passed a limit must be within that limit now.
-    fn within_limit(&mut self, id: OccurrenceId, limiter: &Limiter) -> Verdict {
+    fn within_limit(&mut self, id: OccurrenceId, limiter: &Limiter) -> AuditResult {
         let Some(most) = self.limit_of(limiter).concurrency else { return Ok(()) };
         let in_use = self.in_use(limiter)?;
         rule!(
@@ -252,7 +257,7 @@ impl Auditor {
     }
 
     /// Unstarted executions of a job go through the limits again when the job moves to another queue or key.
-    pub(super) fn takes_place_again(&mut self, job: JobId) -> Verdict {
+    pub(super) fn takes_place_again(&mut self, job: JobId) -> AuditResult {
         let key = self.key_of(job)?;
         let of_queue = Limiter::of_queue(&self.job(job)?.spec().queue);
         let of_queue = Some(of_queue).filter(|limiter| self.limit_of(limiter) != Limit::default());
@@ -290,7 +295,7 @@ impl Auditor {
         wait_lists: &[WaitList],
         count: usize,
         admitted: &Admitted,
-    ) -> Verdict {
+    ) -> AuditResult {
         self.not_ahead(now)?;
         let (mut waiting, mut more, mut is_look_due) = (vec![], vec![], false);
         for wait_list in wait_lists {
@@ -328,7 +333,7 @@ impl Auditor {
     }
 
     /// The next executions to be admitted.
-    fn heads(&self, limiter: &Limiter, count: usize) -> Result<Vec<OccurrenceId>, Violation> {
+    fn heads(&self, limiter: &Limiter, count: usize) -> Result<Vec<OccurrenceId>, AuditViolation> {
         let room = usize::try_from(self.room(limiter, self.at)?).unwrap_or(usize::MAX);
         let wait_list = self.wait_list(limiter);
         let (heads, rest) = wait_list.split_at(room.min(count).min(wait_list.len()));
@@ -339,7 +344,7 @@ impl Auditor {
         Ok(heads.to_vec())
     }
 
-    fn let_out(&mut self, id: OccurrenceId, limiter: &Limiter) -> Verdict {
+    fn let_out(&mut self, id: OccurrenceId, limiter: &Limiter) -> AuditResult {
         let (occurrence, _) = self.occurrence_mut(id)?;
         let OccurrenceState::Waiting(gates) = occurrence.state else { return Ok(()) };
         let left = gates.without(Gate::Concurrency);
@@ -356,7 +361,7 @@ impl Auditor {
     }
 
     /// When time alone makes room.
-    fn opens_at(&self, limiter: &Limiter) -> Result<Option<Timestamp>, Violation> {
+    fn opens_at(&self, limiter: &Limiter) -> Result<Option<Timestamp>, AuditViolation> {
         if self.holds_its_lines(&limiter.queue) {
             return Ok(None);
         }
@@ -370,7 +375,7 @@ impl Auditor {
     }
 
     /// All limiters that were ever used, with their waiting and counted executions.
-    pub fn limiters(&self) -> Result<Vec<(Limiter, u64, u64)>, Violation> {
+    pub fn limiters(&self) -> Result<Vec<(Limiter, u64, u64)>, AuditViolation> {
         let of = |limiter: &Limiter| {
             Ok((limiter.clone(), self.wait_list(limiter).len() as u64, self.in_use(limiter)?))
         };
@@ -378,7 +383,7 @@ impl Auditor {
     }
 
     /// The store's counters match the model.
-    pub fn counted(&self, of: &[(Limiter, u64, u64)], kept: &[LimiterUse]) -> Verdict {
+    pub fn counted(&self, of: &[(Limiter, u64, u64)], kept: &[LimiterUse]) -> AuditResult {
         for ((limiter, waiting, in_use), kept) in of.iter().zip(kept) {
             rule!(
                 (kept.waiting, kept.in_use) == (*waiting, *in_use),
@@ -395,7 +400,7 @@ impl Auditor {
         after: Option<LimiterId>,
         limit: usize,
         page: &Page<WaitList, LimiterId>,
-    ) -> Verdict {
+    ) -> AuditResult {
         let waited_in = self.all_open().filter_map(|(_, one)| one.wait_list.as_ref().map(Limiter::wait_list));
         let mut waited_in: BTreeMap<LimiterId, WaitList> =
             waited_in.map(|wait_list| (wait_list.id(), wait_list)).collect();
@@ -418,7 +423,7 @@ impl Auditor {
     }
 
     /// Without faults, nothing stays for long on a wait list that has room.
-    pub fn no_stuck_lines(&mut self) -> Verdict {
+    pub fn no_stuck_lines(&mut self) -> AuditResult {
         let now = self.now;
         let waited_in: BTreeSet<Limiter> =
             self.all_open().filter_map(|(_, one)| one.wait_list.clone()).collect();

@@ -1,13 +1,13 @@
 //! Time passes: gates open and executions expire, on time and not before.
 
-use super::attempts::Ended;
+use super::attempts::AttemptEnd;
 use super::firing::answers_each;
-use super::{Auditor, SETTLING, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, SETTLING, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{OccurrenceId, SegmentSet};
 use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Due, DueKind, Look, LookOutcome};
+use punctual_core::ports::{Due, DueKind, LookOutcome, LookRequest};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const OVERDUE_MAX: Duration = Duration::from_secs(60);
 
 impl Auditor {
-    pub fn looked(&mut self, now: Timestamp, looks: &[Look], outcomes: &[LookOutcome]) -> Verdict {
+    pub fn looked(&mut self, now: Timestamp, looks: &[LookRequest], outcomes: &[LookOutcome]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("look", looks.len(), outcomes.len())?;
         for (look, outcome) in looks.iter().zip(outcomes) {
@@ -26,7 +26,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn looked_at(&mut self, look: &Look, outcome: &LookOutcome) -> Verdict {
+    fn looked_at(&mut self, look: &LookRequest, outcome: &LookOutcome) -> AuditResult {
         let (id, at) = (look.occurrence, self.at);
         let occurrence = self.occurrence(id)?;
         let is_current = occurrence.attempt == look.attempt && !occurrence.is_closed();
@@ -80,12 +80,12 @@ impl Auditor {
     }
 
     /// It expires before it has started.
-    pub(super) fn expire(&mut self, id: OccurrenceId) -> Result<(), Violation> {
+    pub(super) fn expire(&mut self, id: OccurrenceId) -> Result<(), AuditViolation> {
         let at = self.at;
         let occurrence = self.occurrence(id)?;
         let (execution, dead) = (id.attempt(occurrence.attempt), occurrence.charged > 0);
         self.ended_unstarted(execution, Status::Expired);
-        let ended = Ended { dead, ..Ended::unstarted(Status::Expired, at) };
+        let ended = AttemptEnd { dead, ..AttemptEnd::unstarted(Status::Expired, at) };
         self.close(id, ended, Some(StoredStatus::Failed))?;
         self.count("occurrences expired");
         self.follow(id.job, false)?;
@@ -93,7 +93,13 @@ impl Auditor {
     }
 
     /// Checks a read of due times: everything up to `until`, unless the limit cut it off.
-    pub fn read_due(&mut self, segments: SegmentSet, until: Timestamp, limit: usize, due: &[Due]) -> Verdict {
+    pub fn read_due(
+        &mut self,
+        segments: SegmentSet,
+        until: Timestamp,
+        limit: usize,
+        due: &[Due],
+    ) -> AuditResult {
         let got: BTreeSet<(Timestamp, DueKind)> = due.iter().map(|due| (due.at, due.what)).collect();
         rule!(got.len() == due.len(), "what is due is read once", "{due:?}");
         let expected = self.all_due(segments, until);
@@ -108,7 +114,7 @@ impl Auditor {
     }
 
     /// Without faults nothing stays overdue: every segment has an owner.
-    pub fn nothing_is_overdue(&mut self) -> Verdict {
+    pub fn nothing_is_overdue(&mut self) -> AuditResult {
         let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
         let patient_since = self.now.minus(OVERDUE_MAX);
         if patient_since < settled {

@@ -1,7 +1,7 @@
 //! Maintenance: finished jobs are deleted after their retention time, deleted jobs are purged when nothing of
 //! them is live, and nothing else is removed.
 
-use super::{Auditor, JobModel, Verdict, rule};
+use super::{AuditResult, Auditor, JobModel, rule};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::StoredStatus;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
@@ -14,7 +14,7 @@ impl Auditor {
         self.history_kept = kept;
     }
 
-    pub fn retained(&mut self, horizon: Horizon, limit: usize, retained: &Retained) -> Verdict {
+    pub fn retained(&mut self, horizon: Horizon, limit: usize, retained: &Retained) -> AuditResult {
         let kept = self.jobs.values_mut().filter(|job| !job.is_purged);
         let attempts = kept.flat_map(|job| job.occurrences.values_mut()).flat_map(|one| &mut one.finished);
         let (mut rows, mut old, mut young) = (0, 0, 0);
@@ -71,7 +71,7 @@ impl Auditor {
         self.count("jobs submitted again after they were purged");
     }
 
-    pub fn retired(&mut self, now: Timestamp, step: &Retirement, retired: &Retired) -> Verdict {
+    pub fn retired(&mut self, now: Timestamp, step: &Retirement, retired: &Retired) -> AuditResult {
         self.not_ahead(now)?;
         let is_after = |id: &JobId| step.after.is_none_or(|after| *id > after);
         let looked_at = self.jobs.iter().filter(|(id, job)| is_after(id) && !job.is_purged).take(step.limit);
@@ -91,7 +91,7 @@ impl Auditor {
         Ok(())
     }
 
-    pub fn purged(&mut self, jobs: &[JobId]) -> Verdict {
+    pub fn purged(&mut self, jobs: &[JobId]) -> AuditResult {
         for id in jobs {
             let job = self.job_mut(*id)?;
             rule!(

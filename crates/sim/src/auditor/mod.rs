@@ -29,7 +29,7 @@ mod sessions;
 mod shares;
 mod update;
 
-pub use finale::{Contents, JobContents};
+pub use finale::{JobContents, StoreContents};
 pub use limiters::Limiter;
 pub use notes::Saved;
 pub use runs::{RESUME_GRACE, RunEnd};
@@ -47,24 +47,24 @@ use punctual_core::recurrence::jitter;
 use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
-use shares::Place;
+use shares::ClaimPlace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A broken rule, with the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct AuditViolation {
     pub rule: &'static str,
     pub detail: String,
 }
 
-pub type Verdict = Result<(), Violation>;
+pub type AuditResult = Result<(), AuditViolation>;
 
 /// Requires a condition: the rule as a sentence, then the numbers as in `format!`.
 macro_rules! rule {
     ($condition:expr, $rule:literal, $($detail:tt)+) => {
         if !$condition {
-            return Err($crate::auditor::Violation { rule: $rule, detail: format!($($detail)+) });
+            return Err($crate::auditor::AuditViolation { rule: $rule, detail: format!($($detail)+) });
         }
     };
 }
@@ -89,7 +89,7 @@ pub struct Auditor {
     /// Leased occurrences.
     running: BTreeSet<OccurrenceId>,
     nodes: BTreeMap<usize, runs::NodeModel>,
-    runs: BTreeMap<(ExecutionId, Epoch), runs::Run>,
+    runs: BTreeMap<(ExecutionId, Epoch), runs::RunModel>,
     /// Runs that have not ended, by occurrence.
     active: BTreeMap<OccurrenceId, BTreeSet<(ExecutionId, Epoch)>>,
     /// Counts the verbs applied: all grants of one poll sequence number belong to one verb.
@@ -99,7 +99,7 @@ pub struct Auditor {
     /// The time that the current verb uses.
     at: Timestamp,
     /// The effects of the current verb.
-    fresh: announced::Fresh,
+    fresh: announced::ExpectedEffects,
     /// Transactions overlap, as on a database server: each sees what was committed when it read, and claims
     /// pass over rows that others have locked.
     is_overlapping: bool,
@@ -113,7 +113,7 @@ pub struct Auditor {
     /// The settings of all queues that have any.
     queue_settings: BTreeMap<String, QueueSettings>,
     limiters: limiters::AuditedLimiters,
-    shares: shares::Shares,
+    shares: shares::SharesModel,
     /// The queues that were found full, with their depth and their limit.
     refusals: BTreeSet<(String, u64, u64)>,
     requests: BTreeMap<RequestKey, requests::RequestModel>,
@@ -241,7 +241,7 @@ struct Occurrence {
     charged: u32,
     epoch: Epoch,
     state: OccurrenceState,
-    place: Place,
+    place: ClaimPlace,
     /// The limiter of its key, if its queue limited keys when it became ready.
     limiter: Option<Limiter>,
     /// The limiter on whose wait list it is.
@@ -320,7 +320,7 @@ impl Auditor {
     }
 
     /// A client was told that its job is stored.
-    pub fn acknowledged(&mut self, job: JobId) -> Verdict {
+    pub fn acknowledged(&mut self, job: JobId) -> AuditResult {
         rule!(self.jobs.contains_key(&job), "an acknowledged job exists", "job {job} was never stored");
         self.count("submits acknowledged");
         Ok(())
@@ -380,7 +380,7 @@ impl Auditor {
     }
 
     /// Checked at the end of a run without faults.
-    pub fn nothing_was_lost(&self) -> Verdict {
+    pub fn nothing_was_lost(&self) -> AuditResult {
         for what in [
             "executions lost",
             "sessions lost",
@@ -395,7 +395,7 @@ impl Auditor {
     }
 
     /// Something due happens now: without faults it must not be late.
-    fn on_time(&mut self, what: &str, due: Timestamp) -> Verdict {
+    fn on_time(&mut self, what: &str, due: Timestamp) -> AuditResult {
         let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
         if due > settled {
             let late = self.now.since(due);
@@ -407,7 +407,7 @@ impl Auditor {
     }
 
     /// A verb begins. Nodes use the store's clock and are never ahead of it, or something could fire early.
-    fn not_ahead(&mut self, now: Timestamp) -> Verdict {
+    fn not_ahead(&mut self, now: Timestamp) -> AuditResult {
         self.at = now;
         rule!(
             now <= self.now,
@@ -418,46 +418,46 @@ impl Auditor {
         Ok(())
     }
 
-    fn job(&self, id: JobId) -> Result<&JobModel, Violation> {
-        self.jobs.get(&id).ok_or_else(|| Violation {
+    fn job(&self, id: JobId) -> Result<&JobModel, AuditViolation> {
+        self.jobs.get(&id).ok_or_else(|| AuditViolation {
             rule: "only submitted jobs do anything",
             detail: format!("job {id} is not known"),
         })
     }
 
-    fn job_mut(&mut self, id: JobId) -> Result<&mut JobModel, Violation> {
-        self.jobs.get_mut(&id).ok_or_else(|| Violation {
+    fn job_mut(&mut self, id: JobId) -> Result<&mut JobModel, AuditViolation> {
+        self.jobs.get_mut(&id).ok_or_else(|| AuditViolation {
             rule: "only submitted jobs do anything",
             detail: format!("job {id} is not known"),
         })
     }
 
-    fn occurrence(&self, id: OccurrenceId) -> Result<&Occurrence, Violation> {
+    fn occurrence(&self, id: OccurrenceId) -> Result<&Occurrence, AuditViolation> {
         let occurrence = self.jobs.get(&id.job).and_then(|job| job.occurrences.get(&id.number));
         occurrence.ok_or_else(|| never_fired(id))
     }
 
-    fn occurrence_mut(&mut self, id: OccurrenceId) -> Result<(&mut Occurrence, &JobSpec), Violation> {
+    fn occurrence_mut(&mut self, id: OccurrenceId) -> Result<(&mut Occurrence, &JobSpec), AuditViolation> {
         let job = self.jobs.get_mut(&id.job).ok_or_else(|| never_fired(id))?;
         let occurrence = job.occurrences.get_mut(&id.number).ok_or_else(|| never_fired(id))?;
         Ok((occurrence, job.versions.last().expect("a job has a description")))
     }
 
-    fn session_mut(&mut self, id: SessionId) -> Result<&mut SessionModel, Violation> {
-        self.sessions.get_mut(&id).ok_or_else(|| Violation {
+    fn session_mut(&mut self, id: SessionId) -> Result<&mut SessionModel, AuditViolation> {
+        self.sessions.get_mut(&id).ok_or_else(|| AuditViolation {
             rule: "only opened sessions do anything",
             detail: format!("session {id} was never opened"),
         })
     }
 
-    fn lane(&self, job: JobId) -> Result<Lane, Violation> {
+    fn lane(&self, job: JobId) -> Result<Lane, AuditViolation> {
         let spec = self.job(job)?.spec();
         Ok(Lane::new(spec.queue.as_str(), spec.job_type.as_str()))
     }
 }
 
-fn never_fired(id: OccurrenceId) -> Violation {
-    Violation {
+fn never_fired(id: OccurrenceId) -> AuditViolation {
+    AuditViolation {
         rule: "only fired occurrences do anything",
         detail: format!("occurrence {id} was never fired"),
     }

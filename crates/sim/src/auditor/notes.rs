@@ -3,7 +3,7 @@
 //! letters.
 
 use super::firing::answers_each;
-use super::{Auditor, Verdict, Violation, rule};
+use super::{AuditResult, AuditViolation, Auditor, rule};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted, Progress};
 use punctual_core::ports::{Assignment, LeaseRef};
@@ -28,7 +28,7 @@ pub enum Saved {
 }
 
 impl Auditor {
-    pub fn noted(&mut self, now: Timestamp, notes: &[Note], answers: &[NoteAnswer]) -> Verdict {
+    pub fn noted(&mut self, now: Timestamp, notes: &[Note], answers: &[NoteAnswer]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("note", notes.len(), answers.len())?;
         for (note, answer) in notes.iter().zip(answers) {
@@ -50,7 +50,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn expected_answer(&self, note: &Note) -> Result<NoteAnswer, Violation> {
+    fn expected_answer(&self, note: &Note) -> Result<NoteAnswer, AuditViolation> {
         if !self.holds(note.session, note.lease)? {
             return Ok(NoteAnswer::Stale);
         }
@@ -84,7 +84,7 @@ impl Auditor {
     }
 
     /// A lease comes with the last checkpoint of its occurrence.
-    pub(super) fn comes_with_checkpoint(&mut self, assignment: &Assignment) -> Verdict {
+    pub(super) fn comes_with_checkpoint(&mut self, assignment: &Assignment) -> AuditResult {
         let model = self.notes.get(&assignment.execution.occurrence);
         let expected = model.and_then(|model| model.checkpoint.as_ref());
         rule!(
@@ -103,7 +103,7 @@ impl Auditor {
     }
 
     /// A handler begins with the checkpoint that its lease came with.
-    pub(super) fn begins_with_checkpoint(&mut self, assignment: &Assignment) -> Verdict {
+    pub(super) fn begins_with_checkpoint(&mut self, assignment: &Assignment) -> AuditResult {
         let expected = self.handed_over.get(&(assignment.execution, assignment.epoch));
         rule!(
             assignment.checkpoint.as_ref() == expected,
@@ -123,7 +123,7 @@ impl Auditor {
         epoch: Epoch,
         checkpoint: &Checkpoint,
         saved: Saved,
-    ) -> Verdict {
+    ) -> AuditResult {
         if saved == Saved::Doubtful {
             self.count("checkpoints with unknown outcome");
             return Ok(());
@@ -144,7 +144,7 @@ impl Auditor {
     }
 
     /// Only dead occurrences have notes left.
-    pub(super) fn compare_notes(&self, found: &[(Noted, Option<Checkpoint>)]) -> Verdict {
+    pub(super) fn compare_notes(&self, found: &[(Noted, Option<Checkpoint>)]) -> AuditResult {
         let mut expected: Vec<(Noted, Option<Checkpoint>)> = Vec::new();
         for (id, model) in &self.notes {
             let (attempt, progress) = model.progress.clone();

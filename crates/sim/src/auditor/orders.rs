@@ -1,7 +1,7 @@
 //! Session modes: a paused or draining session gets no work, a draining one learns of it and leaves, and no
 //! work stays queued while a waiting poll may have it.
 
-use super::{Auditor, SETTLING, SessionModel, SessionState, Verdict, rule};
+use super::{AuditResult, Auditor, SETTLING, SessionModel, SessionState, rule};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Claim, ClaimOutcome, Lane, Poll};
 use punctual_core::session::{SessionDraining, SessionMode, SessionOrder};
@@ -31,7 +31,7 @@ impl Auditor {
         id: SessionId,
         order: SessionOrder,
         outcome: &Option<Result<SessionMode, SessionDraining>>,
-    ) -> Verdict {
+    ) -> AuditResult {
         let now = self.now;
         let session = self.session_mut(id)?;
         let is_draining = session.mode == SessionMode::Draining;
@@ -65,7 +65,7 @@ impl Auditor {
     }
 
     /// A paused or draining session gets nothing.
-    pub(super) fn claimed_nothing(&mut self, claim: &Claim, outcome: &ClaimOutcome) -> Verdict {
+    pub(super) fn claimed_nothing(&mut self, claim: &Claim, outcome: &ClaimOutcome) -> AuditResult {
         let is_nothing = match outcome {
             ClaimOutcome::Claimed { assignments, effects } => {
                 assignments.is_empty() && effects.ended.is_empty() && effects.queued.is_empty()
@@ -108,7 +108,7 @@ impl Auditor {
     }
 
     /// Without faults, a draining session leaves, and no work stays queued next to a poll that may have it.
-    pub fn no_idle_hands(&mut self) -> Verdict {
+    pub fn no_idle_hands(&mut self) -> AuditResult {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         for (id, session) in self.there().filter(|(_, session)| session.mode == SessionMode::Draining) {
             let since = session.mode_since.max(calm_since.plus(SETTLING));

@@ -1,7 +1,7 @@
 //! Overlapping occurrences of one job: which may open, which are replaced, and which one starts when another
 //! has ended.
 
-use super::{Auditor, JobModel, Occurrence, OccurrenceFate, OccurrenceState, Verdict, rule};
+use super::{AuditResult, Auditor, JobModel, Occurrence, OccurrenceFate, OccurrenceState, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 
 /// An occurrence that a fire opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Opened {
+pub(super) struct OpenedByFire {
     pub nominal: Timestamp,
     /// It waits for those that are open.
     pub is_behind: bool,
@@ -20,7 +20,7 @@ pub(super) struct Opened {
 
 /// The open occurrences of a job at a fire, including those that the fire opens.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct OpenAtFire {
     policy: OverlapPolicy,
     limit: usize,
     max_open: usize,
@@ -32,7 +32,7 @@ pub(super) struct Crowd {
     latest: Option<Timestamp>,
     /// An occurrence that is not a replay is running.
     is_running: bool,
-    pub opened: Vec<Opened>,
+    pub opened: Vec<OpenedByFire>,
     pub fates: Vec<(Timestamp, OccurrenceFate)>,
     /// The open occurrences are replaced.
     pub replaces: bool,
@@ -40,7 +40,7 @@ pub(super) struct Crowd {
     pub gave_way: usize,
 }
 
-impl Crowd {
+impl OpenAtFire {
     pub fn of(job: &JobModel) -> Self {
         let settings = &job.spec().settings;
         let open: Vec<&Occurrence> = job.open.iter().map(|number| &job.occurrences[number]).collect();
@@ -48,7 +48,7 @@ impl Crowd {
         let (replayed, others): (Vec<&Occurrence>, Vec<&Occurrence>) =
             open.iter().copied().partition(|one| one.is_replayed);
         let scheduled = others.iter().filter(|one| one.origin == Origin::Schedule);
-        Crowd {
+        OpenAtFire {
             policy: settings.overlap,
             limit: settings.overlap_limit as usize,
             max_open,
@@ -149,7 +149,7 @@ impl Crowd {
         self.open += 1;
         self.behind += usize::from(is_behind);
         self.latest = self.latest.max(Some(nominal));
-        self.opened.push(Opened { nominal, is_behind, is_replayed: false });
+        self.opened.push(OpenedByFire { nominal, is_behind, is_replayed: false });
         self.fates.push((nominal, OccurrenceFate::Fired));
     }
 
@@ -160,7 +160,7 @@ impl Crowd {
 
 impl Auditor {
     /// Stops all open occurrences of a job: unstarted ones end, running ones are asked to stop.
-    pub(super) fn stop_open(&mut self, job: JobId) -> Verdict {
+    pub(super) fn stop_open(&mut self, job: JobId) -> AuditResult {
         for number in self.job(job)?.open.clone() {
             self.stop(job.occurrence(number), None)?;
         }
@@ -168,7 +168,7 @@ impl Auditor {
     }
 
     /// Stops all open regular occurrences of a job.
-    pub(super) fn stop_regular(&mut self, job: JobId) -> Verdict {
+    pub(super) fn stop_regular(&mut self, job: JobId) -> AuditResult {
         for number in self.job(job)?.open.clone() {
             if !self.job(job)?.occurrences[&number].is_replayed {
                 self.stop(job.occurrence(number), None)?;
@@ -178,12 +178,12 @@ impl Auditor {
     }
 
     /// Something of the job has ended: a replay that waits for room is due, if there is room.
-    pub(super) fn wake_replay(&mut self, id: JobId) -> Verdict {
+    pub(super) fn wake_replay(&mut self, id: JobId) -> AuditResult {
         let at = self.at;
         let job = self.job_mut(id)?;
         let due_at = job.due_at(id);
         let is_later = due_at.is_some_and(|due_at| due_at > at);
-        let has_room = Crowd::of(job).has_room();
+        let has_room = OpenAtFire::of(job).has_room();
         if is_later
             && has_room
             && let Some(schedule) = job.schedule.as_mut().filter(|schedule| schedule.cursors.waits)
@@ -199,7 +199,7 @@ impl Auditor {
 
     /// The end of one occurrence lets the first waiting one start, if nothing else blocks it. Replayed ones
     /// start after the others.
-    pub(super) fn next_in_line(&mut self, id: JobId) -> Verdict {
+    pub(super) fn next_in_line(&mut self, id: JobId) -> AuditResult {
         let job = self.job(id)?;
         let is_in_line = |number: &u32| job.occurrences[number].is_behind(Gate::Overlap);
         if job.open.iter().all(is_in_line)
@@ -214,7 +214,7 @@ impl Auditor {
 
     /// Checked when an execution is leased: no other of its job runs, unless one of the two may run
     /// concurrently.
-    pub(super) fn runs_alone(&self, id: OccurrenceId) -> Verdict {
+    pub(super) fn runs_alone(&self, id: OccurrenceId) -> AuditResult {
         let job = self.job(id.job)?;
         for number in job.open.iter().filter(|number| **number != id.number) {
             let other = &job.occurrences[number];
@@ -233,7 +233,7 @@ impl Auditor {
         &mut self,
         id: OccurrenceId,
         mark: Option<punctual_core::job::StoredStatus>,
-    ) -> Result<(), super::Violation> {
+    ) -> Result<(), super::AuditViolation> {
         let at = self.at;
         let (occurrence, _) = self.occurrence_mut(id)?;
         let execution = id.attempt(occurrence.attempt);
@@ -242,7 +242,7 @@ impl Auditor {
             OccurrenceState::Running { is_asked_to_stop, .. } => *is_asked_to_stop = true,
             OccurrenceState::Waiting(_) | OccurrenceState::Queued => {
                 self.ended_unstarted(execution, Status::Cancelled);
-                self.close(id, super::attempts::Ended::unstarted(Status::Cancelled, at), mark)?;
+                self.close(id, super::attempts::AttemptEnd::unstarted(Status::Cancelled, at), mark)?;
                 self.count("executions cancelled before they started");
             }
         }

@@ -1,7 +1,7 @@
 //! Polls and returns of workers: a worker never gets more than it asked for, never what another worker holds,
 //! and nothing that was returned is run or lost.
 
-use super::{Auditor, SETTLING, Verdict, rule};
+use super::{AuditResult, Auditor, SETTLING, rule};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::ports::{Assignment, LeaseRef, Poll};
 use punctual_core::session::SessionMode;
@@ -34,7 +34,7 @@ pub struct Return {
 
 impl Auditor {
     /// A worker returns unstarted executions, because it drains or has held them for too long.
-    pub fn gives_back(&mut self, node: usize, session: SessionId, leases: &[LeaseRef]) -> Verdict {
+    pub fn gives_back(&mut self, node: usize, session: SessionId, leases: &[LeaseRef]) -> AuditResult {
         let since = self.now;
         for lease in leases {
             rule!(
@@ -57,7 +57,7 @@ impl Auditor {
 
     /// Without faults, no worker holds executions without a slot for long: they are returned, and other
     /// workers may have them.
-    pub fn no_hoarding(&mut self) -> Verdict {
+    pub fn no_hoarding(&mut self) -> AuditResult {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         let settled = if self.is_peaceful { calm_since } else { calm_since.plus(SETTLING) };
         let held: Vec<(LeaseRef, Timestamp)> = self.held.iter().map(|(lease, at)| (*lease, *at)).collect();
@@ -86,7 +86,7 @@ impl Auditor {
     }
 
     /// A returned execution is not started under that lease.
-    pub(super) fn is_not_given_back(&self, lease: LeaseRef) -> Verdict {
+    pub(super) fn is_not_given_back(&self, lease: LeaseRef) -> AuditResult {
         let returned = self.returned.get(&lease);
         rule!(
             returned.is_none(),
@@ -97,7 +97,7 @@ impl Auditor {
     }
 
     /// Without faults, returned executions become claimable again, whatever happened to the message.
-    fn nothing_is_stranded(&mut self, found_by: Timestamp) -> Verdict {
+    fn nothing_is_stranded(&mut self, found_by: Timestamp) -> AuditResult {
         let open = self.returned.iter().filter(|(_, one)| !one.is_over);
         let open: Vec<_> = open.map(|(lease, one)| (*lease, one.session, one.since)).collect();
         for (lease, session, since) in open {
@@ -122,7 +122,7 @@ impl Auditor {
     }
 
     /// A worker learns what it was granted.
-    pub fn told(&mut self, poll: &Poll, assignments: &[Assignment]) -> Verdict {
+    pub fn told(&mut self, poll: &Poll, assignments: &[Assignment]) -> AuditResult {
         for assignment in assignments {
             let lease = (assignment.execution, assignment.epoch);
             rule!(
@@ -139,7 +139,7 @@ impl Auditor {
     }
 
     /// Without faults, no lease stays unknown to the worker that it was granted to.
-    pub fn no_orphans(&mut self) -> Verdict {
+    pub fn no_orphans(&mut self) -> AuditResult {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         let found_by = calm_since.plus(SETTLING).plus(ORPHANS_FOUND);
         self.nothing_is_stranded(found_by)?;
@@ -165,7 +165,7 @@ impl Auditor {
         session: SessionId,
         turn: u64,
         assignment: &Assignment,
-    ) -> Verdict {
+    ) -> AuditResult {
         self.untold.insert(assignment.lease(), self.now);
         let model = self.polls.entry((session, turn)).or_default();
         model.granted += 1;

@@ -2,7 +2,7 @@
 //! and a step at a time, and keep their rank. Until it is complete, no wait list of the queue moves.
 
 use super::limiters::Limiter;
-use super::{Auditor, OccurrenceState, Violation};
+use super::{AuditViolation, Auditor, OccurrenceState};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limiter::{QueueLimits, Rate};
@@ -10,7 +10,7 @@ use punctual_core::limits::PLACED_PER_STEP_MAX;
 
 /// The re-admission of a queue, and its progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Readmission {
+pub(super) struct ExpectedReadmission {
     /// Executions with a key return to the wait list of their key.
     keys: bool,
     /// All others return as well, not only those that exceed the limit.
@@ -35,7 +35,7 @@ impl Auditor {
         queue: &str,
         had: &QueueLimits,
         limits: &QueueLimits,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), AuditViolation> {
         let all = is_slower(limits.rate, had.rate);
         let keys =
             is_slower(limits.key_rate, had.key_rate) || is_fewer(limits.key_concurrency, had.key_concurrency);
@@ -49,7 +49,8 @@ impl Auditor {
                 self.count("limits that become tighter again during re-admission");
             }
             let was = was.unwrap_or_default();
-            let readmission = Readmission { keys: keys || was.keys, all: all || was.all, reached: None };
+            let readmission =
+                ExpectedReadmission { keys: keys || was.keys, all: all || was.all, reached: None };
             self.limiters.readmission.insert(queue.to_owned(), readmission);
             if self.queued.iter().any(|id| self.job(id.job).is_ok_and(|job| job.spec().queue == queue)) {
                 self.count("limits that become tighter over a backlog");
@@ -62,9 +63,9 @@ impl Auditor {
     pub(super) fn readmit(
         &mut self,
         of_queue: &Limiter,
-        readmission: Readmission,
+        readmission: ExpectedReadmission,
         count: usize,
-    ) -> Result<bool, Violation> {
+    ) -> Result<bool, AuditViolation> {
         let most = self.limit_of(of_queue).concurrency.map_or(u64::MAX, u64::from);
         let mut too_many = self.in_use(of_queue)?.saturating_sub(most);
         let is_for_all = readmission.keys || readmission.all;
@@ -87,7 +88,9 @@ impl Auditor {
             self.limiters.readmission.remove(&of_queue.queue);
         } else {
             let reached = places.last().copied().or(readmission.reached);
-            self.limiters.readmission.insert(of_queue.queue.clone(), Readmission { reached, ..readmission });
+            self.limiters
+                .readmission
+                .insert(of_queue.queue.clone(), ExpectedReadmission { reached, ..readmission });
             self.count("steps of re-admission that were not the last");
         }
         self.limiters.stuck_since.remove(of_queue);
@@ -96,7 +99,7 @@ impl Auditor {
 
     /// An execution that was returned unstarted stays admitted, unless the limits have become tighter since
     /// it was admitted.
-    pub(super) fn keeps_place(&mut self, id: OccurrenceId) -> Result<(), Violation> {
+    pub(super) fn keeps_place(&mut self, id: OccurrenceId) -> Result<(), AuditViolation> {
         let key = self.key_of(id.job)?;
         let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
         let had = self.occurrence(id)?.limiter.clone();
@@ -111,7 +114,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn has_too_many(&self, limiter: &Limiter) -> Result<bool, Violation> {
+    fn has_too_many(&self, limiter: &Limiter) -> Result<bool, AuditViolation> {
         let most = self.limit_of(limiter).concurrency.map_or(u64::MAX, u64::from);
         Ok(self.in_use(limiter)? > most)
     }
@@ -120,9 +123,9 @@ impl Auditor {
     fn last_queued(
         &self,
         queue: &str,
-        readmission: Readmission,
+        readmission: ExpectedReadmission,
         count: usize,
-    ) -> Result<Vec<(i64, OccurrenceId)>, Violation> {
+    ) -> Result<Vec<(i64, OccurrenceId)>, AuditViolation> {
         let mut places = Vec::new();
         for id in &self.queued {
             if self.job(id.job)?.spec().queue == queue {
@@ -139,7 +142,7 @@ impl Auditor {
         id: OccurrenceId,
         key: Option<Limiter>,
         wait_list: Limiter,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), AuditViolation> {
         let (occurrence, _) = self.occurrence_mut(id)?;
         occurrence.state = OccurrenceState::Waiting(Gates::only(Gate::Concurrency));
         if key.is_some() {

@@ -1,9 +1,9 @@
 //! Dead letters: an occurrence that failed permanently leaves one, a redrive turns it into one more attempt,
 //! a discard deletes it.
 
-use super::control::{Asked, Effect};
+use super::control::{Effect, JudgedVerb};
 use super::firing::{answers_each, state_behind};
-use super::{Auditor, Occurrence, OccurrenceState, Verdict, rule};
+use super::{AuditResult, Auditor, Occurrence, OccurrenceState, rule};
 use punctual_core::control::Refusal;
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -14,7 +14,7 @@ use punctual_core::time::Timestamp;
 
 impl Auditor {
     /// Runs the job's latest dead occurrence again.
-    pub(super) fn retry(&mut self, id: JobId) -> Asked {
+    pub(super) fn retry(&mut self, id: JobId) -> JudgedVerb {
         let job = self.job(id)?;
         if job.status() == JobStatus::Cancelled {
             return Ok(Err(Refusal::Cancelled));
@@ -31,7 +31,7 @@ impl Auditor {
         now: Timestamp,
         dead: &[OccurrenceId],
         outcomes: &[ControlOutcome],
-    ) -> Verdict {
+    ) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("redrive", dead.len(), outcomes.len())?;
         for (id, outcome) in dead.iter().zip(outcomes) {
@@ -50,7 +50,7 @@ impl Auditor {
     }
 
     /// The next attempt of the same occurrence, with a fresh budget and no expiry.
-    fn redrive_one(&mut self, id: OccurrenceId) -> Asked {
+    fn redrive_one(&mut self, id: OccurrenceId) -> JudgedVerb {
         let (at, now, job) = (self.at, self.now, self.job(id.job)?);
         if job.status() == JobStatus::Cancelled {
             return Ok(Err(Refusal::Cancelled));
@@ -91,7 +91,7 @@ impl Auditor {
         Ok(Ok(Effect { added: Some(id.attempt(attempt)), skipped: 0 }))
     }
 
-    pub fn discarded(&mut self, dead: &[OccurrenceId], outcomes: &[bool]) -> Verdict {
+    pub fn discarded(&mut self, dead: &[OccurrenceId], outcomes: &[bool]) -> AuditResult {
         answers_each("discard", dead.len(), outcomes.len())?;
         for (id, was_there) in dead.iter().zip(outcomes) {
             rule!(
@@ -109,7 +109,7 @@ impl Auditor {
     }
 
     /// Whether a closed occurrence leaves a dead letter.
-    pub(super) fn bury(&mut self, job: JobId, number: u32, dead: bool) -> Verdict {
+    pub(super) fn bury(&mut self, job: JobId, number: u32, dead: bool) -> AuditResult {
         self.occurrence_mut(job.occurrence(number))?.0.state = OccurrenceState::Closed { dead };
         if !dead {
             self.forget_notes(job.occurrence(number));

@@ -1,6 +1,6 @@
 //! Requests with a key: a request begun under a key is continued, and a stored response is repeated.
 
-use super::{Auditor, Verdict, rule};
+use super::{AuditResult, Auditor, rule};
 use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer};
 use punctual_core::time::Timestamp;
 
@@ -14,7 +14,7 @@ pub(super) struct RequestModel {
 }
 
 impl Auditor {
-    pub fn request_begun(&mut self, now: Timestamp, new: &NewRequest, state: &RequestState) -> Verdict {
+    pub fn request_begun(&mut self, now: Timestamp, new: &NewRequest, state: &RequestState) -> AuditResult {
         self.not_ahead(now)?;
         let is_begun = matches!(state, RequestState::Begun { .. });
         let expected = match self.requests.get(&new.request) {
@@ -43,7 +43,7 @@ impl Auditor {
         Ok(())
     }
 
-    pub fn request_answered(&mut self, request: &RequestKey, answer: &StoredAnswer) -> Verdict {
+    pub fn request_answered(&mut self, request: &RequestKey, answer: &StoredAnswer) -> AuditResult {
         let now = self.now;
         let known = self.requests.get_mut(request);
         rule!(known.is_some(), "only what was begun is answered", "{request:?}");

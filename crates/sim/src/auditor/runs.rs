@@ -3,7 +3,7 @@
 //! A node that is stopped and resumed cannot know at once that its lease is gone: its runs are excused while
 //! it is paused and for a moment after, and must have ended by then.
 
-use super::{Auditor, Verdict, rule};
+use super::{AuditResult, Auditor, rule};
 use punctual_core::ids::{Epoch, ExecutionId, SessionId};
 use punctual_core::ports::{Assignment, LeaseRef};
 use punctual_core::time::Timestamp;
@@ -23,7 +23,7 @@ pub enum RunEnd {
 }
 
 #[derive(Debug)]
-pub struct Run {
+pub struct RunModel {
     pub(super) node: usize,
     started_at: Timestamp,
     pub(super) end: Option<RunEnd>,
@@ -39,7 +39,7 @@ pub struct NodeModel {
 
 impl Auditor {
     /// A worker has decided to start a handler: at this moment its lease must be valid.
-    pub fn run_decided(&mut self, node: usize, slots: usize, assignment: &Assignment) -> Verdict {
+    pub fn run_decided(&mut self, node: usize, slots: usize, assignment: &Assignment) -> AuditResult {
         let here = self.active.values().flatten().filter(|lease| self.runs[lease].node == node).count();
         rule!(
             here < slots || self.is_excused(node),
@@ -61,7 +61,7 @@ impl Auditor {
     }
 
     /// A handler begins to run.
-    pub fn run_started(&mut self, node: usize, assignment: &Assignment) -> Verdict {
+    pub fn run_started(&mut self, node: usize, assignment: &Assignment) -> AuditResult {
         let (execution, id) = (assignment.execution, assignment.execution.occurrence);
         let lease = (execution, assignment.epoch);
         rule!(
@@ -106,13 +106,13 @@ impl Auditor {
             self.count("runs that may happen once");
         }
         self.held.remove(&assignment.lease());
-        self.runs.insert(lease, Run { node, started_at: self.now, end: None });
+        self.runs.insert(lease, RunModel { node, started_at: self.now, end: None });
         self.active.entry(id).or_default().insert(lease);
         self.count("runs started");
         Ok(())
     }
 
-    pub fn run_ended(&mut self, assignment: &Assignment, end: RunEnd) -> Verdict {
+    pub fn run_ended(&mut self, assignment: &Assignment, end: RunEnd) -> AuditResult {
         let lease = (assignment.execution, assignment.epoch);
         let (now, id) = (self.now, assignment.execution.occurrence);
         let Some(run) = self.runs.get_mut(&lease) else { return Ok(()) };
@@ -154,7 +154,7 @@ impl Auditor {
 
     /// Checked some time after a node was resumed: executions that it lost meanwhile must not run there any
     /// more.
-    pub fn no_zombies_on(&mut self, node: usize) -> Verdict {
+    pub fn no_zombies_on(&mut self, node: usize) -> AuditResult {
         if self.is_excused(node) {
             return Ok(());
         }
@@ -173,7 +173,7 @@ impl Auditor {
     }
 
     /// A session is being lost: its worker must already have stopped its handlers.
-    pub(super) fn nothing_runs_under(&self, session: SessionId) -> Verdict {
+    pub(super) fn nothing_runs_under(&self, session: SessionId) -> AuditResult {
         for lease in self.active.values().flatten() {
             let run = &self.runs[lease];
             rule!(

@@ -2,7 +2,7 @@
 //! executions running.
 
 use super::firing::answers_each;
-use super::{Auditor, OccurrenceState, SessionModel, SessionState, Verdict, rule};
+use super::{AuditResult, Auditor, OccurrenceState, SessionModel, SessionState, rule};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
     Beat, BeatOutcome, CommitEffects, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
 impl Auditor {
-    pub fn session_opened(&mut self, now: Timestamp, opening: &SessionOpening, id: SessionId) -> Verdict {
+    pub fn session_opened(&mut self, now: Timestamp, opening: &SessionOpening, id: SessionId) -> AuditResult {
         self.not_ahead(now)?;
         let session = SessionModel {
             opening: opening.clone(),
@@ -29,7 +29,7 @@ impl Auditor {
         Ok(())
     }
 
-    pub fn beaten(&mut self, now: Timestamp, beats: &[Beat], outcomes: &[BeatOutcome]) -> Verdict {
+    pub fn beaten(&mut self, now: Timestamp, beats: &[Beat], outcomes: &[BeatOutcome]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("beat", beats.len(), outcomes.len())?;
         let true_now = self.now;
@@ -73,7 +73,7 @@ impl Auditor {
     }
 
     /// A heartbeat response lists exactly the executions that the session holds and should stop.
-    fn told_to_stop(&mut self, session: SessionId, cancel: &[LeaseRef]) -> Verdict {
+    fn told_to_stop(&mut self, session: SessionId, cancel: &[LeaseRef]) -> AuditResult {
         let mut expected = BTreeSet::new();
         for id in self.leased_to(session) {
             let occurrence = self.occurrence(id)?;
@@ -99,7 +99,7 @@ impl Auditor {
         Ok(())
     }
 
-    pub fn sessions_lost(&mut self, now: Timestamp, silent: &[Pulse], outcomes: &[bool]) -> Verdict {
+    pub fn sessions_lost(&mut self, now: Timestamp, silent: &[Pulse], outcomes: &[bool]) -> AuditResult {
         self.not_ahead(now)?;
         answers_each("lose_sessions", silent.len(), outcomes.len())?;
         let true_now = self.now;
@@ -132,7 +132,7 @@ impl Auditor {
         Ok(())
     }
 
-    pub fn resynced(&mut self, now: Timestamp, resync: &Resync, outcome: &ResyncOutcome) -> Verdict {
+    pub fn resynced(&mut self, now: Timestamp, resync: &Resync, outcome: &ResyncOutcome) -> AuditResult {
         self.not_ahead(now)?;
         let call = self.call;
         let session = self.session_mut(resync.session)?;
@@ -169,7 +169,7 @@ impl Auditor {
         }
     }
 
-    pub fn session_closed(&mut self, now: Timestamp, id: SessionId, outcome: &ResyncOutcome) -> Verdict {
+    pub fn session_closed(&mut self, now: Timestamp, id: SessionId, outcome: &ResyncOutcome) -> AuditResult {
         self.not_ahead(now)?;
         let session = self.session_mut(id)?;
         let live = session.state == SessionState::Live;
@@ -189,7 +189,7 @@ impl Auditor {
         session: SessionId,
         held: &BTreeSet<LeaseRef>,
         effects: &[CommitEffects],
-    ) -> Verdict {
+    ) -> AuditResult {
         for id in self.leased_to(session) {
             let occurrence = self.occurrence(id)?;
             let lease = LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch };
@@ -211,7 +211,7 @@ impl Auditor {
     }
 
     /// Checks a read of all sessions.
-    pub fn read_sessions(&mut self, rows: &[SessionRow]) -> Verdict {
+    pub fn read_sessions(&mut self, rows: &[SessionRow]) -> AuditResult {
         let mut got: Vec<_> = rows.iter().map(|row| (row.pulse.session, row.pulse.beat, row.mode)).collect();
         got.sort_by_key(|(id, ..)| *id);
         let live = self.sessions.iter().filter(|(_, session)| session.state == SessionState::Live);

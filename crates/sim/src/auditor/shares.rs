@@ -1,7 +1,7 @@
 //! Fair shares: recomputes the rank of an execution. Earlier submissions of an owner to a queue delay its
 //! next execution there a little, and less if the queue gives the owner more weight.
 
-use super::{Auditor, Verdict, rule};
+use super::{AuditResult, Auditor, rule};
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::JobSpec;
 use punctual_core::time::Timestamp;
@@ -19,7 +19,7 @@ const PASSED_OVER_MAX: Duration = Duration::from_secs(150);
 
 /// The position of an execution among others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ClaimPlace {
     /// Lower goes first.
     pub rank_us: i64,
     /// When it became ready.
@@ -28,10 +28,10 @@ pub(super) struct Place {
     lag_us_max: i64,
 }
 
-impl Place {
+impl ClaimPlace {
     pub fn at(ready_at: Timestamp, spec: &JobSpec) -> Self {
         let rank_us = ready_at.as_micros() - STEP_US * i64::from(spec.priority.get());
-        Place { rank_us, ready_at, lag_us_max: 0 }
+        ClaimPlace { rank_us, ready_at, lag_us_max: 0 }
     }
 
     pub fn is_at(self, rank_us: i64) -> bool {
@@ -41,15 +41,15 @@ impl Place {
 
 /// By queue and owner: the time up to which the submitted work reaches.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(super) struct SharesModel {
     reach_us: BTreeMap<(String, String), i64>,
 }
 
 impl Auditor {
     /// The position of an execution that fires now, after its owner's other executions in the queue.
-    pub(super) fn place_by_share(&mut self, spec: &JobSpec) -> Place {
+    pub(super) fn place_by_share(&mut self, spec: &JobSpec) -> ClaimPlace {
         if self.is_overlapping {
-            return Place { lag_us_max: LAG_US_MAX, ..Place::at(self.at, spec) };
+            return ClaimPlace { lag_us_max: LAG_US_MAX, ..ClaimPlace::at(self.at, spec) };
         }
         let now_us = self.at.as_micros();
         let weights = self.limits_of(&spec.queue).map(|limits| &limits.weights);
@@ -61,18 +61,18 @@ impl Auditor {
         let reach_us = self.shares.reach_us.entry(owner).or_insert(now_us);
         let lag_us = (*reach_us - now_us).clamp(0, LAG_US_MAX);
         *reach_us = now_us + lag_us + QUANTUM_US / i64::from(weight);
-        let place = Place::at(self.at, spec);
-        Place { rank_us: place.rank_us + lag_us, ..place }
+        let place = ClaimPlace::at(self.at, spec);
+        ClaimPlace { rank_us: place.rank_us + lag_us, ..place }
     }
 
     /// The store's process was restarted: shares are only in its memory.
     pub fn shares_are_forgotten(&mut self) {
-        self.shares = Shares::default();
+        self.shares = SharesModel::default();
     }
 }
 
 /// One execution is claimed and another one, which could have been claimed instead, is not.
-pub(super) fn goes_before(goes: (ExecutionId, Place), stays: (ExecutionId, Place)) -> Verdict {
+pub(super) fn goes_before(goes: (ExecutionId, ClaimPlace), stays: (ExecutionId, ClaimPlace)) -> AuditResult {
     let ((first, place), (second, behind)) = (goes, stays);
     rule!(
         place.rank_us <= behind.rank_us,

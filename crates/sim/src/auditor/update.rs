@@ -1,8 +1,8 @@
 //! Updates of a job: running executions continue unchanged, everything else follows the new description, and
 //! a changed schedule applies from then on.
 
-use super::control::{Asked, Effect};
-use super::{Auditor, JobModel, OccurrenceFate, OccurrenceState, Place, Violation, rule};
+use super::control::{Effect, JudgedVerb};
+use super::{AuditViolation, Auditor, ClaimPlace, JobModel, OccurrenceFate, OccurrenceState, rule};
 use punctual_core::control::{Refusal, Update};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -12,7 +12,7 @@ use punctual_core::schedule::{MisfirePolicy, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 
 impl Auditor {
-    pub(super) fn update(&mut self, id: JobId, update: &Update) -> Asked {
+    pub(super) fn update(&mut self, id: JobId, update: &Update) -> JudgedVerb {
         let at = self.at;
         let job = self.job(id)?;
         let version = job.version();
@@ -84,7 +84,7 @@ impl Auditor {
     }
 
     /// Applies a new description to an open occurrence.
-    fn describe(&mut self, id: JobId, number: u32, old: &JobSpec) -> Result<(), Violation> {
+    fn describe(&mut self, id: JobId, number: u32, old: &JobSpec) -> Result<(), AuditViolation> {
         let id = id.occurrence(number);
         let job = self.job(id.job)?;
         let one = &job.occurrences[&number];
@@ -93,7 +93,7 @@ impl Auditor {
         let (occurrence, spec) = self.occurrence_mut(id)?;
         // Running executions have a rank, too: they may return to the queue.
         if old.priority != spec.priority {
-            occurrence.place = Place::at(occurrence.available_at, spec);
+            occurrence.place = ClaimPlace::at(occurrence.available_at, spec);
         }
         if occurrence.is_running() {
             return Ok(());
@@ -111,7 +111,7 @@ impl Auditor {
     }
 
     /// The only run of the job has not started: it moves to the job's new time.
-    fn postpone(&mut self, id: JobId, number: u32) -> Result<(), Violation> {
+    fn postpone(&mut self, id: JobId, number: u32) -> Result<(), AuditViolation> {
         let at = self.at;
         let job = self.job_mut(id)?;
         let schedule = job.spec().settings.schedule.clone();
@@ -144,7 +144,7 @@ impl Auditor {
     }
 
     /// Returns how many missed times of the old schedule are not replayed any more.
-    fn begin_anew(&mut self, id: JobId, begins: bool, since: Timestamp) -> Result<u64, Violation> {
+    fn begin_anew(&mut self, id: JobId, begins: bool, since: Timestamp) -> Result<u64, AuditViolation> {
         let now = self.now;
         let job = self.job_mut(id)?;
         let version = job.schedule.as_ref().map_or(1, |old| old.version);
@@ -177,7 +177,7 @@ impl JobModel {
 
     /// Continues with other settings of the same times: what is neither fired nor skipped stays so, unless
     /// missed times are skipped from now on, or all runs are used. Returns how many are not replayed any more.
-    fn continue_life(&mut self, id: JobId) -> Result<u64, Violation> {
+    fn continue_life(&mut self, id: JobId) -> Result<u64, AuditViolation> {
         let new = self.spec().settings.schedule.clone();
         let (Schedule::Recurring(recurring), Some(schedule), Some(life)) =
             (&new, &self.schedule, self.lives.last_mut())
@@ -195,7 +195,7 @@ impl JobModel {
     }
 
     /// Skips the missed times that were still to be replayed, and returns how many they are.
-    fn end_replay(&mut self, id: JobId) -> Result<u64, Violation> {
+    fn end_replay(&mut self, id: JobId) -> Result<u64, AuditViolation> {
         let (Some(schedule), Some(life)) = (&mut self.schedule, self.lives.last_mut()) else { return Ok(0) };
         let undone = std::mem::take(&mut schedule.cursors.replay).concat();
         schedule.cursors.waits = false;

@@ -132,7 +132,7 @@ mod on_servers {
 
     use super::{Past, PastBatch};
     use crate::baseline::RowProgress;
-    use crate::counters::Counts;
+    use crate::counters::CounterChanges;
     use crate::fault::Fault;
     use crate::rows::JobRow;
     use crate::unit_of_work::{Connect, EndedRow, ReadSet, Tables, WriteSet};
@@ -189,7 +189,7 @@ mod on_servers {
     }
 
     async fn write(tables: &mut dyn Tables, batch: PastBatch, names: Names) -> Result<(), Fault> {
-        let counts = Counts { jobs: batch.job_counts(), ..Counts::default() };
+        let counts = CounterChanges { jobs: batch.job_counts(), ..CounterChanges::default() };
         let row = |job| JobRow { job, lane: names.lane };
         let end = |finished| EndedRow { finished, worker: Some(names.worker) };
         let write_set = WriteSet {

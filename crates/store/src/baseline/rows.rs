@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::rows::LiveRow;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobSpec, StoredStatus};
-use punctual_core::occurrence::{End, Finished, Live};
+use punctual_core::occurrence::{Finished, Live, ReportedEnd};
 use punctual_core::ports::Outcome;
 use punctual_core::rank::Shares;
 use punctual_core::schedule::{Beginning, Schedule, ScheduleState, begin};
@@ -72,6 +72,6 @@ pub(crate) fn payload(bytes: usize) -> String {
 /// The history entry of an execution that succeeded.
 pub(crate) fn finished(live: &Live) -> Result<Finished, Fault> {
     let now = live.available_at;
-    let end: End = Outcome::Succeeded { result: None }.into_end(now, now);
+    let end: ReportedEnd = Outcome::Succeeded { result: None }.into_end(now, now);
     Ok(live.claimed(SESSION, 1, now)?.settled(end, None, now)?.finished)
 }

@@ -6,7 +6,7 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::job::{DEFAULT_OWNER, Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::{End, LiveState, Origin};
+use punctual_core::occurrence::{ReportedEnd, LiveState, Origin};
 use punctual_core::ports::{ControlOutcome, DeadLetterQuery, Store};
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ pub async fn a_dead_letter_tells_what_died(store: Arc<dyn Store>) {
 pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
-    let error = |seconds, text: &str| End { error: Some(text.to_owned()), ..died(seconds) };
+    let error = |seconds, text: &str| ReportedEnd { error: Some(text.to_owned()), ..died(seconds) };
     harness.submit(at(1), job(1)).await;
     worker.run(at(2), error(2, "out of paper")).await;
     let special = job_with(2, |spec| {
@@ -182,7 +182,7 @@ pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {
     harness.submit(at(3), special).await;
     worker.run(at(4), error(4, "100% wrong")).await;
     harness.submit(at(5), job(3)).await;
-    worker.run(at(6), End { error: None, ..died(6) }).await;
+    worker.run(at(6), ReportedEnd { error: None, ..died(6) }).await;
     let text = |text: &str| Some(text.to_owned());
     let all = DeadLetterQuery { limit: 10, ..DeadLetterQuery::default() };
     let queries = [

@@ -9,7 +9,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{Expiry, Job, JobStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::limits::DEPENDENTS_PER_STEP_MAX;
-use punctual_core::occurrence::{End, LiveState};
+use punctual_core::occurrence::{ReportedEnd, LiveState};
 use punctual_core::ports::{
     CommitEffects, FireOutcome, LookOutcome, NewJob, ParentProblem, Resolved, Store, SubmitOutcome,
 };
@@ -303,7 +303,7 @@ pub async fn a_child_that_is_due_between_two_steps_waits_for_its_turn(store: Arc
 pub async fn a_child_that_was_cancelled_stays_cancelled(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;
-    let ends: [End; 2] = [succeeded(5), died(5)];
+    let ends: [ReportedEnd; 2] = [succeeded(5), died(5)];
     for (parent, end) in [1, 4].into_iter().zip(ends) {
         harness.submit(at(1), job(parent)).await;
         harness.submit(at(2), child(parent + 1, &[parent])).await;

@@ -5,12 +5,12 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::job::{Job, JobSpec, JobStatus, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::{End, Finished, LiveState};
+use punctual_core::occurrence::{Finished, LiveState, ReportedEnd};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control,
-    ControlOutcome, Controlled, DeadLetter, DeadLetterQuery, Due, DueKind, Fire, FireOutcome, JobView, Lane,
-    LeaseRef, Look, LookOutcome, NewJob, Recovered, Report, ReportAnswer, ReportOutcome, SessionOpening,
-    SlotReservation, Store, SubmitOutcome,
+    ControlOutcome, Controlled, DeadLetter, DeadLetterQuery, Due, DueKind, FireOutcome, FireRequest, JobView,
+    Lane, LeaseRef, LookOutcome, LookRequest, NewJob, Recovered, Report, ReportAnswer, ReportOutcome,
+    SessionOpening, SlotReservation, Store, SubmitOutcome,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{Recurring, Schedule};
@@ -60,8 +60,8 @@ pub(super) fn once(seconds: i64) -> Schedule {
     Schedule::OneTime { at: at(seconds) }
 }
 
-pub(super) fn succeeded(seconds: i64) -> End {
-    End {
+pub(super) fn succeeded(seconds: i64) -> ReportedEnd {
+    ReportedEnd {
         ending: Ending::Succeeded,
         retryable: false,
         started_at: Some(at(seconds)),
@@ -71,8 +71,8 @@ pub(super) fn succeeded(seconds: i64) -> End {
     }
 }
 
-pub(super) fn failed(seconds: i64) -> End {
-    End {
+pub(super) fn failed(seconds: i64) -> ReportedEnd {
+    ReportedEnd {
         ending: Ending::Failed,
         retryable: true,
         started_at: Some(at(seconds)),
@@ -83,8 +83,8 @@ pub(super) fn failed(seconds: i64) -> End {
 }
 
 /// A failure that is not retried.
-pub(super) fn died(seconds: i64) -> End {
-    End { retryable: false, ..failed(seconds) }
+pub(super) fn died(seconds: i64) -> ReportedEnd {
+    ReportedEnd { retryable: false, ..failed(seconds) }
 }
 
 pub(super) fn opening(worker: &str) -> SessionOpening {
@@ -172,7 +172,7 @@ impl Harness {
         now: Timestamp,
         session: SessionId,
         of: &Assignment,
-        end: End,
+        end: ReportedEnd,
     ) -> ReportOutcome {
         let report = Report { session, lease: of.lease(), end };
         self.store.report(now, vec![report]).await.unwrap().pop().unwrap()
@@ -184,7 +184,7 @@ impl Harness {
         now: Timestamp,
         session: SessionId,
         of: &Assignment,
-        end: End,
+        end: ReportedEnd,
     ) -> CommitEffects {
         let outcome = self.report(now, session, of, end).await;
         assert_eq!(outcome.answer, ReportAnswer::Accepted);
@@ -192,7 +192,12 @@ impl Harness {
     }
 
     pub async fn fire(&self, now: Timestamp, job: JobId, version: u32) -> FireOutcome {
-        self.store.fire(now, vec![Fire { job, version, reservation: None }]).await.unwrap().pop().unwrap()
+        self.store
+            .fire(now, vec![FireRequest { job, version, reservation: None }])
+            .await
+            .unwrap()
+            .pop()
+            .unwrap()
     }
 
     /// Fires a schedule that must be due. Returns how many occurrences fired, how many were skipped, and
@@ -214,7 +219,7 @@ impl Harness {
         reservation: Option<SlotReservation>,
     ) -> LookOutcome {
         let reservation = reservation.map(|reservation| (reservation, lane()));
-        let look = Look { occurrence: of.occurrence, attempt: of.attempt, reservation };
+        let look = LookRequest { occurrence: of.occurrence, attempt: of.attempt, reservation };
         self.store.look(now, vec![look]).await.unwrap().pop().unwrap()
     }
 
@@ -349,12 +354,12 @@ impl Worker {
     }
 
     /// Reports an end that must be accepted. Returns the commit effects.
-    pub async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> CommitEffects {
+    pub async fn end(&self, now: Timestamp, of: &Assignment, end: ReportedEnd) -> CommitEffects {
         self.harness.accept(now, self.session, of, end).await
     }
 
     /// Claims one execution and ends it. Returns the execution and the commit effects.
-    pub async fn run(&mut self, now: Timestamp, end: End) -> (ExecutionId, CommitEffects) {
+    pub async fn run(&mut self, now: Timestamp, end: ReportedEnd) -> (ExecutionId, CommitEffects) {
         let assignment = self.claim_one(now).await;
         let effects = self.end(now, &assignment, end).await;
         (assignment.execution, effects)

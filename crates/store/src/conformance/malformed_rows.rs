@@ -15,9 +15,9 @@ use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, AuditQuery, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery, DueKind,
-    ExecutionQuery, ExecutionWalk, Fire, FireOutcome, Horizon, JobQuery, Look, NewJob, NewRequest, Pausing,
-    Report, ReportAnswer, RequestKey, Retirement, SessionOpening, Store, StoreError, StoredAnswer,
-    SubmitOutcome,
+    ExecutionQuery, ExecutionWalk, FireOutcome, FireRequest, Horizon, JobQuery, LookRequest, NewJob,
+    NewRequest, Pausing, Report, ReportAnswer, RequestKey, Retirement, SessionOpening, Store, StoreError,
+    StoredAnswer, SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
@@ -323,9 +323,9 @@ async fn fire_all(store: &dyn Store, now: Timestamp, sound: JobId) {
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
     for one in &due {
         match one.what {
-            DueKind::Schedule { job, version } => fires.push(Fire { job, version, reservation: None }),
+            DueKind::Schedule { job, version } => fires.push(FireRequest { job, version, reservation: None }),
             DueKind::Live { occurrence, attempt } => {
-                looks.push(Look { occurrence, attempt, reservation: None })
+                looks.push(LookRequest { occurrence, attempt, reservation: None })
             }
         }
     }

@@ -5,7 +5,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
     Control, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, LogLine, LogStream,
     Store,
@@ -80,7 +80,7 @@ async fn ended_with_large_results(harness: &Harness) -> Vec<ExecutionId> {
     harness.fired(at(5 * COUNT as i64), job.id, 1).await;
     let mut ended = Vec::new();
     for _ in 0..COUNT {
-        let end = End { result: Some(large(LARGE_BYTES)), ..succeeded(200) };
+        let end = ReportedEnd { result: Some(large(LARGE_BYTES)), ..succeeded(200) };
         ended.push(worker.run(at(200), end).await.0);
     }
     ended
@@ -173,7 +173,7 @@ pub async fn a_page_of_dead_letters_is_bounded_by_errors(store: Arc<dyn Store>) 
     let mut worker = harness.worker().await;
     for number in 1..=COUNT as u32 {
         harness.submit(at(1), job(number)).await;
-        worker.run(at(2), End { error: Some(large(LARGE_BYTES)), ..died(2) }).await;
+        worker.run(at(2), ReportedEnd { error: Some(large(LARGE_BYTES)), ..died(2) }).await;
     }
     let query = |before| DeadLetterQuery { before, limit: 1_000, ..DeadLetterQuery::default() };
     let pages = followed!(before => harness.store.dead_letters(query(before)));

@@ -5,7 +5,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::Job;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, CommitEffects, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store,
+    Assignment, CommitEffects, FireRequest, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store,
     SubmitOutcome,
 };
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub async fn an_offer_takes_nothing_of_a_paused_queue(store: Arc<dyn Store>) {
     let reservation = Some(worker.reservation());
     let submitted = harness.submit_to(at(3), in_bulk(3), reservation).await;
     assert_eq!((submitted.assigned, submitted.queued), (vec![], bulk.clone()));
-    let fire = Fire { job: job(1).id, version: 1, reservation };
+    let fire = FireRequest { job: job(1).id, version: 1, reservation };
     let fired = harness.store.fire(at(100), vec![fire]).await.unwrap().remove(0);
     let FireOutcome::Fired { effects, .. } = fired else { panic!("{fired:?}") };
     assert_eq!((effects.assigned, effects.queued), (vec![], bulk.clone()));

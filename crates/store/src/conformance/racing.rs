@@ -9,7 +9,7 @@ use super::fixture::{Harness, at, job_with};
 use futures_util::stream::{self, StreamExt};
 use punctual_core::ids::SessionId;
 use punctual_core::job::{Job, JobSpec};
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
     Assignment, Claim, ClaimOutcome, CommitEffects, Depth, ReportAnswer, Resync, ResyncOutcome, Store,
 };
@@ -243,12 +243,12 @@ impl Hand {
         claimed.remove(0)
     }
 
-    async fn report(&self, now: Timestamp, of: &Assignment, end: End) -> ReportAnswer {
+    async fn report(&self, now: Timestamp, of: &Assignment, end: ReportedEnd) -> ReportAnswer {
         self.harness.report(now, self.session, of, end).await.answer
     }
 
     /// Reports an end that must be accepted.
-    async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> CommitEffects {
+    async fn end(&self, now: Timestamp, of: &Assignment, end: ReportedEnd) -> CommitEffects {
         self.harness.accept(now, self.session, of, end).await
     }
 

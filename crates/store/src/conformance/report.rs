@@ -4,7 +4,7 @@ use super::fixture::{Harness, at, every, failed, job, job_with, succeeded, time_
 use punctual_core::ids::{Epoch, SegmentSet, SessionId};
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{Assignment, CommitEffects, LookOutcome, Report, ReportAnswer, Store};
 use punctual_core::retry::RetryPolicy;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub async fn a_success_closes_the_occurrence(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
-    let end = End { started_at: Some(at(3)), completed_at: at(5), ..succeeded(5) };
+    let end = ReportedEnd { started_at: Some(at(3)), completed_at: at(5), ..succeeded(5) };
     assert_eq!(harness.accept(at(6), session, &assignment, end).await, CommitEffects::default());
     let view = harness.view(job(1).id).await;
     assert_eq!((view.status(), view.open), (JobStatus::Completed, vec![]));
@@ -70,7 +70,7 @@ pub async fn a_report_of_an_unknown_execution_is_stale(store: Arc<dyn Store>) {
 pub async fn a_timed_out_attempt_is_retried(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
-    let end = End { ending: Ending::TimedOut, ..failed(3) };
+    let end = ReportedEnd { ending: Ending::TimedOut, ..failed(3) };
     let (due_at, execution) = time_gate(&harness.accept(at(3), session, &assignment, end).await);
     assert_eq!(execution.attempt, 2);
     assert!(due_at > at(3));
@@ -114,7 +114,7 @@ pub async fn an_exhausted_job_fails_and_leaves_a_dead_letter(store: Arc<dyn Stor
 pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
-    let end = End { retryable: false, ..failed(3) };
+    let end = ReportedEnd { retryable: false, ..failed(3) };
     assert_eq!(harness.accept(at(3), session, &assignment, end).await, CommitEffects::default());
     assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
     assert_eq!(harness.dead_letters().await.len(), 1);
@@ -132,7 +132,7 @@ pub async fn no_retries_means_at_most_once(store: Arc<dyn Store>) {
 pub async fn a_cancelled_run_ends_the_job_cancelled(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let (session, assignment) = run(&harness, job(1)).await;
-    let end = End { ending: Ending::Cancelled, error: None, ..failed(3) };
+    let end = ReportedEnd { ending: Ending::Cancelled, error: None, ..failed(3) };
     assert_eq!(harness.accept(at(3), session, &assignment, end).await, CommitEffects::default());
     let view = harness.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Cancelled);
@@ -180,7 +180,7 @@ pub async fn an_error_that_the_job_calls_final_is_not_retried(store: Arc<dyn Sto
     let picky = |number, fail_on: &str| {
         job_with(number, |spec| spec.settings.fail_on = vec!["no such thing".to_owned(), fail_on.to_owned()])
     };
-    let timed_out = End { ending: Ending::TimedOut, error: None, ..failed(3) };
+    let timed_out = ReportedEnd { ending: Ending::TimedOut, error: None, ..failed(3) };
     let cases = [
         (picky(1, "broke"), failed(3), JobStatus::Failed),
         (picky(2, "TIMED_OUT"), timed_out.clone(), JobStatus::Failed),

@@ -3,7 +3,7 @@
 use super::fixture::{Harness, at, every, job, job_with, once, recurring_every, succeeded};
 use punctual_core::ids::{JobId, SegmentSet};
 use punctual_core::job::{Expiry, Job, JobStatus};
-use punctual_core::ports::{DueKind, Fire, FireOutcome, SlotReservation, Store};
+use punctual_core::ports::{DueKind, FireRequest, FireOutcome, SlotReservation, Store};
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{
     Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipRange, SkipReason,
@@ -237,7 +237,7 @@ pub async fn an_offer_takes_the_first_occurrence_of_a_fire(store: Arc<dyn Store>
     harness.submit(at(1), job.clone()).await;
     let outcome = harness
         .store
-        .fire(at(30), vec![Fire { job: job.id, version: 1, reservation }])
+        .fire(at(30), vec![FireRequest { job: job.id, version: 1, reservation }])
         .await
         .unwrap()
         .remove(0);

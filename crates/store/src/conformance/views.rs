@@ -5,7 +5,7 @@ use punctual_core::control::{Update, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::lifecycle::Ending;
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
     DeadLetterQuery, Depth, ExecutionView, JobCounts, JobOwner, JobQuery, Lane, NewJob, ScheduleKind, Store,
 };
@@ -214,8 +214,8 @@ pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
     let session = harness.open_session("w").await;
     let ends = [
         succeeded(3),
-        End { retryable: false, ..failed(3) },
-        End { ending: Ending::Cancelled, ..failed(3) },
+        ReportedEnd { retryable: false, ..failed(3) },
+        ReportedEnd { ending: Ending::Cancelled, ..failed(3) },
         failed(3),
     ];
     for (n, end) in (1..).zip(ends) {
@@ -278,7 +278,7 @@ pub async fn dead_letters_are_listed_latest_first_in_pages(store: Arc<dyn Store>
     for n in 1..=3 {
         harness.submit(at(1), job(n)).await;
         let assignment = harness.claim_one(at(2), session, u64::from(n)).await;
-        harness.accept(at(3), session, &assignment, End { retryable: false, ..failed(3) }).await;
+        harness.accept(at(3), session, &assignment, ReportedEnd { retryable: false, ..failed(3) }).await;
     }
     let first =
         harness.store.dead_letters(DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() }).await.unwrap();

@@ -12,9 +12,9 @@ use punctual_core::job::{Expiry, Job, JobSpec, Priority, StoredStatus};
 use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, Due, DueKind, Fire,
-    Horizon, LogLine, LogStream, Look, NewJob, NewRequest, Outcome, Pausing, Report, RequestKey, Resync,
-    Retirement, SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, WorkerAbout,
+    Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, Due, DueKind, FireRequest,
+    Horizon, LogLine, LogStream, LookRequest, NewJob, NewRequest, Outcome, Pausing, Report, RequestKey,
+    Resync, Retirement, SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, WorkerAbout,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -280,9 +280,9 @@ impl Walk {
         for Due { lane, what, .. } in due {
             let reservation = (self.draw(4) == 0).then(|| self.reservation(worker));
             match what {
-                DueKind::Schedule { job, version } => fires.push(Fire { job, version, reservation }),
+                DueKind::Schedule { job, version } => fires.push(FireRequest { job, version, reservation }),
                 DueKind::Live { occurrence, attempt } => {
-                    looks.push(Look {
+                    looks.push(LookRequest {
                         occurrence,
                         attempt,
                         reservation: reservation.map(|reservation| (reservation, lane)),

@@ -5,7 +5,7 @@
 use super::connection::Connection;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, Target};
-use super::partitions::{self, FIRST, Parent, width_us};
+use super::partitions::{self, FIRST, PartitionedTable, width_us};
 use super::tables::MySqlConnect;
 use crate::baseline::rows::{LANE, SESSION, due_job, future_job, payload};
 use crate::baseline::{
@@ -90,7 +90,7 @@ impl MySqlBaseline {
 
     /// A separate partition for each day of the past, as if this version had been running all the time.
     async fn part_the_past(&mut self, past: Past) -> Result<(), Fault> {
-        let all = partitions::all(&mut self.connection, Parent::History).await?;
+        let all = partitions::all(&mut self.connection, PartitionedTable::History).await?;
         let Some(first) = all.iter().find(|partition| partition.name == FIRST) else { return Ok(()) };
         let width = width_us(self.options.partition_width);
         let begins = past.until.as_micros().saturating_sub(duration_micros(past.span));

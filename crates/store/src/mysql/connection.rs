@@ -14,7 +14,7 @@ use super::tables::statements;
 use crate::cells::{Cell, get};
 use crate::fault::Fault;
 use crate::server::changes::Changed;
-use crate::server::connection::{Argument, Frame, ServerAnswer, ServerCall, ServerConnection};
+use crate::server::connection::{Argument, ServerAnswer, ServerCall, ServerConnection, TransactionFrame};
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
@@ -297,10 +297,10 @@ impl ServerConnection for Connection {
     /// One statement for each document of a list.
     async fn send(
         &mut self,
-        frame: Frame,
+        frame: TransactionFrame,
         calls: Vec<ServerCall<'_>>,
     ) -> Result<Vec<ServerAnswer<Row>>, Fault> {
-        if matches!(frame, Frame::Begin | Frame::BeginAndCommit) {
+        if matches!(frame, TransactionFrame::Begin | TransactionFrame::BeginAndCommit) {
             self.begin().await?;
         }
         let mut answers = Vec::with_capacity(calls.len());
@@ -312,7 +312,7 @@ impl ServerConnection for Connection {
             }
             answers.push(answer);
         }
-        if matches!(frame, Frame::Commit | Frame::BeginAndCommit) {
+        if matches!(frame, TransactionFrame::Commit | TransactionFrame::BeginAndCommit) {
             self.commit().await?;
         }
         Ok(answers)
@@ -323,7 +323,7 @@ impl ServerConnection for Connection {
         calls: Vec<ServerCall<'_>>,
         changes: Vec<Changed<'_>>,
     ) -> Result<(), Fault> {
-        self.send(Frame::None, calls).await?;
+        self.send(TransactionFrame::None, calls).await?;
         for Statement { sql, values } in statements(changes) {
             self.run(&sql, values).await?;
         }
@@ -341,7 +341,7 @@ impl ServerConnection for Connection {
 
     /// Marked on a Galera node, which may undo a single statement, too, before its commit.
     async fn send_alone(&mut self, call: ServerCall<'_>) -> Result<ServerAnswer<Row>, Fault> {
-        self.send_one(Frame::BeginAndCommit, call).await
+        self.send_one(TransactionFrame::BeginAndCommit, call).await
     }
 
     async fn roll_back(&mut self) -> Result<(), Fault> {

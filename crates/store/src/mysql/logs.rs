@@ -2,8 +2,8 @@
 
 use super::connection::Connection;
 use super::lists::{Insertion, list};
-use super::maintenance::Shared;
-use super::partitions::{FIRST, Parent, Partition, REST};
+use super::maintenance::SharedMaintenance;
+use super::partitions::{FIRST, Partition, PartitionedTable, REST};
 use super::sql::names;
 use crate::cells::{get, read};
 use crate::fault::Fault;
@@ -59,7 +59,7 @@ impl LogTables for Connection {
     const RAISE_NUMBER: &'static str =
         "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = GREATEST(at, VALUES(at))";
 
-    async fn insert_lines(&mut self, _: &Shared, lines: &[(i64, LogLine)]) -> Result<(), Fault> {
+    async fn insert_lines(&mut self, _: &SharedMaintenance, lines: &[(i64, LogLine)]) -> Result<(), Fault> {
         let rows = line_rows(lines);
         let rows = rows.rows().map(|row| row.iter().cloned().map(Value::from).collect()).collect();
         for statement in INSERT_LINES.of(rows) {
@@ -69,7 +69,7 @@ impl LogTables for Connection {
     }
 
     /// Every time has a partition.
-    fn forget_partitions(_: &Shared) {}
+    fn forget_partitions(_: &SharedMaintenance) {}
 
     async fn sizes(&mut self) -> Result<(u64, Vec<SizedPartition<Partition>>), Fault> {
         self.run_text(FRESH_SIZES).await?;
@@ -78,7 +78,7 @@ impl LogTables for Connection {
             let (name, bytes): (String, u64) = (get(&row, 0)?, read(&row, 3, "a size")?);
             total += bytes;
             if name != FIRST && name != REST {
-                let partition = Partition::read(Parent::Lines, &row)?;
+                let partition = Partition::read(PartitionedTable::Lines, &row)?;
                 sizes.push(SizedPartition { ends: partition.ends, partition, bytes });
             }
         }

@@ -8,8 +8,8 @@ use super::tables::{shard_of, statement};
 use crate::cells::{ColumnKind, get};
 use crate::codecs::limit;
 use crate::fault::Fault;
-use crate::server::changes::Change;
-use crate::server::connection::{Argument, Frame, ServerCall, ServerConnection, value};
+use crate::server::changes::TableChange;
+use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
 use crate::server::list::{List, row};
 use crate::server::maintenance::{Deletion, Maintenance, MaintenanceStatements};
 use crate::server::partitions::PartitionedTables;
@@ -23,18 +23,18 @@ pub(crate) type MySqlMaintenance = Maintenance<Connection>;
 
 /// What the connections for maintenance and log lines share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMaintenance {
     pub target: Target,
     pub partition_width: Duration,
     /// Determines the shard of the counters.
     writer: usize,
 }
 
-impl Shared {
+impl SharedMaintenance {
     pub fn new(options: &MySqlOptions) -> Result<Self, OptionsError> {
         // Differs from the numbers of the writers, unless there are too many of them.
         let writer = (options.seed as usize).wrapping_sub(1);
-        Ok(Shared { target: options.target()?, partition_width: options.partition_width, writer })
+        Ok(SharedMaintenance { target: options.target()?, partition_width: options.partition_width, writer })
     }
 }
 
@@ -167,13 +167,13 @@ impl MaintenanceStatements for Connection {
         "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
 
     fn purge_jobs() -> Vec<&'static str> {
-        vec![LANES_OF_JOBS, statement(Change::DeleteTags), FORGET_TURNS, DELETE_JOBS]
+        vec![LANES_OF_JOBS, statement(TableChange::DeleteTags), FORGET_TURNS, DELETE_JOBS]
     }
 
     async fn retain_rest(&mut self, before: Timestamp, count: usize) -> Result<[u64; 2], Fault> {
         let oldest = ServerCall::new(OLD_HISTORY, [value(limit(count))]);
         let mut old = Vec::new();
-        for row in self.send_one(Frame::None, oldest).await?.rows {
+        for row in self.send_one(TransactionFrame::None, oldest).await?.rows {
             let (place, completed_at): (i64, i64) = (get(&row, 0)?, get(&row, 1)?);
             if completed_at < before.as_micros() {
                 old.push((place, completed_at));
@@ -184,7 +184,7 @@ impl MaintenanceStatements for Connection {
         if let Some((highest, _)) = old.last() {
             calls.push(ServerCall::new(Self::KEEP_RETAINED, [value(*highest)]));
         }
-        self.send(Frame::Commit, calls).await?;
+        self.send(TransactionFrame::Commit, calls).await?;
         let lines = ServerCall::new(RETAIN_LINES, [value(before), value(limit(count))]);
         Ok([old.len() as u64, self.send_alone(lines).await?.count])
     }
@@ -194,9 +194,9 @@ impl MaintenanceStatements for Connection {
     }
 
     /// Nothing caches them here.
-    fn forget_lanes(_: &Shared, _: &[i64]) {}
+    fn forget_lanes(_: &SharedMaintenance, _: &[i64]) {}
 
-    fn shard(&self, shared: &Shared) -> i64 {
+    fn shard(&self, shared: &SharedMaintenance) -> i64 {
         shard_of(shared.writer, self.node())
     }
 }

@@ -8,12 +8,14 @@ use super::connection::{Connection, for_update_of};
 use super::lists::list;
 use crate::codecs::counter;
 use crate::fault::Fault;
-use crate::server::connection::{Frame, ServerCall, ServerConnection, value};
-use crate::server::membership::{Membership, MembershipStatements, all_changed, lease_list, leases, repair};
+use crate::server::connection::{ServerCall, ServerConnection, TransactionFrame, value};
+use crate::server::membership::{
+    MembershipStatements, ServerMembership, all_changed, lease_list, leases, repair,
+};
 use async_trait::async_trait;
 use punctual_core::ports::{MalformedRow, MemberId, MemberPulse, MembershipTableName};
 
-pub(crate) type MySqlMembership = Membership<Connection>;
+pub(crate) type MySqlMembership = ServerMembership<Connection>;
 
 const GIVE_UP: &str = "DELETE FROM cluster_members WHERE id = ? AND beat = ?";
 const REMOVE: &str = "DELETE FROM cluster_members WHERE id = ?";
@@ -73,7 +75,7 @@ impl MembershipStatements for Connection {
         let mut gone = Vec::new();
         for pulse in sorted {
             let values = [value(pulse.member.as_str()), value(counter(pulse.beat))];
-            if self.send_one(Frame::None, ServerCall::new(GIVE_UP, values)).await?.count > 0 {
+            if self.send_one(TransactionFrame::None, ServerCall::new(GIVE_UP, values)).await?.count > 0 {
                 gone.push(&pulse.member);
             }
         }
@@ -86,7 +88,7 @@ impl MembershipStatements for Connection {
 
     async fn remove(&mut self, member: &MemberId) -> Result<(), Fault> {
         let removal = ServerCall::new(REMOVE, [value(member.as_str())]);
-        self.send_one(Frame::Begin, removal).await?;
+        self.send_one(TransactionFrame::Begin, removal).await?;
         free_all(self, &[member]).await?;
         self.commit().await
     }
@@ -98,11 +100,11 @@ impl MembershipStatements for Connection {
             .filter(|row| row.table == MembershipTableName::Members)
             .map(|row| row.key.as_str());
         let removals = ids.clone().map(|id| ServerCall::new(REMOVE, [value(id)])).collect();
-        self.send(Frame::Begin, removals).await?;
+        self.send(TransactionFrame::Begin, removals).await?;
         let members: Vec<MemberId> = ids.filter_map(MemberId::new).collect();
         free_all(self, &members.iter().collect::<Vec<_>>()).await?;
         let leases = leases(&self.all(LOCK_ALL, vec![]).await?)?;
-        self.send_one(Frame::Commit, repair::<Self>(&leases)).await.map(drop)
+        self.send_one(TransactionFrame::Commit, repair::<Self>(&leases)).await.map(drop)
     }
 }
 
@@ -112,7 +114,7 @@ async fn free_all(connection: &mut Connection, members: &[&MemberId]) -> Result<
         let held: Vec<_> = rows.iter().filter(|row| row.holder.as_ref() == Some(*member)).collect();
         let count = held.len();
         let free = ServerCall::new(Connection::FREE, [lease_list(held), value(member.as_str())]);
-        all_changed(connection.send_one(Frame::None, free).await?.count, count)?;
+        all_changed(connection.send_one(TransactionFrame::None, free).await?.count, count)?;
     }
     Ok(())
 }

@@ -14,18 +14,18 @@ use super::partitions;
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
 use crate::server::migrations::MigrationStatus;
-pub(crate) use crate::server::migrations::Step;
+pub(crate) use crate::server::migrations::MigrationStep;
 use crate::server::migrations::{self, AppliedSteps};
 use mysql_async::Value;
 
 /// The n-th leads from version n − 1 to n. A released step never changes.
-pub(crate) const STEPS: &[Step] = &[
-    Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
-    Step { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
-    Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
-    Step { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
-    Step { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
-    Step { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
+pub(crate) const STEPS: &[MigrationStep] = &[
+    MigrationStep { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
+    MigrationStep { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
+    MigrationStep { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
+    MigrationStep { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
+    MigrationStep { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
+    MigrationStep { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
 ];
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
@@ -101,7 +101,7 @@ pub(crate) async fn prepare(options: &MySqlOptions) -> Result<bool, MigrateError
 }
 
 /// Migrates the database with these steps. Returns the names of those that were applied.
-pub(crate) async fn apply(target: &Target, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
+pub(crate) async fn apply(target: &Target, steps: &[MigrationStep]) -> Result<Vec<String>, MigrateError> {
     let mut connection = Connection::defining(target).await?;
     bootstrap(&mut connection).await?;
     let mut applied = Ok(vec![]);
@@ -131,7 +131,7 @@ async fn bootstrap(connection: &mut Connection) -> Result<(), Fault> {
 async fn apply_missing(
     connection: &mut Connection,
     ddl_lock: &mut DdlLock,
-    steps: &[Step],
+    steps: &[MigrationStep],
 ) -> Result<Vec<String>, MigrateError> {
     let found = applied(connection).await?.version();
     if found > steps.len() {

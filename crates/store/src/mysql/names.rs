@@ -12,10 +12,10 @@ use crate::cells::get;
 use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::server::asks;
-use crate::server::connection::{Argument, Frame, ServerCall, ServerConnection};
+use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame};
 use crate::server::list::{List, row};
 pub(crate) use crate::server::names::look_up;
-use crate::server::names::{LaneName, LaneNames, by_name, missing};
+use crate::server::names::{LaneName, LaneStatements, by_name, missing};
 use crate::unit_of_work::LaneCache;
 use async_trait::async_trait;
 use mysql_async::Value;
@@ -55,7 +55,7 @@ const INSERT_WORKERS: &str =
     concat!("INSERT INTO workers (id, name) SELECT id, name FROM ", list!(0 id int, 1 name name));
 
 #[async_trait]
-impl LaneNames for Connection {
+impl LaneStatements for Connection {
     const LANES_ABOVE: &'static str = LANES_ABOVE;
     const LANES_BY_NUMBER: &'static str = LANES_BY_NUMBER;
     const LANES_BY_NAME: &'static str = LANES_BY_NAME;
@@ -74,7 +74,7 @@ impl LaneNames for Connection {
         let rows =
             new.iter().map(|(number, (queue, job_type))| row![*number, queue.as_str(), job_type.as_str()]);
         let insert = ServerCall::new(INSERT_LANES, [Argument::Rows(List::of(rows))]);
-        self.send(Frame::None, vec![insert]).await?;
+        self.send(TransactionFrame::None, vec![insert]).await?;
         give(self, "lane", given + limit(new.len())).await?;
         self.commit().await?;
         let made = |(number, (queue, job_type)): (i64, &LaneName)| {
@@ -85,7 +85,7 @@ impl LaneNames for Connection {
     }
 
     async fn lanes_with_work(&mut self, known: &LaneCache) -> Result<Vec<(i64, Lane)>, Fault> {
-        let busy = self.send_one(Frame::None, ServerCall::new(LANES_WITH_WORK, [])).await?;
+        let busy = self.send_one(TransactionFrame::None, ServerCall::new(LANES_WITH_WORK, [])).await?;
         let (named, unknown) = known.known(&busy.column()?.into_iter().collect());
         let mut lanes: Vec<(i64, Lane)> = named.into_iter().collect();
         if !unknown.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) async fn intern_workers(
 ) -> Result<Vec<(String, i64)>, Fault> {
     let mut known = find_workers(connection, wanted).await?;
     let used = ServerCall::new(NOTE_USED_WORKERS, [Argument::Rows(asks::names(wanted))]);
-    connection.send_one(Frame::None, used).await?;
+    connection.send_one(TransactionFrame::None, used).await?;
     if known.len() < wanted.len() {
         connection.commit().await?;
         let given = last_given(connection, "worker").await?;
@@ -110,7 +110,9 @@ pub(crate) async fn intern_workers(
         let new: Vec<(i64, String)> =
             (given + 1..).zip(wanted.iter().filter(|name| !known.contains_key(*name)).cloned()).collect();
         let rows = List::of(new.iter().map(|(number, name)| row![*number, name.as_str()]));
-        connection.send_one(Frame::None, ServerCall::new(INSERT_WORKERS, [Argument::Rows(rows)])).await?;
+        connection
+            .send_one(TransactionFrame::None, ServerCall::new(INSERT_WORKERS, [Argument::Rows(rows)]))
+            .await?;
         give(connection, "worker", given + limit(new.len())).await?;
         known.extend(new.into_iter().map(|(number, name)| (name, number)));
     }
@@ -123,7 +125,7 @@ async fn find_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, i64>, Fault> {
     let find = ServerCall::new(FIND_WORKERS, [Argument::Rows(asks::names(wanted))]);
-    let found = connection.send_one(Frame::None, find).await?;
+    let found = connection.send_one(TransactionFrame::None, find).await?;
     found.rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
 }
 

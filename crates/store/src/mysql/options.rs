@@ -173,7 +173,7 @@ impl Target {
     fn parse(field: &'static str, url: &str, options: &MySqlOptions) -> Result<Self, OptionsError> {
         let rest = url.strip_prefix("mysql://").or_else(|| url.strip_prefix("mariadb://"));
         let rest = rest.ok_or(OptionsError::Scheme { field })?;
-        let (plain, security) = Security::split_off(field, &format!("mysql://{rest}"))?;
+        let (plain, security) = TlsOptions::split_off(field, &format!("mysql://{rest}"))?;
         let urls = hosts::split(&plain);
         if urls.len() > limits::DATABASE_HOSTS_MAX {
             return Err(OptionsError::Hosts { field, found: urls.len() });
@@ -188,7 +188,7 @@ impl Target {
         })
     }
 
-    fn parse_host(field: &'static str, url: &str, security: &Security) -> Result<Opts, OptionsError> {
+    fn parse_host(field: &'static str, url: &str, security: &TlsOptions) -> Result<Opts, OptionsError> {
         let opts = Opts::from_url(url).map_err(|error| url_problem(field, &error))?;
         if opts.db_name().is_none_or(str::is_empty) {
             return Err(OptionsError::NoDatabase { field });
@@ -215,7 +215,7 @@ const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What the URL says about TLS, in the terms of MySQL's own clients; the driver uses others.
 #[derive(Debug, Default)]
-struct Security {
+struct TlsOptions {
     mode: Option<SslMode>,
     authority: Option<PathBuf>,
 }
@@ -228,11 +228,11 @@ enum SslMode {
     VerifyIdentity,
 }
 
-impl Security {
+impl TlsOptions {
     /// Takes the parameters that it knows out of the URL.
     fn split_off(field: &'static str, url: &str) -> Result<(String, Self), OptionsError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut security = Security::default();
+        let mut security = TlsOptions::default();
         let mut rest = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {

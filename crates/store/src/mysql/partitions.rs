@@ -10,11 +10,11 @@
 
 use super::connection::Connection;
 use super::exclusive_work::{DdlLock, LockWait};
-use super::maintenance::Shared;
+use super::maintenance::SharedMaintenance;
 use super::options::Target;
 use crate::cells::get;
 use crate::fault::Fault;
-pub(crate) use crate::server::partitions::Parent;
+pub(crate) use crate::server::partitions::PartitionedTable;
 use crate::server::partitions::PartitionedTables;
 use async_trait::async_trait;
 use mysql_async::Row;
@@ -23,17 +23,17 @@ use punctual_core::time::duration_micros;
 use std::time::Duration;
 
 /// The name of a table that has partitions.
-pub(super) const fn table(parent: Parent) -> &'static str {
+pub(super) const fn table(parent: PartitionedTable) -> &'static str {
     match parent {
-        Parent::History => "history",
-        Parent::Lines => "log_lines",
+        PartitionedTable::History => "history",
+        PartitionedTable::Lines => "log_lines",
     }
 }
 
 /// A daily partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Partition {
-    pub parent: Parent,
+    pub parent: PartitionedTable,
     pub name: String,
     /// Its end in microseconds, exclusive.
     pub ends: i64,
@@ -67,7 +67,7 @@ async fn make_missing(target: &Target, connection: &mut Connection, width_us: i6
     let now = clock(connection).await?;
     let wanted = Ahead { now, width_us };
     let mut is_complete = true;
-    for parent in Parent::ALL {
+    for parent in PartitionedTable::ALL {
         is_complete &= wanted.missing(&bounds(connection, parent).await?).is_empty();
     }
     if is_complete {
@@ -80,7 +80,7 @@ async fn make_missing(target: &Target, connection: &mut Connection, width_us: i6
 }
 
 async fn make(connection: &mut Connection, wanted: &Ahead) -> Result<(), Fault> {
-    for parent in Parent::ALL {
+    for parent in PartitionedTable::ALL {
         let missing = wanted.missing(&bounds(connection, parent).await?);
         if missing.is_empty() {
             continue;
@@ -157,7 +157,7 @@ async fn remove_in_turn(connection: &mut Connection, partition: &Partition) -> R
     if !all(connection, partition.parent).await?.iter().any(|found| found.name == partition.name) {
         return Ok(true);
     }
-    if partition.parent == Parent::History {
+    if partition.parent == PartitionedTable::History {
         let row = connection.one(LAST_PLACE, vec![]).await?;
         let last: i64 = get(&row.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))?, 0)?;
         let next = last.saturating_add(1);
@@ -168,12 +168,15 @@ async fn remove_in_turn(connection: &mut Connection, partition: &Partition) -> R
     connection.define(&format!("ALTER TABLE {table} DROP PARTITION {}", partition.name)).await
 }
 
-async fn bounds(connection: &mut Connection, parent: Parent) -> Result<Vec<i64>, Fault> {
+async fn bounds(connection: &mut Connection, parent: PartitionedTable) -> Result<Vec<i64>, Fault> {
     Ok(all(connection, parent).await?.into_iter().map(|partition| partition.ends).collect())
 }
 
 /// All partitions that have an end, in order.
-pub(crate) async fn all(connection: &mut Connection, parent: Parent) -> Result<Vec<Partition>, Fault> {
+pub(crate) async fn all(
+    connection: &mut Connection,
+    parent: PartitionedTable,
+) -> Result<Vec<Partition>, Fault> {
     let rows = connection.all(PARTITIONS, vec![table(parent).into()]).await?;
     let mut partitions = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -186,7 +189,7 @@ pub(crate) async fn all(connection: &mut Connection, parent: Parent) -> Result<V
 
 impl Partition {
     /// Reads its name, end and number of rows.
-    pub fn read(parent: Parent, row: &Row) -> Result<Self, Fault> {
+    pub fn read(parent: PartitionedTable, row: &Row) -> Result<Self, Fault> {
         let described: &str = get(row, 1)?;
         let ends = described.parse().map_err(|_| Fault::damaged("the end of a partition", described))?;
         let rows_guessed = get::<Option<u64>>(row, 2)?.unwrap_or(0);
@@ -196,23 +199,23 @@ impl Partition {
 
 #[async_trait]
 impl PartitionedTables for Connection {
-    type Shared = Shared;
+    type Shared = SharedMaintenance;
     type Partition = Partition;
     /// A connection for DDL statements, opened on demand.
     type Dropping = Option<Connection>;
     const KEEP_RETAINED: &'static str =
         "UPDATE history_bounds SET retained = GREATEST(retained, ?) WHERE id = 1";
 
-    async fn make_ahead(&mut self, shared: &Shared) -> Result<(), Fault> {
+    async fn make_ahead(&mut self, shared: &SharedMaintenance) -> Result<(), Fault> {
         make_ahead(&shared.target, shared.partition_width).await
     }
 
-    async fn older_than(&mut self, parent: Parent, before: i64) -> Result<Vec<Partition>, Fault> {
+    async fn older_than(&mut self, parent: PartitionedTable, before: i64) -> Result<Vec<Partition>, Fault> {
         let all = all(self, parent).await?;
         Ok(all.into_iter().filter(|partition| partition.ends <= before && partition.name != FIRST).collect())
     }
 
-    async fn begin_dropping(_: &Shared) -> Result<Option<Self::Dropping>, Fault> {
+    async fn begin_dropping(_: &SharedMaintenance) -> Result<Option<Self::Dropping>, Fault> {
         Ok(Some(None))
     }
 
@@ -240,7 +243,7 @@ impl PartitionedTables for Connection {
 
     async fn drop_partition(
         &mut self,
-        shared: &Shared,
+        shared: &SharedMaintenance,
         dropping: &mut Self::Dropping,
         partition: &Partition,
     ) -> Result<bool, Fault> {

@@ -3,7 +3,7 @@
 
 use super::audit::MySqlAudit;
 use super::logs::MySqlLogs;
-use super::maintenance::{MySqlMaintenance, Shared};
+use super::maintenance::{MySqlMaintenance, SharedMaintenance};
 use super::membership::MySqlMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
@@ -56,7 +56,7 @@ impl MySqlStore {
         let is_node = migrate::prepare(options).await?;
         let primary = primary.of_nodes(is_node);
         let connect = Arc::new(MySqlConnect::new(options)?);
-        let shared = Shared::new(options)?;
+        let shared = SharedMaintenance::new(options)?;
         Ok(MySqlStore {
             writers: Writers::start(options.writers, connect, &tokio_host(seed)),
             readers: Readers::new(

@@ -4,7 +4,7 @@ use super::connection::{Connection, for_update_of};
 use super::lists::list;
 use crate::cells::get;
 use crate::fault::Fault;
-use crate::server::connection::{Argument, Frame, ServerCall, ServerConnection};
+use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame};
 use crate::server::list::{List, row};
 use crate::server::unused::UnusedStatements;
 use async_trait::async_trait;
@@ -81,7 +81,7 @@ impl UnusedStatements for Connection {
     }
 
     async fn delete_workers(&mut self, page: Vec<Row>, horizon: Horizon) -> Result<u64, Fault> {
-        let in_use = self.send_one(Frame::None, ServerCall::new(WORKERS_OF_SESSIONS, [])).await?;
+        let in_use = self.send_one(TransactionFrame::None, ServerCall::new(WORKERS_OF_SESSIONS, [])).await?;
         let in_use: BTreeSet<i64> = in_use.column()?.into_iter().collect();
         let (mut unused, mut to_note) = (Vec::new(), Vec::new());
         for row in &page {
@@ -96,7 +96,7 @@ impl UnusedStatements for Connection {
         }
         let deletion = ServerCall::new(DELETE_WORKERS, [Argument::Rows(List::of(unused))]);
         let notes = ServerCall::new(NOTE_WORKERS, [Argument::Rows(List::of(to_note))]);
-        let answers = self.send(Frame::Commit, vec![deletion, notes]).await?;
+        let answers = self.send(TransactionFrame::Commit, vec![deletion, notes]).await?;
         Ok(answers.first().map_or(0, |deleted| deleted.count))
     }
 }

@@ -5,10 +5,10 @@
 use super::connection::connect;
 use super::migrate::{self, MigrateError};
 use super::options::PostgresOptions;
-use super::partitions::{Parent, Partitions};
+use super::partitions::{PartitionedTable, Partitions};
 use super::rows::uuid;
-use super::tables::Shared;
-use super::wire::{Call, Frame, Parameter, Wire, column, value};
+use super::tables::SharedDatabase;
+use super::wire::{Parameter, StatementCall, TransactionFrame, Wire, column, value};
 use crate::baseline::rows::{LANE, NOW_US, SESSION, due_job, future_job, payload};
 use crate::baseline::{
     BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
@@ -72,8 +72,8 @@ impl PostgresBaseline {
         Ok(PostgresBaseline { options: options.clone(), client, commits: 0 })
     }
 
-    fn shared(&self) -> Result<Shared, StoreError> {
-        Shared::new(&self.options).map_err(|error| StoreError::Broken(error.to_string()))
+    fn shared(&self) -> Result<SharedDatabase, StoreError> {
+        SharedDatabase::new(&self.options).map_err(|error| StoreError::Broken(error.to_string()))
     }
 
     async fn rates(&self, options: BaselineOptions) -> Result<BaselineRates, Fault> {
@@ -87,7 +87,7 @@ impl PostgresBaseline {
             wires.push(Wire::connect(&target).await?);
         }
         let partitions = Partitions::new(target, self.options.partition_width);
-        partitions.ensure(Parent::History, [NOW_US, NOW_US + options.jobs as i64]).await?;
+        partitions.ensure(PartitionedTable::History, [NOW_US, NOW_US + options.jobs as i64]).await?;
         let due = BaselineBatch::all(options, BaselineKind::Due);
         let (insert_per_sec, wires) = run(wires, &due, BaselinePhase::Insert).await?;
         let (claim_complete_per_sec, wires) = run(wires, &due, BaselinePhase::ClaimAndComplete).await?;
@@ -176,32 +176,35 @@ impl BaselineBatch {
         value(self.ids.as_slice())
     }
 
-    fn jobs(&self) -> Call<'_> {
+    fn jobs(&self) -> StatementCall<'_> {
         let [created, execute] = [value(self.created_at.as_slice()), value(self.execute_at.as_slice())];
-        Call::new(INSERT_JOBS, [self.ids(), created, execute, value(LANE), value(self.payload.as_str())])
+        StatementCall::new(
+            INSERT_JOBS,
+            [self.ids(), created, execute, value(LANE), value(self.payload.as_str())],
+        )
     }
 
-    fn live(&self) -> Call<'_> {
+    fn live(&self) -> StatementCall<'_> {
         let [at, segments] = [value(self.created_at.as_slice()), value(self.segments.as_slice())];
-        Call::new(INSERT_LIVE, [self.ids(), at, segments, value(LANE)])
+        StatementCall::new(INSERT_LIVE, [self.ids(), at, segments, value(LANE)])
     }
 
-    fn schedules(&self) -> Call<'_> {
+    fn schedules(&self) -> StatementCall<'_> {
         let due = column(self.execute_at.iter().copied());
-        Call::new(INSERT_SCHEDULES, [self.ids(), due, value(self.segments.as_slice()), value(LANE)])
+        StatementCall::new(INSERT_SCHEDULES, [self.ids(), due, value(self.segments.as_slice()), value(LANE)])
     }
 
-    fn history(&self) -> Call<'_> {
-        Call::new(INSERT_HISTORY, [self.ids(), value(self.created_at.as_slice()), value(SESSION.0)])
+    fn history(&self) -> StatementCall<'_> {
+        StatementCall::new(INSERT_HISTORY, [self.ids(), value(self.created_at.as_slice()), value(SESSION.0)])
     }
 
     async fn write(&self, wire: &mut Wire, phase: BaselinePhase) -> Result<(), Fault> {
-        let whole = Frame::BeginAndCommit;
+        let whole = TransactionFrame::BeginAndCommit;
         match phase {
             BaselinePhase::Insert => wire.run(whole, vec![self.jobs(), self.live()]).await?,
             BaselinePhase::ClaimAndComplete => {
-                wire.run(whole, vec![Call::new(CLAIM, [self.ids(), value(SESSION.0)])]).await?;
-                wire.run(whole, vec![Call::new(DELETE_LIVE, [self.ids()]), self.history()]).await?
+                wire.run(whole, vec![StatementCall::new(CLAIM, [self.ids(), value(SESSION.0)])]).await?;
+                wire.run(whole, vec![StatementCall::new(DELETE_LIVE, [self.ids()]), self.history()]).await?
             }
             BaselinePhase::Hold => wire.run(whole, vec![self.jobs(), self.schedules()]).await?,
         };

@@ -41,11 +41,11 @@ pub(crate) async fn handshake(target: &Target) -> Result<Connected, Fault> {
 pub(crate) type Connected = (Client, Connection<Socket, TlsStream>);
 
 /// Why each host that was tried could not be used, by its index.
-type Refusals = Vec<(usize, Error)>;
+type HostRefusals = Vec<(usize, Error)>;
 
 /// Connects to the first usable host, starting with the one that was used last. A host that does not answer
 /// is not given up at once, because it may be slow; meanwhile the next hosts are tried.
-async fn first_of(target: &Target) -> Result<Connected, Refusals> {
+async fn first_of(target: &Target) -> Result<Connected, HostRefusals> {
     let (mut untried, mut tried, mut refusals) = (target.places(), FuturesUnordered::new(), Vec::new());
     loop {
         match untried.next() {
@@ -69,7 +69,7 @@ async fn first_of(target: &Target) -> Result<Connected, Refusals> {
 }
 
 /// The error if no host is usable; with several hosts it contains the reason for each.
-fn refused(target: &Target, mut refusals: Refusals) -> Fault {
+fn refused(target: &Target, mut refusals: HostRefusals) -> Fault {
     if refusals.len() == 1
         && let Some((_, error)) = refusals.pop()
     {

@@ -1,9 +1,9 @@
 //! PostgreSQL as one side of a data migration.
 
-use super::guard::{Duty, Guard};
+use super::guard::{Duty, WriterGuard};
 use super::migrate;
 use super::options::PostgresOptions;
-use super::partitions::{Parent, Partitions};
+use super::partitions::{PartitionedTable, Partitions};
 use super::sql::{arrays, names, type_of};
 use super::wire::Wire;
 use crate::cells::{CellValue, get};
@@ -54,7 +54,7 @@ const NUMBERED: [(&str, &str); 4] =
 pub(crate) struct PostgresSide {
     wire: Wire,
     /// No other migration uses this database.
-    guard: Guard,
+    guard: WriterGuard,
     partitions: Partitions,
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn open(
     prepare_tables(wire.client(), end).await?;
     let take = async {
         wire.client().batch_execute(PATIENCE).await?;
-        Guard::take(&target, Duty::Moving).await
+        WriterGuard::take(&target, Duty::Moving).await
     };
     let guard = take.await.map_err(DataMigrationError::at(end))?.ok_or(DataMigrationError::Taken { end })?;
     let partitions = Partitions::new(target, options.partition_width);
@@ -182,8 +182,8 @@ impl PostgresSide {
     /// Creates the partitions for these rows.
     async fn make_partitions(&mut self, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
         let (parent, by) = match table.name {
-            "history" => (Parent::History, "completed_at"),
-            "lines" => (Parent::Lines, "number"),
+            "history" => (PartitionedTable::History, "completed_at"),
+            "lines" => (PartitionedTable::Lines, "number"),
             _ => return Ok(()),
         };
         let Some(place) = table.position(by) else { return Ok(()) };

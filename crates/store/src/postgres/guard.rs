@@ -38,11 +38,11 @@ impl Duty {
 }
 
 /// The lock, held as long as its connection lives.
-pub(crate) struct Guard {
+pub(crate) struct WriterGuard {
     client: Client,
 }
 
-impl Guard {
+impl WriterGuard {
     /// `None` if another process holds the lock.
     pub async fn take(target: &Target, duty: Duty) -> Result<Option<Self>, Fault> {
         let client = connect(target).await?;
@@ -54,7 +54,7 @@ impl Guard {
              SET LOCAL lock_timeout = '{lock_timeout}'; LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"
         );
         match client.batch_execute(&lock).await.map_err(Fault::from) {
-            Ok(()) => Ok(Some(Guard { client })),
+            Ok(()) => Ok(Some(WriterGuard { client })),
             Err(fault) if fault.is_conflict() => Ok(None),
             Err(fault) => Err(fault),
         }

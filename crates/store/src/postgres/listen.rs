@@ -3,7 +3,7 @@
 
 use super::connection::{TlsStream, handshake};
 use super::options::Target;
-use super::wire::{Call, OwnWire, value};
+use super::wire::{OwnWire, StatementCall, value};
 use crate::fault::Fault;
 use async_trait::async_trait;
 use punctual_core::ports::{Heard, Lane, StoreError, Wakes};
@@ -53,7 +53,7 @@ impl PostgresWakes {
     async fn try_tell(&self, lanes: &BTreeSet<Lane>) -> Result<(), Fault> {
         let mut used = self.notifier.take().await?;
         self.teller.store(used.connection.process, Ordering::Relaxed);
-        used.connection.run_one(Call::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
+        used.connection.run_one(StatementCall::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
         used.keep();
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! The tables of log lines: see [`crate::server::logs`]. Commits of lines do not wait for the disk: a crash
 //! of the database may lose the lines of the last moment, a crash of a node does not.
 
-use super::partitions::{Parent, Partition};
+use super::partitions::{Partition, PartitionedTable};
 use super::sql::{arrays, names};
-use super::tables::Shared;
+use super::tables::SharedDatabase;
 use super::tables::read_set::columns;
-use super::wire::{Call, Frame, Wire};
+use super::wire::{StatementCall, TransactionFrame, Wire};
 use crate::cells::read;
 use crate::fault::Fault;
 use crate::layout::LINES;
@@ -45,23 +45,26 @@ impl LogTables for Wire {
     const RAISE_NUMBER: &'static str = "INSERT INTO probe (id, at) VALUES ($1, $2) \
          ON CONFLICT (id) DO UPDATE SET at = greatest(probe.at, excluded.at)";
 
-    async fn insert_lines(&mut self, shared: &Shared, lines: &[(i64, LogLine)]) -> Result<(), Fault> {
+    async fn insert_lines(&mut self, shared: &SharedDatabase, lines: &[(i64, LogLine)]) -> Result<(), Fault> {
         if lines.is_empty() {
             return Ok(());
         }
-        shared.partitions.ensure(Parent::Lines, lines.iter().map(|(number, _)| *number)).await?;
-        let insert = Call { sql: &INSERT_LINES, parameters: columns(line_rows(lines)) };
-        self.run(Frame::BeginAndCommit, vec![Call::new(DO_NOT_WAIT, []), insert]).await.map(drop)
+        shared.partitions.ensure(PartitionedTable::Lines, lines.iter().map(|(number, _)| *number)).await?;
+        let insert = StatementCall { sql: &INSERT_LINES, parameters: columns(line_rows(lines)) };
+        self.run(TransactionFrame::BeginAndCommit, vec![StatementCall::new(DO_NOT_WAIT, []), insert])
+            .await
+            .map(drop)
     }
 
-    fn forget_partitions(shared: &Shared) {
+    fn forget_partitions(shared: &SharedDatabase) {
         shared.partitions.forget();
     }
 
     async fn sizes(&mut self) -> Result<(u64, Vec<SizedPartition<Partition>>), Fault> {
         let (mut total, mut sizes) = (0, Vec::new());
-        for row in self.run_one(Call::new(SIZES, [])).await? {
-            let (partition, bytes) = (Partition::read(Parent::Lines, &row)?, read(&row, 3, "a size")?);
+        for row in self.run_one(StatementCall::new(SIZES, [])).await? {
+            let (partition, bytes) =
+                (Partition::read(PartitionedTable::Lines, &row)?, read(&row, 3, "a size")?);
             total += bytes;
             sizes.push(SizedPartition { ends: partition.ends, partition, bytes });
         }

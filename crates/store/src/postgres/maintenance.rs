@@ -1,7 +1,7 @@
 //! The statements of maintenance: see [`crate::server::maintenance`].
 
-use super::tables::Shared;
-use super::wire::{Call, Wire};
+use super::tables::SharedDatabase;
+use super::wire::{StatementCall, Wire};
 use crate::cells::get;
 use crate::fault::Fault;
 use crate::server::maintenance::{Deletion, Maintenance, MaintenanceStatements};
@@ -107,17 +107,17 @@ impl MaintenanceStatements for Wire {
         Ok(())
     }
 
-    fn forget_lanes(shared: &Shared, lanes: &[i64]) {
+    fn forget_lanes(shared: &SharedDatabase, lanes: &[i64]) {
         shared.lanes.forget(lanes);
     }
 
-    fn shard(&self, _: &Shared) -> i64 {
+    fn shard(&self, _: &SharedDatabase) -> i64 {
         self.shard.into()
     }
 }
 
 pub(crate) async fn clock(wire: &mut Wire) -> Result<Timestamp, Fault> {
-    let rows = wire.run_one(Call::new(CLOCK, [])).await?;
+    let rows = wire.run_one(StatementCall::new(CLOCK, [])).await?;
     rows.first().map_or_else(|| Err(Fault::Missing("the time".to_owned())), |row| get(row, 0))
 }
 

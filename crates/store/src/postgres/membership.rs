@@ -4,12 +4,14 @@ use super::wire::Wire;
 use crate::cells::get;
 use crate::fault::Fault;
 use crate::membership::read;
-use crate::server::connection::{Frame, ServerCall, ServerConnection};
-use crate::server::membership::{Membership, MembershipStatements, leases, lock_leases, member_list, repair};
+use crate::server::connection::{ServerCall, ServerConnection, TransactionFrame};
+use crate::server::membership::{
+    MembershipStatements, ServerMembership, leases, lock_leases, member_list, repair,
+};
 use async_trait::async_trait;
 use punctual_core::ports::{LeaseName, MalformedRow, MemberId, MemberPulse, MembershipTableName};
 
-pub(crate) type PostgresMembership = Membership<Wire>;
+pub(crate) type PostgresMembership = ServerMembership<Wire>;
 
 const LOCK_MEMBERS: &str =
     "SELECT id, beat FROM cluster_members WHERE id = ANY($1) ORDER BY id COLLATE \"C\" FOR UPDATE";
@@ -48,7 +50,7 @@ impl MembershipStatements for Wire {
         let lock =
             ServerCall::new(LOCK_MEMBERS, [member_list(silent.iter().map(|pulse| pulse.member.as_str()))]);
         let mut found = Vec::new();
-        for row in self.send_one(Frame::Begin, lock).await?.rows {
+        for row in self.send_one(TransactionFrame::Begin, lock).await?.rows {
             if let (Some(member), Some(beat)) =
                 (MemberId::new(get::<String>(&row, 0)?), read::count(get(&row, 1)?))
             {
@@ -58,7 +60,7 @@ impl MembershipStatements for Wire {
         let answers: Vec<bool> = silent.iter().map(|pulse| found.contains(pulse)).collect();
         let gone: Vec<&str> =
             found.iter().filter(|pulse| silent.contains(pulse)).map(|pulse| pulse.member.as_str()).collect();
-        self.send_one(Frame::None, of_members(LOCK_HELD, &gone)).await?;
+        self.send_one(TransactionFrame::None, of_members(LOCK_HELD, &gone)).await?;
         remove_locked(self, &gone).await?;
         Ok(answers)
     }
@@ -66,7 +68,7 @@ impl MembershipStatements for Wire {
     async fn remove(&mut self, member: &MemberId) -> Result<(), Fault> {
         let ids = [member.as_str()];
         let lock = vec![of_members(LOCK_MEMBERS, &ids), of_members(LOCK_HELD, &ids)];
-        self.send(Frame::Begin, lock).await?;
+        self.send(TransactionFrame::Begin, lock).await?;
         remove_locked(self, &ids).await
     }
 
@@ -76,8 +78,8 @@ impl MembershipStatements for Wire {
         let names = keys(MembershipTableName::Leases).filter_map(LeaseName::parse);
         let lock =
             vec![of_members(LOCK_MEMBERS, &ids), of_members(LOCK_HELD, &ids), lock_leases::<Self>(names)];
-        let found = self.send(Frame::Begin, lock).await?.pop().unwrap_or_default();
-        self.send_one(Frame::None, repair::<Self>(&leases(&found.rows)?)).await?;
+        let found = self.send(TransactionFrame::Begin, lock).await?.pop().unwrap_or_default();
+        self.send_one(TransactionFrame::None, repair::<Self>(&leases(&found.rows)?)).await?;
         remove_locked(self, &ids).await
     }
 }
@@ -89,5 +91,5 @@ fn of_members<'a>(sql: &'static str, ids: &[&'a str]) -> ServerCall<'a> {
 /// Completes a transaction that has locked the members and their leases.
 async fn remove_locked(wire: &mut Wire, members: &[&str]) -> Result<(), Fault> {
     let calls = vec![of_members(REMOVE, members), of_members(FREE_ALL, members)];
-    wire.send(Frame::Commit, calls).await.map(drop)
+    wire.send(TransactionFrame::Commit, calls).await.map(drop)
 }

@@ -11,19 +11,19 @@ use super::options::{OptionsError, PostgresOptions, Target};
 use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
 use crate::server::migrations::MigrationStatus;
-pub(crate) use crate::server::migrations::Step;
+pub(crate) use crate::server::migrations::MigrationStep;
 use crate::server::migrations::{self, AppliedSteps};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 /// The n-th leads from version n − 1 to n. A released step never changes.
-pub(crate) const STEPS: &[Step] = &[
-    Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
-    Step { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
-    Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
-    Step { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
-    Step { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
-    Step { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
+pub(crate) const STEPS: &[MigrationStep] = &[
+    MigrationStep { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
+    MigrationStep { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
+    MigrationStep { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
+    MigrationStep { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
+    MigrationStep { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
+    MigrationStep { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
 ];
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
@@ -95,7 +95,7 @@ pub(crate) async fn version(client: &Client) -> Result<usize, Fault> {
 }
 
 /// Migrates the database with these steps.
-pub(crate) async fn apply(client: &Client, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
+pub(crate) async fn apply(client: &Client, steps: &[MigrationStep]) -> Result<Vec<String>, MigrateError> {
     bootstrap(client).await?;
     let mut done = Vec::new();
     loop {
@@ -124,7 +124,7 @@ pub(crate) async fn apply(client: &Client, steps: &[Step]) -> Result<Vec<String>
 }
 
 /// Applies the next step under the lock. Returns its name, or `None` if there is none.
-async fn apply_next(client: &Client, steps: &[Step]) -> Result<Option<&'static str>, MigrateError> {
+async fn apply_next(client: &Client, steps: &[MigrationStep]) -> Result<Option<&'static str>, MigrateError> {
     // Another node may be running a step that takes long, and so may this step.
     client.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
     let row = client.query_one("SELECT schema_version FROM punctual WHERE id = 1 FOR UPDATE", &[]).await?;

@@ -2,8 +2,8 @@
 
 use super::wire::Wire;
 use crate::fault::Fault;
-use crate::server::connection::{Frame, ServerCall, ServerConnection};
-use crate::server::names::{LaneName, LaneNames, by_name, missing, name_list, read_lanes};
+use crate::server::connection::{ServerCall, ServerConnection, TransactionFrame};
+use crate::server::names::{LaneName, LaneStatements, by_name, missing, name_list, read_lanes};
 use crate::unit_of_work::LaneCache;
 use async_trait::async_trait;
 use punctual_core::ports::Lane;
@@ -30,7 +30,7 @@ const INSERT_LANES: &str = "INSERT INTO lanes (queue, job_type) \
      ON CONFLICT (queue, job_type) DO NOTHING";
 
 #[async_trait]
-impl LaneNames for Wire {
+impl LaneStatements for Wire {
     const LANES_ABOVE: &'static str = LANES_ABOVE;
     const LANES_BY_NUMBER: &'static str = LANES_BY_NUMBER;
     const LANES_BY_NAME: &'static str = LANES_BY_NAME;
@@ -42,7 +42,7 @@ impl LaneNames for Wire {
     ) -> Result<Vec<(i64, Lane)>, Fault> {
         let new = missing(wanted, &found);
         let insert = ServerCall::new(INSERT_LANES, [name_list(new.iter().copied())]);
-        self.send(Frame::BeginAndCommit, vec![ServerCall::new(LOCK_LANES, []), insert]).await?;
+        self.send(TransactionFrame::BeginAndCommit, vec![ServerCall::new(LOCK_LANES, []), insert]).await?;
         found.extend(by_name(self, new).await?);
         Ok(found)
     }

@@ -12,14 +12,14 @@
 //! awaited, and then the notice is sent once more.
 
 use super::connection::connect;
-use super::guard::{Duty, Guard};
+use super::guard::{Duty, WriterGuard};
 use super::maintenance::clock;
 use super::options::Target;
-use super::tables::Shared;
+use super::tables::SharedDatabase;
 use super::wire::Wire;
 use crate::cells::get;
 use crate::fault::Fault;
-pub(crate) use crate::server::partitions::Parent;
+pub(crate) use crate::server::partitions::PartitionedTable;
 use crate::server::partitions::PartitionedTables;
 use async_trait::async_trait;
 use punctual_core::limits;
@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, Row};
 
 /// The name of a table that has partitions.
-const fn table(parent: Parent) -> &'static str {
+const fn table(parent: PartitionedTable) -> &'static str {
     match parent {
-        Parent::History => "history",
-        Parent::Lines => "lines",
+        PartitionedTable::History => "history",
+        PartitionedTable::Lines => "lines",
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Partitions {
     target: Target,
     width_us: i64,
     /// By parent and first microsecond: the end, exclusive.
-    known: Mutex<BTreeMap<(Parent, i64), i64>>,
+    known: Mutex<BTreeMap<(PartitionedTable, i64), i64>>,
 }
 
 /// The advisory lock of the process that creates partitions: "parts" in ASCII.
@@ -62,7 +62,7 @@ struct Made {
 /// One partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Partition {
-    pub parent: Parent,
+    pub parent: PartitionedTable,
     pub name: String,
     pub starts: i64,
     pub ends: i64,
@@ -70,7 +70,7 @@ pub(crate) struct Partition {
 
 impl Partition {
     /// Reads its name, start and end.
-    pub fn read(parent: Parent, row: &Row) -> Result<Self, Fault> {
+    pub fn read(parent: PartitionedTable, row: &Row) -> Result<Self, Fault> {
         Ok(Partition { parent, name: get(row, 0)?, starts: get(row, 1)?, ends: get(row, 2)? })
     }
 
@@ -86,7 +86,11 @@ impl Partitions {
     }
 
     /// Makes sure that rows with these times have a partition. Known partitions cost nothing.
-    pub async fn ensure(&self, parent: Parent, times: impl IntoIterator<Item = i64>) -> Result<(), Fault> {
+    pub async fn ensure(
+        &self,
+        parent: PartitionedTable,
+        times: impl IntoIterator<Item = i64>,
+    ) -> Result<(), Fault> {
         let missing: Vec<i64> = times.into_iter().filter(|time| !self.is_known(parent, *time)).collect();
         if missing.is_empty() {
             return Ok(());
@@ -98,7 +102,7 @@ impl Partitions {
 
     /// Creates the partitions of the near future.
     pub async fn make_ahead(&self, client: &Client, now: Timestamp) -> Result<(), Fault> {
-        for parent in Parent::ALL {
+        for parent in PartitionedTable::ALL {
             let ahead =
                 (0..=limits::PARTITIONS_AHEAD).map(|n| now.as_micros().saturating_add(n * self.width_us));
             let missing: Vec<i64> = ahead.filter(|time| !self.is_known(parent, *time)).collect();
@@ -133,13 +137,13 @@ impl Partitions {
         Ok(())
     }
 
-    fn is_known(&self, parent: Parent, time: i64) -> bool {
+    fn is_known(&self, parent: PartitionedTable, time: i64) -> bool {
         let known = self.known();
         let below = known.range((parent, i64::MIN)..=(parent, time)).next_back();
         below.is_some_and(|(_, ends)| time < *ends)
     }
 
-    async fn make(&self, client: &Client, parent: Parent, times: Vec<i64>) -> Result<(), Fault> {
+    async fn make(&self, client: &Client, parent: PartitionedTable, times: Vec<i64>) -> Result<(), Fault> {
         // Another process may use a new partition only after all sessions know it.
         client.execute("SELECT pg_advisory_lock($1)", &[&CREATION_LOCK]).await?;
         let made = self.make_known(client, parent, times).await;
@@ -154,7 +158,7 @@ impl Partitions {
     async fn make_known(
         &self,
         client: &Client,
-        parent: Parent,
+        parent: PartitionedTable,
         times: Vec<i64>,
     ) -> Result<BTreeMap<i64, i64>, Fault> {
         client.batch_execute("BEGIN").await?;
@@ -169,7 +173,12 @@ impl Partitions {
         Ok(existing)
     }
 
-    async fn make_locked(&self, client: &Client, parent: Parent, times: Vec<i64>) -> Result<Made, Fault> {
+    async fn make_locked(
+        &self,
+        client: &Client,
+        parent: PartitionedTable,
+        times: Vec<i64>,
+    ) -> Result<Made, Fault> {
         client.batch_execute("LOCK TABLE partitions IN EXCLUSIVE MODE").await?;
         let rows = client
             .query("SELECT starts, ends, leaves FROM partitions WHERE parent = $1", &[&table(parent)])
@@ -195,36 +204,36 @@ impl Partitions {
         Ok(Made { existing: taken, has_new })
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<(Parent, i64), i64>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<(PartitionedTable, i64), i64>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl PartitionedTables for Wire {
-    type Shared = Shared;
+    type Shared = SharedDatabase;
     type Partition = Partition;
-    type Dropping = Guard;
+    type Dropping = WriterGuard;
     const KEEP_RETAINED: &'static str =
         "UPDATE history_bounds SET retained = greatest(retained, $1) WHERE id = 1 AND retained < $1";
 
-    async fn make_ahead(&mut self, shared: &Shared) -> Result<(), Fault> {
+    async fn make_ahead(&mut self, shared: &SharedDatabase) -> Result<(), Fault> {
         let now = clock(self).await?;
         shared.partitions.make_ahead(self.client(), now).await
     }
 
-    async fn older_than(&mut self, parent: Parent, before: i64) -> Result<Vec<Partition>, Fault> {
+    async fn older_than(&mut self, parent: PartitionedTable, before: i64) -> Result<Vec<Partition>, Fault> {
         let sql =
             "SELECT name, starts, ends FROM partitions WHERE parent = $1 AND ends <= $2 ORDER BY starts";
         let rows = self.client().query(sql, &[&table(parent), &before]).await?;
         rows.iter().map(|row| Partition::read(parent, row)).collect()
     }
 
-    async fn begin_dropping(shared: &Shared) -> Result<Option<Guard>, Fault> {
-        Guard::take(&shared.target, Duty::Retention).await
+    async fn begin_dropping(shared: &SharedDatabase) -> Result<Option<WriterGuard>, Fault> {
+        WriterGuard::take(&shared.target, Duty::Retention).await
     }
 
-    async fn must_be_held(guard: &Guard) -> Result<(), Fault> {
+    async fn must_be_held(guard: &WriterGuard) -> Result<(), Fault> {
         guard.must_be_held().await
     }
 
@@ -254,22 +263,22 @@ impl PartitionedTables for Wire {
 
     async fn drop_partition(
         &mut self,
-        shared: &Shared,
-        _: &mut Guard,
+        shared: &SharedDatabase,
+        _: &mut WriterGuard,
         partition: &Partition,
     ) -> Result<bool, Fault> {
         shared.partitions.remove(self.client(), partition).await?;
         Ok(true)
     }
 
-    async fn end_dropping(guard: Guard) -> Result<(), Fault> {
+    async fn end_dropping(guard: WriterGuard) -> Result<(), Fault> {
         guard.release().await
     }
 }
 
 /// Waits until the statements that use this table now have ended. A statement that waits for a lock is not
 /// reading the list.
-async fn await_readers_of_list(client: &Client, parent: Parent) -> Result<(), Fault> {
+async fn await_readers_of_list(client: &Client, parent: PartitionedTable) -> Result<(), Fault> {
     let running = "SELECT array_agg(activity.pid || ' ' || activity.query_start) \
          FROM pg_locks JOIN pg_stat_activity AS activity ON activity.pid = pg_locks.pid \
          WHERE pg_locks.relation = to_regclass($1) AND activity.pid <> pg_backend_pid() \
@@ -288,7 +297,7 @@ async fn await_readers_of_list(client: &Client, parent: Parent) -> Result<(), Fa
 
 /// Changes nothing, but makes all sessions read the list of partitions again. Does not block readers and
 /// writers.
-fn notice_of_change(parent: Parent) -> String {
+fn notice_of_change(parent: PartitionedTable) -> String {
     format!("ALTER TABLE ONLY {} ALTER COLUMN job SET STATISTICS -1", table(parent))
 }
 
@@ -311,7 +320,7 @@ fn gap_around(time: i64, width: i64, taken: impl Iterator<Item = (i64, i64)>) ->
 
 /// Creates a table like its parent and attaches it: unlike `PARTITION OF`, this does not block users of the
 /// parent.
-async fn attach(client: &Client, parent: Parent, starts: i64, ends: i64) -> Result<(), Fault> {
+async fn attach(client: &Client, parent: PartitionedTable, starts: i64, ends: i64) -> Result<(), Fault> {
     let table = table(parent);
     let named =
         "SELECT $1 || to_char(timestamp 'epoch' + $2 * interval '1 microsecond', '_YYYYMMDD_HH24MISSUS')";

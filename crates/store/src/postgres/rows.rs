@@ -13,13 +13,13 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
-type Failure = Box<dyn Error + Sync + Send>;
+type ColumnFailure = Box<dyn Error + Sync + Send>;
 
 /// A number or a flag of any width.
 struct AnyNumber(i64);
 
 impl<'a> FromSql<'a> for AnyNumber {
-    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Failure> {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, ColumnFailure> {
         Ok(AnyNumber(match *kind {
             Type::BOOL => bool::from_sql(kind, raw)?.into(),
             Type::INT2 => i16::from_sql(kind, raw)?.into(),
@@ -37,7 +37,7 @@ impl<'a> FromSql<'a> for AnyNumber {
 struct AnyBytes<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for AnyBytes<'a> {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Failure> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, ColumnFailure> {
         Ok(AnyBytes(raw))
     }
 
@@ -69,7 +69,7 @@ impl RowCells for Row {
 
 /// A cell becomes what its parameter or array has room for.
 impl ToSql for Cell<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, ColumnFailure> {
         match self {
             Cell::Null => Ok(IsNull::Yes),
             Cell::Number(number) => match *kind {
@@ -100,7 +100,7 @@ pub(crate) struct ListColumn<'a> {
 }
 
 impl ToSql for ListColumn<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, ColumnFailure> {
         let Kind::Array(member) = kind.kind() else { return Err(format!("{kind} is no array").into()) };
         let dimension = ArrayDimension { len: i32::try_from(self.list.rows().len())?, lower_bound: 1 };
         let cells = self.list.rows().map(|row| &row[self.index]);

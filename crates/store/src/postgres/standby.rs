@@ -23,11 +23,11 @@ const REPLAYED: &str = "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'):
 
 pub(super) struct Replica {
     pool: Pool,
-    state: Mutex<State>,
+    state: Mutex<ReplicaState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReplicaState {
     /// It is not tried before this.
     rests_until: Option<Instant>,
     /// When its lag was last checked.
@@ -89,12 +89,12 @@ impl Replica {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReplicaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ReplicaState {
     /// Whether this caller must run the check. Others use the last result meanwhile.
     fn must_look(&mut self, now: Instant) -> bool {
         let is_due = self.looked_at.is_none_or(|looked_at| now >= looked_at + limits::REPLICA_LOOK_INTERVAL);
@@ -139,7 +139,7 @@ mod tests {
     fn a_standby_is_near_that_has_passed_a_recent_mark() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut state = State::default();
+        let mut state = ReplicaState::default();
         let mut judged = |mark: Option<i64>, replayed, seconds| {
             state.marks.extend(mark.map(|written| WrittenMark { at: after(seconds), written }));
             state.judge(replayed, after(seconds));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_looks_and_not_always() {
-        let (start, mut state) = (Instant::now(), State::default());
+        let (start, mut state) = (Instant::now(), ReplicaState::default());
         assert!(state.must_look(start));
         assert!(!state.must_look(start));
         assert!(state.must_look(start + limits::REPLICA_LOOK_INTERVAL));

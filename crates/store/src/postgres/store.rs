@@ -9,7 +9,7 @@ use super::membership::PostgresMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::readers::{Readers, list, read, read_at_once};
-use super::tables::Shared;
+use super::tables::SharedDatabase;
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::server::audit::serve_audit;
@@ -46,7 +46,7 @@ impl PostgresStore {
     /// Opens a database. An empty one is migrated to this binary's version. Other versions are rejected,
     /// because running nodes may still use that version.
     pub async fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
-        let shared = Shared::new(options)?;
+        let shared = SharedDatabase::new(options)?;
         let replica = options.replica()?;
         let database = shared.target.name();
         migrate::prepare(&shared.target).await.map_err(|source| match source {
@@ -59,7 +59,7 @@ impl PostgresStore {
 
     async fn opened(
         options: &PostgresOptions,
-        shared: Shared,
+        shared: SharedDatabase,
         replica: Option<&Target>,
     ) -> Result<Self, Fault> {
         let maintenance = PostgresMaintenance::new(shared.clone(), &shared.target);

@@ -5,8 +5,8 @@ pub(crate) mod write_set;
 
 use super::claim_cursors::{ClaimCursors, ClaimScan};
 use super::options::{OptionsError, PostgresOptions, Target};
-use super::partitions::{Parent, Partitions};
-use super::wire::{Call, Frame, Wire, column, value};
+use super::partitions::{PartitionedTable, Partitions};
+use super::wire::{StatementCall, TransactionFrame, Wire, column, value};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::fault::Fault;
@@ -32,23 +32,23 @@ const LOCK_QUEUES: &str = "LOCK TABLE queues IN SHARE ROW EXCLUSIVE MODE";
 
 /// What all connections of a process share: the location of the database, and what never changes in it.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedDatabase {
     pub target: Target,
     pub lanes: Arc<LaneCache>,
     pub partitions: Arc<Partitions>,
     pub cursors: Arc<ClaimCursors>,
 }
 
-impl Shared {
+impl SharedDatabase {
     pub fn new(options: &PostgresOptions) -> Result<Self, OptionsError> {
         let target = options.target()?;
         let partitions = Arc::new(Partitions::new(target.clone(), options.partition_width));
-        Ok(Shared { target, lanes: Arc::default(), partitions, cursors: Arc::default() })
+        Ok(SharedDatabase { target, lanes: Arc::default(), partitions, cursors: Arc::default() })
     }
 }
 
 #[async_trait]
-impl Connect for Shared {
+impl Connect for SharedDatabase {
     async fn connect(&self, _writer: usize) -> Result<Box<dyn Tables>, Fault> {
         Ok(Box::new(PostgresTables::connect(self.clone()).await?))
     }
@@ -56,7 +56,7 @@ impl Connect for Shared {
 
 /// One connection for writes.
 pub(crate) struct PostgresTables {
-    shared: Shared,
+    shared: SharedDatabase,
     /// `None` after it broke, until it is needed again.
     wire: Option<Wire>,
     stage: TransactionState,
@@ -76,7 +76,7 @@ enum TransactionState {
 }
 
 impl PostgresTables {
-    pub async fn connect(shared: Shared) -> Result<Self, Fault> {
+    pub async fn connect(shared: SharedDatabase) -> Result<Self, Fault> {
         let wire = Some(Wire::connect(&shared.target).await?);
         Ok(PostgresTables { shared, wire, stage: TransactionState::Idle, queues: QueueCheck::default() })
     }
@@ -103,7 +103,11 @@ impl PostgresTables {
         if round.calls.is_empty() {
             return Ok(());
         }
-        let frame = if self.stage == TransactionState::Requested { Frame::Begin } else { Frame::None };
+        let frame = if self.stage == TransactionState::Requested {
+            TransactionFrame::Begin
+        } else {
+            TransactionFrame::None
+        };
         self.stage = TransactionState::Open;
         let ReadRound { parts, calls } = round;
         let answers = self.wire()?.run(frame, calls).await?;
@@ -187,9 +191,13 @@ impl PostgresTables {
         if self.queues.is_unneeded(write_set) {
             return Ok(());
         }
-        let frame = if self.stage == TransactionState::Requested { Frame::Begin } else { Frame::None };
+        let frame = if self.stage == TransactionState::Requested {
+            TransactionFrame::Begin
+        } else {
+            TransactionFrame::None
+        };
         self.stage = TransactionState::Open;
-        let calls = vec![Call::new(LOCK_QUEUES, []), Call::new(QUEUES, [])];
+        let calls = vec![StatementCall::new(LOCK_QUEUES, []), StatementCall::new(QUEUES, [])];
         let rows = self.wire()?.run(frame, calls).await?.pop().unwrap_or_default();
         self.queues.check(write_set, rows.iter().map(read_queue).collect::<Result<_, _>>()?)
     }
@@ -214,14 +222,14 @@ impl Tables for PostgresTables {
         }
         if !read_set.workers.is_empty() {
             let names = || column(read_set.workers.iter().map(String::as_str));
-            wire.run_one(Call::new(INSERT_WORKERS, [names()])).await?;
-            for row in wire.run_one(Call::new(WORKERS, [names()])).await? {
+            wire.run_one(StatementCall::new(INSERT_WORKERS, [names()])).await?;
+            for row in wire.run_one(StatementCall::new(WORKERS, [names()])).await? {
                 found.workers.push((get(&row, 0)?, get(&row, 1)?));
             }
         }
         if read_set.new_sessions > 0 {
             let count = value(limit(read_set.new_sessions));
-            for row in wire.run_one(Call::new(SESSION_NUMBERS, [count])).await? {
+            for row in wire.run_one(StatementCall::new(SESSION_NUMBERS, [count])).await? {
                 found.new_sessions.push(SessionId(get(&row, 0)?));
             }
         }
@@ -263,7 +271,7 @@ impl Tables for PostgresTables {
         self.shared
             .partitions
             .ensure(
-                Parent::History,
+                PartitionedTable::History,
                 write_set.history.iter().map(|row| row.finished.completed_at.as_micros()),
             )
             .await?;
@@ -271,9 +279,9 @@ impl Tables for PostgresTables {
         let shard = self.wire()?.shard;
         let calls = writes(write_set, shard)?;
         let frame = match self.stage {
-            TransactionState::Open => Frame::Commit,
-            _ if calls.is_empty() => Frame::None,
-            _ => Frame::BeginAndCommit,
+            TransactionState::Open => TransactionFrame::Commit,
+            _ if calls.is_empty() => TransactionFrame::None,
+            _ => TransactionFrame::BeginAndCommit,
         };
         self.stage = TransactionState::Open;
         let written = self.wire()?.run(frame, calls).await;

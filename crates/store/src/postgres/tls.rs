@@ -31,7 +31,7 @@ pub(crate) fn connector(
         .map_err(|error| error.to_string())?;
     let config = match verification {
         Verification::Nothing => {
-            let verifier = Unverified { provider };
+            let verifier = AcceptAnyCertificate { provider };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
         }
         Verification::Authority => {
@@ -66,11 +66,11 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
 
 /// Accepts every certificate, for users who requested only encryption.
 #[derive(Debug)]
-struct Unverified {
+struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -4,7 +4,7 @@ use super::wire::Wire;
 use crate::cells::get;
 use crate::fault::Fault;
 use crate::server::asks::numbers;
-use crate::server::connection::{Argument, Frame, ServerCall, ServerConnection, value};
+use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
 use crate::server::unused::UnusedStatements;
 use async_trait::async_trait;
 use punctual_core::ports::Horizon;
@@ -49,10 +49,10 @@ impl UnusedStatements for Wire {
         let workers = page.iter().map(|row| get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
         let workers = || Argument::Rows(numbers(workers.iter().copied()));
         let deletion = ServerCall::new(DELETE_WORKERS, [workers(), value(horizon.workers())]);
-        let gone = self.send_one(Frame::None, deletion).await?.count;
+        let gone = self.send_one(TransactionFrame::None, deletion).await?.count;
         let unused = ServerCall::new(NOTE_UNUSED_WORKERS, [workers(), value(horizon.now())]);
-        self.send_one(Frame::None, unused).await?;
-        self.send_one(Frame::None, ServerCall::new(NOTE_USED_WORKERS, [workers()])).await?;
+        self.send_one(TransactionFrame::None, unused).await?;
+        self.send_one(TransactionFrame::None, ServerCall::new(NOTE_USED_WORKERS, [workers()])).await?;
         Ok(gone)
     }
 }

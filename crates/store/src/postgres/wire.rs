@@ -9,7 +9,7 @@ use super::tables::write_set;
 use crate::cells::Cell;
 use crate::fault::Fault;
 use crate::server::changes::Changed;
-pub(crate) use crate::server::connection::Frame;
+pub(crate) use crate::server::connection::TransactionFrame;
 use crate::server::connection::{Argument, OwnConnection, ServerAnswer, ServerCall, ServerConnection};
 use async_trait::async_trait;
 use std::borrow::Cow;
@@ -24,14 +24,14 @@ use tokio_postgres::{Client, Error, Row, Statement};
 pub(crate) type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// A statement and its parameters.
-pub(crate) struct Call<'a> {
+pub(crate) struct StatementCall<'a> {
     pub sql: &'static str,
     pub parameters: Vec<Parameter<'a>>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> StatementCall<'a> {
     pub fn new(sql: &'static str, parameters: impl IntoIterator<Item = Parameter<'a>>) -> Self {
-        Call { sql, parameters: parameters.into_iter().collect() }
+        StatementCall { sql, parameters: parameters.into_iter().collect() }
     }
 }
 
@@ -80,22 +80,26 @@ impl Wire {
         Ok(self.client.batch_execute("ROLLBACK").await?)
     }
 
-    pub async fn run_one(&mut self, call: Call<'_>) -> Result<Vec<Row>, Fault> {
-        Ok(self.run(Frame::None, vec![call]).await?.pop().unwrap_or_default())
+    pub async fn run_one(&mut self, call: StatementCall<'_>) -> Result<Vec<Row>, Fault> {
+        Ok(self.run(TransactionFrame::None, vec![call]).await?.pop().unwrap_or_default())
     }
 
     /// Runs statements in order and returns the rows of each.
     ///
     /// Every result is checked: a `COMMIT` after a failed statement reports success. Of several errors the
     /// first is returned, because the others follow from it.
-    pub async fn run(&mut self, frame: Frame, calls: Vec<Call<'_>>) -> Result<Vec<Vec<Row>>, Fault> {
+    pub async fn run(
+        &mut self,
+        frame: TransactionFrame,
+        calls: Vec<StatementCall<'_>>,
+    ) -> Result<Vec<Vec<Row>>, Fault> {
         self.prepare(&calls).await?;
         let (client, prepared) = (&self.client, &self.prepared);
         let plain = |sql: &'static str| -> PendingRows<'_> {
             Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) })
         };
-        let begins = matches!(frame, Frame::Begin | Frame::BeginAndCommit);
-        let commits = matches!(frame, Frame::Commit | Frame::BeginAndCommit);
+        let begins = matches!(frame, TransactionFrame::Begin | TransactionFrame::BeginAndCommit);
+        let commits = matches!(frame, TransactionFrame::Commit | TransactionFrame::BeginAndCommit);
         let mut answers: Vec<PendingRows<'_>> = Vec::with_capacity(calls.len() + 2);
         if begins {
             answers.push(plain("BEGIN ISOLATION LEVEL READ COMMITTED"));
@@ -128,7 +132,7 @@ impl Wire {
     }
 
     /// Prepares statements on first use.
-    async fn prepare(&mut self, calls: &[Call<'_>]) -> Result<(), Fault> {
+    async fn prepare(&mut self, calls: &[StatementCall<'_>]) -> Result<(), Fault> {
         let mut missing: Vec<&'static str> =
             calls.iter().map(|call| call.sql).filter(|sql| !self.prepared.contains_key(*sql)).collect();
         missing.sort_unstable();
@@ -202,11 +206,11 @@ impl ServerConnection for Wire {
 
     async fn send(
         &mut self,
-        frame: Frame,
+        frame: TransactionFrame,
         calls: Vec<ServerCall<'_>>,
     ) -> Result<Vec<ServerAnswer<Row>>, Fault> {
         let are_sent: Vec<bool> = calls.iter().map(|call| !call.is_empty()).collect();
-        let calls = calls.into_iter().filter(|call| !call.is_empty()).map(Call::from).collect();
+        let calls = calls.into_iter().filter(|call| !call.is_empty()).map(StatementCall::from).collect();
         let mut answers = self.run(frame, calls).await?.into_iter();
         let answer = |is_sent| {
             let rows = if is_sent { answers.next().unwrap_or_default() } else { vec![] };
@@ -220,8 +224,8 @@ impl ServerConnection for Wire {
         calls: Vec<ServerCall<'_>>,
         changes: Vec<Changed<'_>>,
     ) -> Result<(), Fault> {
-        let first = calls.into_iter().filter(|call| !call.is_empty()).map(Call::from);
-        self.run(Frame::Commit, first.chain(write_set::calls(changes)).collect()).await.map(drop)
+        let first = calls.into_iter().filter(|call| !call.is_empty()).map(StatementCall::from);
+        self.run(TransactionFrame::Commit, first.chain(write_set::calls(changes)).collect()).await.map(drop)
     }
 
     async fn query(&mut self, sql: &str, values: Vec<Cell<'_>>) -> Result<ServerAnswer<Row>, Fault> {
@@ -240,12 +244,12 @@ impl ServerConnection for Wire {
     }
 }
 
-impl<'a> From<ServerCall<'a>> for Call<'a> {
+impl<'a> From<ServerCall<'a>> for StatementCall<'a> {
     fn from(call: ServerCall<'a>) -> Self {
         let parameters = call.arguments.into_iter().flat_map(|argument| match argument {
             Argument::Value(cell) => vec![value(cell)],
             Argument::Rows(list) => columns(list),
         });
-        Call { sql: call.sql, parameters: parameters.collect() }
+        StatementCall { sql: call.sql, parameters: parameters.collect() }
     }
 }

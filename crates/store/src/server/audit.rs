@@ -1,8 +1,8 @@
 //! The audit log of the server stores. It has its own connection, so that it never waits for a writer.
 
-use super::changes::{Change, audit};
+use super::changes::{TableChange, audit};
 use super::connection::{
-    Argument, Frame, OwnConnection, ServerCall, ServerConnection, retry_conflicts, value,
+    Argument, OwnConnection, ServerCall, ServerConnection, TransactionFrame, retry_conflicts, value,
 };
 use super::list::{List, row};
 use crate::audit::{ANCHOR, HEAD, ends, last_expired, read_audit, read_end, seals};
@@ -65,8 +65,8 @@ impl<C: AuditStatements> ServerAudit<C> {
 
     async fn try_record(&self, entries: &[AuditEntry]) -> Result<(), Fault> {
         let mut used = self.own.take().await?;
-        used.connection.send(Frame::Begin, vec![]).await?;
-        used.connection.commit_changes(vec![], vec![(Change::InsertAudit, audit(entries))]).await?;
+        used.connection.send(TransactionFrame::Begin, vec![]).await?;
+        used.connection.commit_changes(vec![], vec![(TableChange::InsertAudit, audit(entries))]).await?;
         used.keep();
         Ok(())
     }
@@ -85,7 +85,7 @@ impl<C: AuditStatements> ServerAudit<C> {
         let connection = &mut used.connection;
         let head = lock_ends(connection).await?.head;
         let unsealed = ServerCall::new(C::UNSEALED, [value(limit(count))]);
-        let unsealed = connection.send_one(Frame::None, unsealed).await?.rows;
+        let unsealed = connection.send_one(TransactionFrame::None, unsealed).await?.rows;
         let sealed = seals(head, &readable(unsealed.iter().map(read_audit))?);
         let mut calls = Vec::new();
         if let Some((_, last)) = sealed.last() {
@@ -93,7 +93,7 @@ impl<C: AuditStatements> ServerAudit<C> {
             calls.push(ServerCall::new(C::SEAL, [Argument::Rows(List::of(rows))]));
             calls.push(move_end::<C>(HEAD, *last));
         }
-        connection.send(Frame::Commit, calls).await?;
+        connection.send(TransactionFrame::Commit, calls).await?;
         used.keep();
         Ok(sealed.len())
     }
@@ -107,21 +107,21 @@ impl<C: AuditStatements> ServerAudit<C> {
         let connection = &mut used.connection;
         let anchor = lock_ends(connection).await?.anchor;
         let first = ServerCall::new(C::AUDIT_CHAIN, [value(counter(anchor.number)), value(limit(count))]);
-        let first = connection.send_one(Frame::None, first).await?.rows;
+        let first = connection.send_one(TransactionFrame::None, first).await?.rows;
         let last = last_expired(&readable(first.iter().map(read_audit))?, before);
         let mut calls = Vec::new();
         if let Some(last) = last {
             calls.push(ServerCall::new(C::DELETE, [value(counter(last.number))]));
             calls.push(move_end::<C>(ANCHOR, last));
         }
-        connection.send(Frame::Commit, calls).await?;
+        connection.send(TransactionFrame::Commit, calls).await?;
         used.keep();
         Ok(last.map_or(0, |last| last.number - anchor.number))
     }
 }
 
 async fn lock_ends<C: AuditStatements>(connection: &mut C) -> Result<ChainEnds, Fault> {
-    let locked = connection.send_one(Frame::Begin, ServerCall::new(C::LOCK_ENDS, [])).await?;
+    let locked = connection.send_one(TransactionFrame::Begin, ServerCall::new(C::LOCK_ENDS, [])).await?;
     ends(locked.rows.iter().map(read_end).collect::<Result<_, _>>()?)
 }
 

@@ -6,7 +6,7 @@ use super::list::{List, row};
 use crate::cells::Cell;
 use crate::codes::{fired_column, limits_column, readmission_column};
 use crate::counter_mismatch::{CounterTable, MismatchRow};
-use crate::counters::Counts;
+use crate::counters::CounterChanges;
 use crate::fault::Fault;
 use crate::layout::{
     AUDIT, AuditColumns, CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, DeadLetterColumns, HistoryColumns,
@@ -25,11 +25,11 @@ macro_rules! changes {
     ($($(#[$doc:meta])* $change:ident,)*) => {
         /// One kind of change to one table.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Change { $($(#[$doc])* $change),* }
+        pub(crate) enum TableChange { $($(#[$doc])* $change),* }
 
-        impl Change {
+        impl TableChange {
             /// In the order of their numbers.
-            pub const ALL: &[Change] = &[$(Change::$change),*];
+            pub const ALL: &[TableChange] = &[$(TableChange::$change),*];
         }
     };
 }
@@ -92,7 +92,7 @@ changes! {
 
 /// A change that follows from its columns. Lists have these columns in this order.
 #[derive(Debug)]
-pub(crate) enum Shape {
+pub(crate) enum ChangeShape {
     Insert {
         table: Layout,
         columns: &'static [Column],
@@ -123,9 +123,9 @@ pub(crate) enum Conflict {
     Add,
 }
 
-impl Change {
-    pub fn shape(self) -> Shape {
-        use Change as C;
+impl TableChange {
+    pub fn shape(self) -> ChangeShape {
+        use TableChange as C;
         match self {
             C::InsertSessions => insert(SESSIONS),
             C::UpdateSessions => {
@@ -138,7 +138,7 @@ impl Change {
             C::UpdateMarks => update(JOBS, 1, &["id", "mark"]),
             C::DeleteTags => delete(JOB_TAGS, &["job"]),
             C::InsertTags => {
-                Shape::Insert { table: JOB_TAGS, columns: JOB_TAGS.columns, conflict: Conflict::Ignore }
+                ChangeShape::Insert { table: JOB_TAGS, columns: JOB_TAGS.columns, conflict: Conflict::Ignore }
             }
             C::DeleteKeys => delete(JOB_KEYS, &["job"]),
             C::InsertKeys => insert(JOB_KEYS),
@@ -180,40 +180,40 @@ impl Change {
             | C::ForgetNotes
             | C::ForgetCheckpoints
             | C::AnswerRequests
-            | C::ForgetLimiters => Shape::Special,
+            | C::ForgetLimiters => ChangeShape::Special,
         }
     }
 }
 
-fn insert(table: Layout) -> Shape {
+fn insert(table: Layout) -> ChangeShape {
     insert_from(table, 0)
 }
 
 /// The columns before this one get their values from the database.
-fn insert_from(table: Layout, first: usize) -> Shape {
-    Shape::Insert { table, columns: &table.columns[first..], conflict: Conflict::Fail }
+fn insert_from(table: Layout, first: usize) -> ChangeShape {
+    ChangeShape::Insert { table, columns: &table.columns[first..], conflict: Conflict::Fail }
 }
 
 /// The first columns.
-fn put(table: Layout, count: usize, conflict: Conflict) -> Shape {
-    Shape::Insert { table, columns: &table.columns[..count], conflict }
+fn put(table: Layout, count: usize, conflict: Conflict) -> ChangeShape {
+    ChangeShape::Insert { table, columns: &table.columns[..count], conflict }
 }
 
 fn named(table: &Layout, names: &[&str]) -> Vec<Column> {
     names.iter().map(|name| table.columns[table.at(name)]).collect()
 }
 
-fn update(table: Layout, key: usize, names: &[&str]) -> Shape {
-    Shape::Update { table, columns: named(&table, names), key }
+fn update(table: Layout, key: usize, names: &[&str]) -> ChangeShape {
+    ChangeShape::Update { table, columns: named(&table, names), key }
 }
 
 /// All columns. A job's segment never changes.
-fn update_whole(table: Layout) -> Shape {
-    Shape::Update { table, columns: table.columns.to_vec(), key: table.key }
+fn update_whole(table: Layout) -> ChangeShape {
+    ChangeShape::Update { table, columns: table.columns.to_vec(), key: table.key }
 }
 
-fn delete(table: Layout, by: &[&str]) -> Shape {
-    Shape::Delete { table, by: named(&table, by) }
+fn delete(table: Layout, by: &[&str]) -> ChangeShape {
+    ChangeShape::Delete { table, by: named(&table, by) }
 }
 
 /// The columns that an update sets.
@@ -222,11 +222,15 @@ pub(crate) fn columns_to_set(columns: &[Column], key: usize) -> impl Iterator<It
 }
 
 /// What is removed with jobs that retention has found to be over.
-pub(crate) const CHANGES_OF_RETIRED: [Change; 4] =
-    [Change::DeleteKeys, Change::ForgetParents, Change::ForgetNotes, Change::ForgetCheckpoints];
+pub(crate) const CHANGES_OF_RETIRED: [TableChange; 4] = [
+    TableChange::DeleteKeys,
+    TableChange::ForgetParents,
+    TableChange::ForgetNotes,
+    TableChange::ForgetCheckpoints,
+];
 
 /// A change and its rows.
-pub(crate) type Changed<'a> = (Change, List<'a>);
+pub(crate) type Changed<'a> = (TableChange, List<'a>);
 
 /// All changes of a transaction that are not empty; counters go to this shard.
 pub(crate) fn changes(write_set: &WriteSet, shard: i64) -> Result<Vec<Changed<'_>>, Fault> {
@@ -243,7 +247,7 @@ pub(crate) fn changes(write_set: &WriteSet, shard: i64) -> Result<Vec<Changed<'_
 }
 
 /// The changes of counters alone.
-pub(crate) fn changes_of_counts<'a>(counts: &Counts, shard: i64) -> Vec<Changed<'a>> {
+pub(crate) fn changes_of_counts<'a>(counts: &CounterChanges, shard: i64) -> Vec<Changed<'a>> {
     let lanes = counts.lanes.iter().filter(|(_, change)| **change != [0; 3]);
     let lanes =
         lanes.map(|(lane, [waiting, queued, running])| row![*lane, shard, *waiting, *queued, *running]);
@@ -252,10 +256,10 @@ pub(crate) fn changes_of_counts<'a>(counts: &Counts, shard: i64) -> Vec<Changed<
     let [active, paused, completed, failed, cancelled] = counts.jobs;
     let jobs = row![shard, active, paused, completed, failed, cancelled, counts.dead_letters];
     let mut changes = vec![
-        (Change::AddToLanes, List::of(lanes)),
-        (Change::AddToLimiters, List::of(limiters)),
-        (Change::ForgetLimiters, List::of(counts.lessened_limiters().into_iter().map(|id| row![id]))),
-        (Change::AddToJobs, List::of(is_changed.then_some(jobs))),
+        (TableChange::AddToLanes, List::of(lanes)),
+        (TableChange::AddToLimiters, List::of(limiters)),
+        (TableChange::ForgetLimiters, List::of(counts.lessened_limiters().into_iter().map(|id| row![id]))),
+        (TableChange::AddToJobs, List::of(is_changed.then_some(jobs))),
     ];
     changes.retain(|(_, list)| !list.is_empty());
     changes
@@ -267,7 +271,7 @@ pub(crate) fn repairs<'a>(table: CounterTable, mismatches: &[MismatchRow]) -> Ve
     let keys = || List::of(mismatches.iter().map(|row| row![row.key]));
     match table {
         CounterTable::Lanes => vec![(
-            Change::AddToLanes,
+            TableChange::AddToLanes,
             List::of(mismatches.iter().map(|row| {
                 let [waiting, queued, running] = missing(row);
                 row![row.key, SHARD, waiting, queued, running]
@@ -275,16 +279,16 @@ pub(crate) fn repairs<'a>(table: CounterTable, mismatches: &[MismatchRow]) -> Ve
         )],
         CounterTable::Limiters => vec![
             (
-                Change::AddToLimiters,
+                TableChange::AddToLimiters,
                 List::of(mismatches.iter().map(|row| {
                     let [waiting, in_use] = missing(row);
                     row![row.key, waiting, in_use]
                 })),
             ),
-            (Change::ForgetLimiters, keys()),
+            (TableChange::ForgetLimiters, keys()),
         ],
         CounterTable::Jobs => vec![(
-            Change::AddToJobs,
+            TableChange::AddToJobs,
             List::of(mismatches.iter().map(|row| {
                 let [active, paused, completed, failed, cancelled, dead_letters] = missing(row);
                 row![SHARD, active, paused, completed, failed, cancelled, dead_letters]
@@ -321,11 +325,11 @@ fn sessions<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Resu
         row![change.id, change.turn, change.beat, beaten_at, mode, change.attention, change.lost]
     });
     changes.extend([
-        (Change::InsertSessions, List::try_of(write_set.sessions_inserted.iter().map(session))?),
-        (Change::UpdateSessions, List::of(updated)),
-        (Change::AskForAttention, numbers(&write_set.attention)),
-        (Change::DeleteSessions, numbers(&write_set.sessions_deleted)),
-        (Change::DeleteConditions, numbers(&write_set.sessions_deleted)),
+        (TableChange::InsertSessions, List::try_of(write_set.sessions_inserted.iter().map(session))?),
+        (TableChange::UpdateSessions, List::of(updated)),
+        (TableChange::AskForAttention, numbers(&write_set.attention)),
+        (TableChange::DeleteSessions, numbers(&write_set.sessions_deleted)),
+        (TableChange::DeleteConditions, numbers(&write_set.sessions_deleted)),
     ]);
     Ok(())
 }
@@ -371,18 +375,21 @@ fn jobs<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(
         row![change.job, change.numbered, fired, change.spent.map(|spent| spent.at)]
     });
     changes.extend([
-        (Change::InsertJobs, jobs(&write_set.jobs_inserted)?),
-        (Change::UpdateJobs, jobs(&write_set.jobs_updated)?),
-        (Change::UpdateMarks, List::of(write_set.marks.iter().map(|(job, mark)| row![*job, *mark]))),
-        (Change::UpdateNumbered, List::of(numbered)),
-        (Change::DeleteTags, ids(&write_set.tags_forgotten)),
-        (Change::InsertTags, List::of(write_set.tags_put.iter().map(|(job, tag)| row![tag.as_str(), *job]))),
-        (Change::DeleteKeys, ids(&write_set.keys_freed)),
-        (Change::InsertKeys, List::of(write_set.keys_held.iter().map(key))),
-        (Change::UpdateKeys, List::of(write_set.keys_taken.iter().map(key))),
-        (Change::InsertSchedules, schedules(&write_set.schedules_inserted)?),
-        (Change::UpdateSchedules, schedules(&write_set.schedules_updated)?),
-        (Change::DeleteSchedules, ids(&write_set.schedules_deleted)),
+        (TableChange::InsertJobs, jobs(&write_set.jobs_inserted)?),
+        (TableChange::UpdateJobs, jobs(&write_set.jobs_updated)?),
+        (TableChange::UpdateMarks, List::of(write_set.marks.iter().map(|(job, mark)| row![*job, *mark]))),
+        (TableChange::UpdateNumbered, List::of(numbered)),
+        (TableChange::DeleteTags, ids(&write_set.tags_forgotten)),
+        (
+            TableChange::InsertTags,
+            List::of(write_set.tags_put.iter().map(|(job, tag)| row![tag.as_str(), *job])),
+        ),
+        (TableChange::DeleteKeys, ids(&write_set.keys_freed)),
+        (TableChange::InsertKeys, List::of(write_set.keys_held.iter().map(key))),
+        (TableChange::UpdateKeys, List::of(write_set.keys_taken.iter().map(key))),
+        (TableChange::InsertSchedules, schedules(&write_set.schedules_inserted)?),
+        (TableChange::UpdateSchedules, schedules(&write_set.schedules_updated)?),
+        (TableChange::DeleteSchedules, ids(&write_set.schedules_deleted)),
     ]);
     Ok(())
 }
@@ -406,17 +413,17 @@ fn live<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
     let lengthened = write_set.skips_lengthened.iter();
     let inserted = write_set.skips_inserted.iter();
     changes.extend([
-        (Change::InsertLive, rows(&write_set.live_inserted)),
-        (Change::Lease, List::of(leased)),
-        (Change::UpdateLive, rows(&write_set.live_updated)),
-        (Change::DeleteLive, occurrences(&write_set.live_deleted)),
-        (Change::InsertHistory, List::of(history)),
+        (TableChange::InsertLive, rows(&write_set.live_inserted)),
+        (TableChange::Lease, List::of(leased)),
+        (TableChange::UpdateLive, rows(&write_set.live_updated)),
+        (TableChange::DeleteLive, occurrences(&write_set.live_deleted)),
+        (TableChange::InsertHistory, List::of(history)),
         (
-            Change::LengthenSkipped,
+            TableChange::LengthenSkipped,
             List::of(lengthened.map(|(number, range)| row![*number, range.last, range.count])),
         ),
         (
-            Change::InsertSkipped,
+            TableChange::InsertSkipped,
             List::of(
                 inserted.map(|(job, range)| row![*job, range.first, range.last, range.count, range.reason]),
             ),
@@ -441,22 +448,22 @@ fn dead_letters_and_dependencies<'a>(write_set: &'a WriteSet, changes: &mut Vec<
         let [_number, rest @ ..] = columns.into_cells();
         rest
     });
-    let pairs = |pairs: &[crate::unit_of_work::Dependency]| {
+    let pairs = |pairs: &[crate::unit_of_work::DependencyRow]| {
         List::of(pairs.iter().map(|pair| row![pair.parent, pair.child]))
     };
     let resolutions = write_set.resolutions_inserted.iter();
     changes.extend([
-        (Change::InsertDeadLetters, List::of(letters)),
-        (Change::DeleteDeadLetters, occurrences(&write_set.deleted_dead_letters)),
-        (Change::ForgetDeadLetters, ids(&write_set.dead_forgotten)),
-        (Change::InsertDependencies, pairs(&write_set.dependencies_inserted)),
-        (Change::DeleteDependencies, pairs(&write_set.dependencies_deleted)),
-        (Change::ForgetParents, ids(&write_set.parents_forgotten)),
+        (TableChange::InsertDeadLetters, List::of(letters)),
+        (TableChange::DeleteDeadLetters, occurrences(&write_set.deleted_dead_letters)),
+        (TableChange::ForgetDeadLetters, ids(&write_set.dead_forgotten)),
+        (TableChange::InsertDependencies, pairs(&write_set.dependencies_inserted)),
+        (TableChange::DeleteDependencies, pairs(&write_set.dependencies_deleted)),
+        (TableChange::ForgetParents, ids(&write_set.parents_forgotten)),
         (
-            Change::InsertResolutions,
+            TableChange::InsertResolutions,
             List::of(resolutions.map(|(parent, succeeded)| row![*parent, *succeeded])),
         ),
-        (Change::DeleteResolutions, ids(&write_set.resolutions_deleted)),
+        (TableChange::DeleteResolutions, ids(&write_set.resolutions_deleted)),
     ]);
 }
 
@@ -471,17 +478,17 @@ fn notes<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
     let put = write_set.checkpoints_put.iter();
     let forgotten = &write_set.notes_of_jobs_forgotten;
     changes.extend([
-        (Change::CountNotes, List::of(without.map(note_cells))),
-        (Change::PutProgress, List::of(progress)),
+        (TableChange::CountNotes, List::of(without.map(note_cells))),
+        (TableChange::PutProgress, List::of(progress)),
         (
-            Change::PutCheckpoints,
+            TableChange::PutCheckpoints,
             List::of(put.map(|(id, checkpoint)| row![id.job, id.number, checkpoint.as_json()])),
         ),
-        (Change::DeleteCheckpoints, occurrences(&write_set.checkpoints_deleted)),
-        (Change::DeleteNotes, occurrences(&write_set.notes_forgotten)),
-        (Change::DeleteCheckpoints, occurrences(&write_set.notes_forgotten)),
-        (Change::ForgetNotes, ids(forgotten)),
-        (Change::ForgetCheckpoints, ids(forgotten)),
+        (TableChange::DeleteCheckpoints, occurrences(&write_set.checkpoints_deleted)),
+        (TableChange::DeleteNotes, occurrences(&write_set.notes_forgotten)),
+        (TableChange::DeleteCheckpoints, occurrences(&write_set.notes_forgotten)),
+        (TableChange::ForgetNotes, ids(forgotten)),
+        (TableChange::ForgetCheckpoints, ids(forgotten)),
     ]);
 }
 
@@ -518,12 +525,15 @@ fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a
     });
     let last_starts = write_set.counts.last_starts.iter();
     changes.extend([
-        (Change::PutQueues, List::try_of(put)?),
-        (Change::DeleteQueues, List::of(write_set.queues_deleted.iter().map(|queue| row![queue.as_str()]))),
-        (Change::SetLastStarts, List::of(last_starts.map(|(limiter, at)| row![limiter.number(), *at]))),
-        (Change::InsertRequests, List::of(begun)),
-        (Change::AnswerRequests, List::of(answered)),
-        (Change::InsertAudit, audit(&write_set.audit)),
+        (TableChange::PutQueues, List::try_of(put)?),
+        (
+            TableChange::DeleteQueues,
+            List::of(write_set.queues_deleted.iter().map(|queue| row![queue.as_str()])),
+        ),
+        (TableChange::SetLastStarts, List::of(last_starts.map(|(limiter, at)| row![limiter.number(), *at]))),
+        (TableChange::InsertRequests, List::of(begun)),
+        (TableChange::AnswerRequests, List::of(answered)),
+        (TableChange::InsertAudit, audit(&write_set.audit)),
     ]);
     Ok(())
 }

@@ -42,7 +42,7 @@ impl<'a> ServerCall<'a> {
 
 /// What is sent around statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub(crate) enum TransactionFrame {
     /// Nothing: each statement is its own transaction, or one is open. On servers where a statement opens a
     /// transaction, [`ServerConnection::settle`] must follow.
     None,
@@ -94,7 +94,7 @@ pub(crate) trait ServerConnection: Sized + Send {
     /// Runs statements in order. Sends them together if the database can do that.
     async fn send(
         &mut self,
-        frame: Frame,
+        frame: TransactionFrame,
         calls: Vec<ServerCall<'_>>,
     ) -> Result<Vec<ServerAnswer<Self::Row>>, Fault>;
 
@@ -116,7 +116,7 @@ pub(crate) trait ServerConnection: Sized + Send {
 
     async fn send_one(
         &mut self,
-        frame: Frame,
+        frame: TransactionFrame,
         call: ServerCall<'_>,
     ) -> Result<ServerAnswer<Self::Row>, Fault> {
         Ok(self.send(frame, vec![call]).await?.pop().unwrap_or_default())
@@ -124,7 +124,7 @@ pub(crate) trait ServerConnection: Sized + Send {
 
     /// Runs a statement as a transaction.
     async fn send_alone(&mut self, call: ServerCall<'_>) -> Result<ServerAnswer<Self::Row>, Fault> {
-        let answer = self.send_one(Frame::None, call).await?;
+        let answer = self.send_one(TransactionFrame::None, call).await?;
         self.settle().await?;
         Ok(answer)
     }

@@ -1,7 +1,7 @@
 //! Finds and repairs counter mismatches while a cluster is running: see [`crate::counter_mismatch`].
 
 use super::changes::repairs;
-use super::connection::{Frame, ServerCall, ServerConnection};
+use super::connection::{ServerCall, ServerConnection, TransactionFrame};
 use crate::cells::get;
 use crate::counter_mismatch::{CounterMismatch, CounterTable, LANE_NAMES, MismatchRow, NamesByLane};
 use crate::fault::Fault;
@@ -34,7 +34,7 @@ pub(crate) async fn repair<C: ServerConnection>(
     let names = names(connection).await?;
     let mut repaired = Vec::new();
     for kind in CounterTable::ALL {
-        connection.send_one(Frame::Begin, ServerCall::new(TAKE_TURNS, [])).await?;
+        connection.send_one(TransactionFrame::Begin, ServerCall::new(TAKE_TURNS, [])).await?;
         let found = found(connection, kind, integer).await?;
         connection.commit_changes(vec![], repairs(kind, &found)).await?;
         repaired.extend(names.name(kind, &found));

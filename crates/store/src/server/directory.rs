@@ -108,7 +108,7 @@ impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
 macro_rules! serve_directory {
     ($store:ty) => {
         const _: () = {
-            use crate::server::reads::Read;
+            use crate::server::reads::ServerQuery;
             use async_trait::async_trait;
             use punctual_core::ports::{Directory, Page, StoreError, Token, User, UserOutcome};
             use punctual_core::time::Timestamp;
@@ -132,7 +132,7 @@ macro_rules! serve_directory {
                 }
 
                 async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
-                    read!(self.readers, reads => reads.found(Read::Token, id))
+                    read!(self.readers, reads => reads.found(ServerQuery::Token, id))
                 }
 
                 async fn tokens(
@@ -140,7 +140,7 @@ macro_rules! serve_directory {
                     after: Option<&str>,
                     limit: usize,
                 ) -> Result<Page<Token, String>, StoreError> {
-                    read!(self.readers, reads => reads.listed_by_id(Read::Tokens, after, limit))
+                    read!(self.readers, reads => reads.listed_by_id(ServerQuery::Tokens, after, limit))
                 }
 
                 async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError> {
@@ -160,11 +160,11 @@ macro_rules! serve_directory {
                 }
 
                 async fn user(&self, id: &str) -> Result<Option<User>, StoreError> {
-                    read!(self.readers, reads => reads.found(Read::User, id))
+                    read!(self.readers, reads => reads.found(ServerQuery::User, id))
                 }
 
                 async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError> {
-                    read!(self.readers, reads => reads.found(Read::UserByEmail, email))
+                    read!(self.readers, reads => reads.found(ServerQuery::UserByEmail, email))
                 }
 
                 async fn users(
@@ -172,7 +172,7 @@ macro_rules! serve_directory {
                     after: Option<&str>,
                     limit: usize,
                 ) -> Result<Page<User, String>, StoreError> {
-                    read!(self.readers, reads => reads.listed_by_id(Read::Users, after, limit))
+                    read!(self.readers, reads => reads.listed_by_id(ServerQuery::Users, after, limit))
                 }
             }
         };

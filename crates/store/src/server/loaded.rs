@@ -10,7 +10,7 @@ use crate::codes::{queue_row, read_limiter, read_limits, read_readmission};
 use crate::fault::Fault;
 use crate::layout::{JOBS, JobColumns, LIVE, SCHEDULES};
 use crate::malformed::pass_over;
-use crate::rows::{Ended, JobKey, LiveRow, RequestRow, SessionPlace};
+use crate::rows::{EndedAttempt, JobKey, LiveRow, RequestRow, SessionPlace};
 use crate::unit_of_work::{
     LoadedLimiter, LoadedRows, LoadedSession, LoadedSkip, NamedLanes, RequestedClaims, name_in,
 };
@@ -215,7 +215,7 @@ impl Gathering {
             RowKind::Ended => {
                 let session = get(row, 4)?;
                 let epoch = read(row, 3, "history.epoch")?;
-                let ended = Ended { epoch, session, status: read(row, 5, "history.status")? };
+                let ended = EndedAttempt { epoch, session, status: read(row, 5, "history.status")? };
                 found.ended.push((execution_id(row, 0)?, ended));
             }
             RowKind::Skipped => found.skipped.push(LoadedSkip {

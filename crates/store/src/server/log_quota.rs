@@ -2,7 +2,7 @@
 //! the logs of the executions that ended first. It has its own connection.
 
 use super::asks;
-use super::connection::{Argument, Frame, OwnConnection, ServerCall, value};
+use super::connection::{Argument, OwnConnection, ServerCall, TransactionFrame, value};
 use super::logs::{LogTables, SizedPartition};
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{execution_id, limit};
@@ -72,7 +72,7 @@ impl<C: LogTables> Remover<C> {
         owed: u64,
     ) -> Result<u64, Fault> {
         let number = ServerCall::new(C::NUMBER, [value(StoredNumber::LogsRemovedPlace.id())]);
-        let number = connection.send_one(Frame::None, number).await?;
+        let number = connection.send_one(TransactionFrame::None, number).await?;
         let mut place: i64 = number.rows.first().map_or(Ok(0), |row| get(row, 0))?;
         let mut freed = 0;
         while freed < owed {
@@ -120,7 +120,7 @@ async fn remove_lines<C: LogTables>(
 ) -> Result<RemovedLines, Fault> {
     let keys = || Argument::Rows(asks::executions(ended.iter().map(|ended| ended.execution)));
     let calls = C::REMOVE_LINES.iter().map(|sql| ServerCall::new(sql, [keys()])).collect();
-    let answers = connection.send(Frame::None, calls).await?;
+    let answers = connection.send(TransactionFrame::None, calls).await?;
     connection.settle().await?;
     let mut removed = RemovedLines::default();
     for row in answers.iter().flat_map(|answer| &answer.rows) {

@@ -5,7 +5,7 @@
 //! worker, one call after the other, so that numbers only grow for readers.
 
 use super::asks;
-use super::connection::{Argument, Frame, OwnConnection, ServerCall};
+use super::connection::{Argument, OwnConnection, ServerCall, TransactionFrame};
 use super::list::{List, row};
 use super::log_quota::Remover;
 use super::partitions::PartitionedTables;
@@ -113,7 +113,7 @@ impl<C: LogTables> Logs<C> {
     async fn try_append(&self, lines: &[LogLine], mut known: KnownLogs) -> Result<KnownLogs, Fault> {
         let mut used = self.own.take().await?;
         let count = ServerCall::new(C::COUNT_LINES, [Argument::Rows(known.unknown(lines))]);
-        known.learn(&used.connection.send_one(Frame::None, count).await?.rows)?;
+        known.learn(&used.connection.send_one(TransactionFrame::None, count).await?.rows)?;
         let admitted = known.admit(lines);
         used.connection.insert_lines(&self.remover.shared, &admitted).await?;
         used.keep();

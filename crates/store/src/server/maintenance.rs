@@ -3,13 +3,15 @@
 
 use super::asks;
 use super::changes::{CHANGES_OF_RETIRED, Changed, changes_of_counts};
-use super::connection::{Argument, Frame, OwnConnection, ServerAnswer, ServerCall, retry_conflicts, value};
+use super::connection::{
+    Argument, OwnConnection, ServerAnswer, ServerCall, TransactionFrame, retry_conflicts, value,
+};
 use super::list::List;
 use super::partitions::{PartitionedTables, drop_older};
 use super::unused::{UnusedCursors, UnusedStatements, delete_lanes};
 use crate::cells::{ColumnKind, get, read};
 use crate::codecs::{job_id, limit};
-use crate::counters::{self, Counts};
+use crate::counters::{self, CounterChanges};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::stored_numbers::StoredNumber;
@@ -149,7 +151,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         let mut used = self.own.take().await?;
         let after = step.after.unwrap_or(JobId::from_bytes([0; 16]));
         let page = ServerCall::new(C::JOBS_AFTER, [value(after), value(limit(step.limit))]);
-        let looked_at = used.connection.send_one(Frame::None, page).await?.rows;
+        let looked_at = used.connection.send_one(TransactionFrame::None, page).await?.rows;
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
@@ -185,11 +187,11 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         now: Timestamp,
     ) -> Result<u64, Fault> {
         let of = |sql, jobs: &[JobId], at| ServerCall::new(sql, [Argument::Rows(asks::ids(jobs)), value(at)]);
-        let locked = connection.send_one(Frame::Begin, of(C::LOCK_JOBS, &old, before)).await?;
+        let locked = connection.send_one(TransactionFrame::Begin, of(C::LOCK_JOBS, &old, before)).await?;
         let locked: Vec<JobId> = locked.column()?;
         connection.note_locked(&locked).await?;
-        let (mut over, mut counts) = (Vec::new(), Counts::default());
-        for row in connection.send_one(Frame::None, of(C::OVER, &locked, before)).await?.rows {
+        let (mut over, mut counts) = (Vec::new(), CounterChanges::default());
+        for row in connection.send_one(TransactionFrame::None, of(C::OVER, &locked, before)).await?.rows {
             over.push(job_id(&row, 0)?);
             if let Some(status) = counters::status(read(&row, 1, "jobs.mark")?, false) {
                 counts.jobs[status as usize] -= 1;
@@ -214,13 +216,14 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         let mut used = self.own.take().await?;
         let connection = &mut used.connection;
         let bounds = [value(before), value(before), value(limit(count))];
-        let jobs = connection.send_one(Frame::Begin, ServerCall::new(C::PURGEABLE, bounds)).await?;
+        let jobs =
+            connection.send_one(TransactionFrame::Begin, ServerCall::new(C::PURGEABLE, bounds)).await?;
         let jobs: Vec<JobId> = jobs.column()?;
         let is_emptied = purge_rows(connection, &jobs, count).await?;
         let last = if is_emptied { C::purge_jobs() } else { vec![] };
         let calls = last.into_iter().map(|sql| ServerCall::new(sql, [Argument::Rows(asks::ids(&jobs))]));
         let mut lanes = BTreeSet::new();
-        for answer in connection.send(Frame::Commit, calls.collect()).await? {
+        for answer in connection.send(TransactionFrame::Commit, calls.collect()).await? {
             lanes.extend(answer.column::<i64>()?);
         }
         let gone = delete_lanes(connection, lanes.into_iter().collect()).await?;
@@ -253,9 +256,11 @@ async fn delete<C: MaintenanceStatements>(
 ) -> Result<u64, Fault> {
     let find = ServerCall::new(deletion.find, bounds);
     let Some((sql, columns)) = deletion.delete else { return Ok(connection.send_alone(find).await?.count) };
-    let found = connection.send_one(Frame::Begin, find).await?.rows;
+    let found = connection.send_one(TransactionFrame::Begin, find).await?.rows;
     let list = Argument::Rows(List::read(&found, columns)?);
-    connection.send_one(Frame::Commit, ServerCall::new(sql, [list].into_iter().chain(again))).await?;
+    connection
+        .send_one(TransactionFrame::Commit, ServerCall::new(sql, [list].into_iter().chain(again)))
+        .await?;
     Ok(found.len() as u64)
 }
 
@@ -271,7 +276,8 @@ async fn purge_rows<C: MaintenanceStatements>(
     let find = |deletion: Deletion| {
         ServerCall::new(deletion.find, [Argument::Rows(asks::ids(jobs)), value(limit(count))])
     };
-    let found: Vec<ServerAnswer<C::Row>> = connection.send(Frame::None, C::PURGE.map(find).into()).await?;
+    let found: Vec<ServerAnswer<C::Row>> =
+        connection.send(TransactionFrame::None, C::PURGE.map(find).into()).await?;
     let mut deletions = Vec::new();
     for (found, deletion) in found.iter().zip(C::PURGE) {
         if let Some((sql, columns)) = deletion.delete {
@@ -282,6 +288,6 @@ async fn purge_rows<C: MaintenanceStatements>(
     if let Some(highest) = places.into_iter().max() {
         deletions.push(ServerCall::new(C::KEEP_GIVEN, [value(highest)]));
     }
-    connection.send(Frame::None, deletions).await?;
+    connection.send(TransactionFrame::None, deletions).await?;
     Ok(found.iter().all(|found| found.rows.len() < count))
 }

@@ -4,7 +4,7 @@
 //! Members are locked before leases, each ordered by name.
 
 use super::connection::{
-    Argument, Frame, OwnConnection, ServerCall, ServerConnection, retry_conflicts, value,
+    Argument, OwnConnection, ServerCall, ServerConnection, TransactionFrame, retry_conflicts, value,
 };
 use super::list::{List, row};
 use crate::cells::{RowCells, get};
@@ -56,13 +56,13 @@ pub(crate) trait MembershipStatements: ServerConnection {
 /// How often a call is run because of conflicts.
 const TRIES: u32 = 12;
 
-pub(crate) struct Membership<C: MembershipStatements> {
+pub(crate) struct ServerMembership<C: MembershipStatements> {
     own: OwnConnection<C>,
 }
 
-impl<C: MembershipStatements> Membership<C> {
+impl<C: MembershipStatements> ServerMembership<C> {
     pub fn new(target: C::Target) -> Self {
-        Membership { own: OwnConnection::new(target) }
+        ServerMembership { own: OwnConnection::new(target) }
     }
 
     pub async fn call(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
@@ -155,14 +155,14 @@ async fn take<C: MembershipStatements>(
 ) -> Result<Vec<Take>, Fault> {
     let counted = ServerCall::new(C::COUNT_AS_BEAT, [value(member.as_str())]);
     let locked = lock_leases::<C>(names.iter().copied());
-    let found = connection.send(Frame::Begin, vec![counted, locked]).await?;
+    let found = connection.send(TransactionFrame::Begin, vec![counted, locked]).await?;
     let [counted, found] = found.as_slice() else { return Err(Fault::Missing("an answer".to_owned())) };
     if counted.count == 0 {
-        connection.send(Frame::Commit, vec![]).await?;
+        connection.send(TransactionFrame::Commit, vec![]).await?;
         return Ok(vec![Take::GivenUp; names.len()]);
     }
     let leases = leases(&found.rows)?;
-    connection.send(Frame::None, vec![repair::<C>(&leases)]).await?;
+    connection.send(TransactionFrame::None, vec![repair::<C>(&leases)]).await?;
     let found = [leases.found, leases.malformed].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);
@@ -182,7 +182,7 @@ async fn release<C: MembershipStatements>(
     held: &[HeldLease],
 ) -> Result<Vec<bool>, Fault> {
     let locked = lock_leases::<C>(held.iter().map(|lease| lease.name));
-    let found = leases(&connection.send_one(Frame::Begin, locked).await?.rows)?.found;
+    let found = leases(&connection.send_one(TransactionFrame::Begin, locked).await?.rows)?.found;
     let released = release_rows(&found, member, held);
     let freed: Vec<&LeaseRow> = found.iter().filter(|row| released.freed.contains(&row.name)).collect();
     let count = freed.len();
@@ -198,11 +198,11 @@ async fn write<C: MembershipStatements>(
     count: usize,
 ) -> Result<(), Fault> {
     if !C::CHECKS_WRITES {
-        return connection.send(Frame::Commit, calls).await.map(drop);
+        return connection.send(TransactionFrame::Commit, calls).await.map(drop);
     }
-    let written = connection.send(Frame::None, calls).await?;
+    let written = connection.send(TransactionFrame::None, calls).await?;
     all_changed(written.iter().map(|answer| answer.count).sum(), count)?;
-    connection.send(Frame::Commit, vec![]).await.map(drop)
+    connection.send(TransactionFrame::Commit, vec![]).await.map(drop)
 }
 
 pub(crate) fn all_changed(changed: u64, count: usize) -> Result<(), Fault> {

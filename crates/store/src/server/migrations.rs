@@ -50,12 +50,12 @@ impl<O: Error> MigrateError<O> {
 
 /// A numbered step; its number is its index in the list, from 1.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct MigrationStep {
     pub name: &'static str,
     pub sql: &'static str,
 }
 
-impl Step {
+impl MigrationStep {
     pub fn checksum(&self) -> Vec<u8> {
         Sha256::digest(self.sql).to_vec()
     }
@@ -106,7 +106,7 @@ impl AppliedSteps {
         self.0.last_key_value().map_or(0, |(version, _)| *version)
     }
 
-    pub fn status(self, steps: &[Step]) -> MigrationStatus {
+    pub fn status(self, steps: &[MigrationStep]) -> MigrationStatus {
         let version = self.version();
         MigrationStatus {
             version,
@@ -117,7 +117,7 @@ impl AppliedSteps {
     }
 
     /// Steps that differ in this binary, and missing ones between the applied ones.
-    pub fn problems(&self, steps: &[Step]) -> Vec<String> {
+    pub fn problems(&self, steps: &[MigrationStep]) -> Vec<String> {
         let numbered = (1..=self.version()).zip(steps);
         let wrong = numbered.filter_map(|(number, step)| match self.0.get(&number) {
             None => Some(format!("{} is not among the steps that were applied", step.name)),

@@ -1,7 +1,7 @@
 //! Names of lanes in the database, and which of them claims query: see [`LaneCache`].
 
 use super::asks;
-use super::connection::{Argument, Frame, ServerCall, ServerConnection, value};
+use super::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
 use super::list::{List, row};
 use crate::cells::{RowCells, get};
 use crate::codecs::limit;
@@ -17,7 +17,7 @@ pub(crate) type LaneName = (String, String);
 
 /// The statements of a dialect. They return numbers, queues and job types.
 #[async_trait]
-pub(crate) trait LaneNames: ServerConnection {
+pub(crate) trait LaneStatements: ServerConnection {
     const LANES_ABOVE: &'static str;
     const LANES_BY_NUMBER: &'static str;
     const LANES_BY_NAME: &'static str;
@@ -35,7 +35,7 @@ pub(crate) trait LaneNames: ServerConnection {
 }
 
 /// Looks up unknown lanes. Lanes that do not exist are left out.
-pub(crate) async fn look_up<C: LaneNames>(
+pub(crate) async fn look_up<C: LaneStatements>(
     known: &LaneCache,
     connection: &mut C,
     numbers: Vec<i64>,
@@ -47,7 +47,7 @@ pub(crate) async fn look_up<C: LaneNames>(
 }
 
 /// The numbers of these lanes; new ones are created in a separate transaction.
-pub(crate) async fn intern<C: LaneNames>(
+pub(crate) async fn intern<C: LaneStatements>(
     known: &LaneCache,
     connection: &mut C,
     wanted: &BTreeSet<LaneName>,
@@ -61,7 +61,7 @@ pub(crate) async fn intern<C: LaneNames>(
 }
 
 /// The lanes that claims query; `None` if it is too early to read them again.
-pub(crate) async fn to_ask<C: LaneNames>(
+pub(crate) async fn to_ask<C: LaneStatements>(
     known: &LaneCache,
     connection: &mut C,
 ) -> Result<Option<LanesToAsk>, Fault> {
@@ -83,7 +83,7 @@ pub(crate) async fn to_ask<C: LaneNames>(
     Ok(Some(known.read_with_work(lanes, began, Instant::now())))
 }
 
-pub(crate) async fn by_name<C: LaneNames>(
+pub(crate) async fn by_name<C: LaneStatements>(
     connection: &mut C,
     wanted: impl IntoIterator<Item = &LaneName>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
@@ -107,7 +107,7 @@ pub(crate) async fn read_lanes<C: ServerConnection>(
     connection: &mut C,
     call: ServerCall<'_>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
-    connection.send_one(Frame::None, call).await?.rows.iter().map(read_lane).collect()
+    connection.send_one(TransactionFrame::None, call).await?.rows.iter().map(read_lane).collect()
 }
 
 fn read_lane(row: &impl RowCells) -> Result<(i64, Lane), Fault> {

@@ -7,13 +7,13 @@ use punctual_core::time::Timestamp;
 
 /// A table that has partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Parent {
+pub(crate) enum PartitionedTable {
     History,
     Lines,
 }
 
-impl Parent {
-    pub const ALL: [Parent; 2] = [Parent::History, Parent::Lines];
+impl PartitionedTable {
+    pub const ALL: [PartitionedTable; 2] = [PartitionedTable::History, PartitionedTable::Lines];
 }
 
 /// A connection to a database with partitions.
@@ -31,7 +31,11 @@ pub(crate) trait PartitionedTables: ServerConnection {
     async fn make_ahead(&mut self, shared: &Self::Shared) -> Result<(), Fault>;
 
     /// The partitions that are completely older than this, in microseconds, oldest first.
-    async fn older_than(&mut self, parent: Parent, before: i64) -> Result<Vec<Self::Partition>, Fault>;
+    async fn older_than(
+        &mut self,
+        parent: PartitionedTable,
+        before: i64,
+    ) -> Result<Vec<Self::Partition>, Fault>;
 
     /// `None` if another process drops partitions now.
     async fn begin_dropping(shared: &Self::Shared) -> Result<Option<Self::Dropping>, Fault>;
@@ -72,15 +76,15 @@ pub(crate) async fn drop_older<C: PartitionedTables>(
     shared: &C::Shared,
     before: Timestamp,
     count: usize,
-) -> Result<[Dropped; Parent::ALL.len()], Fault> {
-    let mut dropped = [Dropped::default(); Parent::ALL.len()];
+) -> Result<[Dropped; PartitionedTable::ALL.len()], Fault> {
+    let mut dropped = [Dropped::default(); PartitionedTable::ALL.len()];
     let is_needed = has_older(connection, before).await?;
     connection.settle().await?;
     if !is_needed {
         return Ok(dropped);
     }
     let Some(mut dropping) = C::begin_dropping(shared).await? else { return Ok(dropped) };
-    for (dropped, parent) in dropped.iter_mut().zip(Parent::ALL) {
+    for (dropped, parent) in dropped.iter_mut().zip(PartitionedTable::ALL) {
         for partition in connection.older_than(parent, before.as_micros()).await? {
             if dropped.rows >= count as u64 {
                 dropped.more = true;
@@ -88,7 +92,7 @@ pub(crate) async fn drop_older<C: PartitionedTables>(
             }
             C::must_be_held(&dropping).await?;
             let rows = connection.count_rows(&partition).await?;
-            if parent == Parent::History {
+            if parent == PartitionedTable::History {
                 let place = connection.highest_place(&partition).await?;
                 connection.send_alone(ServerCall::new(C::KEEP_RETAINED, [value(place)])).await?;
             }
@@ -112,7 +116,7 @@ pub(crate) async fn drop_older<C: PartitionedTables>(
 }
 
 async fn has_older<C: PartitionedTables>(connection: &mut C, before: Timestamp) -> Result<bool, Fault> {
-    for parent in Parent::ALL {
+    for parent in PartitionedTable::ALL {
         if !connection.older_than(parent, before.as_micros()).await?.is_empty() {
             return Ok(true);
         }

@@ -3,7 +3,7 @@
 //! ended. See decision 0026.
 
 use super::asks::numbers;
-use super::connection::{Argument, Frame, ServerCall, ServerConnection, value};
+use super::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
 use super::list::{List, row};
 use crate::cells::get;
 use crate::codecs::limit;
@@ -98,9 +98,11 @@ pub(crate) async fn delete_lanes<C: UnusedStatements>(
         return Ok(vec![]);
     }
     let of = |sql, lanes: &[i64]| ServerCall::new(sql, [Argument::Rows(numbers(lanes.iter().copied()))]);
-    let locked = connection.send_one(Frame::Begin, of(C::LOCK_LANES, &unused)).await?.column()?;
-    let gone = connection.send_one(Frame::None, of(C::UNUSED_LANES, &locked)).await?.column()?;
-    connection.send(Frame::Commit, C::DELETE_LANES.iter().map(|sql| of(sql, &gone)).collect()).await?;
+    let locked = connection.send_one(TransactionFrame::Begin, of(C::LOCK_LANES, &unused)).await?.column()?;
+    let gone = connection.send_one(TransactionFrame::None, of(C::UNUSED_LANES, &locked)).await?.column()?;
+    connection
+        .send(TransactionFrame::Commit, C::DELETE_LANES.iter().map(|sql| of(sql, &gone)).collect())
+        .await?;
     Ok(gone)
 }
 
@@ -112,7 +114,7 @@ async fn delete_lane_counters<C: UnusedStatements>(connection: &mut C, lanes: Ve
     }
     let lock = ServerCall::new(C::LOCK_COUNTERS, [Argument::Rows(numbers(lanes))]);
     let mut locked: BTreeMap<i64, (Vec<i64>, [i64; 3])> = BTreeMap::new();
-    for row in connection.send_one(Frame::Begin, lock).await?.rows {
+    for row in connection.send_one(TransactionFrame::Begin, lock).await?.rows {
         let (shards, sum) = locked.entry(get(&row, 0)?).or_default();
         shards.push(get(&row, 1)?);
         for (sum, column) in sum.iter_mut().zip(2..) {
@@ -123,17 +125,17 @@ async fn delete_lane_counters<C: UnusedStatements>(connection: &mut C, lanes: Ve
     let keys =
         locked.iter().flat_map(|(lane, (shards, _))| shards.iter().map(move |shard| row![*lane, *shard]));
     let deletion = ServerCall::new(C::DELETE_COUNTERS, [Argument::Rows(List::of(keys))]);
-    connection.send_one(Frame::Commit, deletion).await.map(drop)
+    connection.send_one(TransactionFrame::Commit, deletion).await.map(drop)
 }
 
 /// Rows that one step checks.
-struct Page<R> {
+struct CheckedPage<R> {
     rows: Vec<R>,
     /// Whether more may follow.
     is_full: bool,
 }
 
-impl<R: crate::cells::RowCells> Page<R> {
+impl<R: crate::cells::RowCells> CheckedPage<R> {
     fn unused(&self) -> Result<Vec<i64>, Fault> {
         let mut numbers = Vec::new();
         for row in &self.rows {
@@ -152,7 +154,7 @@ async fn next_page<C: ServerConnection>(
     sql: &'static str,
     cursor: &AtomicI64,
     count: usize,
-) -> Result<Page<C::Row>, Fault> {
+) -> Result<CheckedPage<C::Row>, Fault> {
     let bounds = [value(cursor.load(Ordering::Relaxed)), value(limit(count))];
     let rows = connection.send_alone(ServerCall::new(sql, bounds)).await?.rows;
     let mut looked_at = 0;
@@ -162,5 +164,5 @@ async fn next_page<C: ServerConnection>(
     let is_full = looked_at > 0 && looked_at == limit(count);
     let last = rows.last().filter(|_| is_full).map_or(Ok(0), |row| get(row, 0))?;
     cursor.store(last, Ordering::Relaxed);
-    Ok(Page { rows, is_full })
+    Ok(CheckedPage { rows, is_full })
 }

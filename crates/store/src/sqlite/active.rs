@@ -7,7 +7,7 @@
 //! when a read of the claim index finds nothing. So a wrong counter delays no work, and a claim reads only
 //! the lanes whose bound is among the lowest.
 
-use super::names::Lanes;
+use super::names::LaneNumbers;
 use super::rows::{all, one};
 use crate::counters::LaneCounts;
 use crate::fault::Fault;
@@ -54,7 +54,7 @@ impl ActiveLanes {
     pub fn load_once(
         &mut self,
         conn: &Connection,
-        names: &mut Lanes,
+        names: &mut LaneNumbers,
         changed: impl Iterator<Item = i64>,
     ) -> Result<(), Fault> {
         if self.is_loaded {
@@ -90,7 +90,7 @@ impl ActiveLanes {
     fn insert_named(
         &mut self,
         conn: &Connection,
-        names: &mut Lanes,
+        names: &mut LaneNumbers,
         id: i64,
         counts: LaneCounts,
     ) -> Result<(), Fault> {
@@ -110,7 +110,7 @@ impl ActiveLanes {
     pub fn touch(
         &mut self,
         conn: &Connection,
-        names: &mut Lanes,
+        names: &mut LaneNumbers,
         id: i64,
         queued: Option<ClaimPosition>,
     ) -> Result<(), Fault> {
@@ -174,7 +174,7 @@ impl ActiveLanes {
     pub fn written(
         &mut self,
         conn: &Connection,
-        names: &mut Lanes,
+        names: &mut LaneNumbers,
         id: i64,
         counts: LaneCounts,
     ) -> Result<(), Fault> {

@@ -4,7 +4,7 @@ use super::reads::Reads;
 use super::rows::{all, bound, counter, limit, up_to};
 use super::store::SqliteStore;
 use super::tx::Tx;
-use super::write::{Call, Reply, Upkeep, UpkeepReply};
+use super::write::{SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use crate::audit::{ANCHOR, HEAD, ends, last_expired, read_audit, read_end, seals};
 use crate::fault::Fault;
 use crate::layout::{AuditColumns, sqlite_audit_columns};
@@ -121,8 +121,8 @@ impl Reads<'_> {
 
 impl SqliteStore {
     async fn audit_call(&self, call: AuditCall) -> Result<u64, StoreError> {
-        match self.call(Call::Upkeep(Upkeep::Audit(call))).await? {
-            Reply::Upkeep(UpkeepReply::Audited(count)) => Ok(count),
+        match self.call(SqliteCall::Upkeep(Upkeep::Audit(call))).await? {
+            SqliteReply::Upkeep(UpkeepReply::Audited(count)) => Ok(count),
             other => Err(StoreError::Broken(format!("the audit log answered with {other:?}"))),
         }
     }

@@ -8,7 +8,7 @@
 use super::connection::open_for_reading;
 use super::damage::{CheckScope, Until, as_problem, structure};
 use super::open::OpenFile;
-use super::scan::{Key, TableScan, tables};
+use super::scan::{ScanKey, TableScan, tables};
 use crate::failures;
 use crate::fault::Fault;
 use crate::malformed;
@@ -227,7 +227,7 @@ impl Checker {
 
     fn read_table(&mut self, conn: &Connection, path: &Path, table: &str) -> Result<(), NotCovered> {
         let scan = TableScan::of(conn, table)?;
-        let mut last: Option<Key> = None;
+        let mut last: Option<ScanKey> = None;
         loop {
             let started = Instant::now();
             let snapshot = conn.unchecked_transaction().map_err(Fault::from)?;

@@ -5,14 +5,14 @@
 use super::active::ActiveLanes;
 use super::connection::{self, Durability};
 use super::counters::CounterCache;
-use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
+use super::names::{HistoryNumbers, LaneNumbers, QueueTable, SessionWorkers};
 use super::open::is_unfinished;
 use super::reads::Reads;
 use super::tx::Tx;
 use super::unused::UnusedCursors;
-use super::write::{Call, Reply, Upkeep};
+use super::write::{SqliteCall, SqliteReply, Upkeep};
 use super::{maintenance, membership, migrate};
-use crate::counters::{Counters, Counts};
+use crate::counters::{CounterChanges, Counters};
 use crate::fault::Fault;
 use crate::unfinished::UNFINISHED;
 use crate::verbs;
@@ -26,7 +26,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct SqliteCore {
     conn: Connection,
-    memory: Memory,
+    memory: CoreMemory,
     /// Whether all rows were readable and all counters correct when it was opened: then they must be after
     /// every transaction.
     #[cfg(test)]
@@ -35,8 +35,8 @@ pub struct SqliteCore {
 
 /// What the core remembers between transactions. Losing it costs a few reads and a moment of fairness.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    pub lanes: Lanes,
+pub(crate) struct CoreMemory {
+    pub lanes: LaneNumbers,
     pub active: ActiveLanes,
     pub workers: SessionWorkers,
     pub queues: QueueTable,
@@ -48,7 +48,7 @@ pub(crate) struct Memory {
     pub counters: Counters,
 }
 
-impl Memory {
+impl CoreMemory {
     /// Discards what may have been learned in a transaction that did not commit.
     fn forget(&mut self) {
         self.lanes.forget();
@@ -86,7 +86,7 @@ impl Memory {
     }
 
     /// Adds to the counters.
-    pub fn add_counts(&mut self, conn: &Connection, counts: Counts) -> Result<(), Fault> {
+    pub fn add_counts(&mut self, conn: &Connection, counts: CounterChanges) -> Result<(), Fault> {
         if !counts.lanes.is_empty() {
             self.active(conn)?;
         }
@@ -119,7 +119,7 @@ impl SqliteCore {
             is_sound: super::integrity::counter_problems(&conn)?.is_empty()
                 && super::malformed::malformed_rows(&conn)?.is_empty(),
             conn,
-            memory: Memory::default(),
+            memory: CoreMemory::default(),
         })
     }
 
@@ -127,7 +127,7 @@ impl SqliteCore {
     ///
     /// A call that fails on its own is rolled back alone. If the disk or the machine fails, none of the
     /// calls takes effect and all replies say so.
-    pub fn apply(&mut self, calls: &[Call]) -> Vec<Result<Reply, StoreError>> {
+    pub fn apply(&mut self, calls: &[SqliteCall]) -> Vec<Result<SqliteReply, StoreError>> {
         let count = calls.len();
         match self.try_apply(calls) {
             Ok(replies) => replies,
@@ -141,7 +141,7 @@ impl SqliteCore {
 
     /// Discards everything held in memory, as the end of a process does.
     pub fn restart(&mut self) {
-        self.memory = Memory::default();
+        self.memory = CoreMemory::default();
     }
 
     /// Reads of committed data.
@@ -182,7 +182,7 @@ impl SqliteCore {
     }
 
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &CoreMemory {
         &self.memory
     }
 
@@ -191,12 +191,12 @@ impl SqliteCore {
         &self.conn
     }
 
-    fn try_apply(&mut self, calls: &[Call]) -> Result<Vec<Result<Reply, StoreError>>, Fault> {
+    fn try_apply(&mut self, calls: &[SqliteCall]) -> Result<Vec<Result<SqliteReply, StoreError>>, Fault> {
         run(&self.conn, "BEGIN IMMEDIATE")?;
         let mut tx = Tx::new(&self.conn, &mut self.memory);
         let mut replies = Vec::with_capacity(calls.len());
         for call in calls {
-            if *call == Call::Upkeep(Upkeep::RepairCounters) {
+            if *call == SqliteCall::Upkeep(Upkeep::RepairCounters) {
                 // The check compares rows with the written counters.
                 tx.memory.write_counts(tx.conn)?;
             }
@@ -213,14 +213,14 @@ impl SqliteCore {
 }
 
 /// Executes one call. The outer error is an outage, which ends the whole transaction.
-fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, Fault> {
+fn apply_one(tx: &mut Tx<'_>, call: &SqliteCall) -> Result<Result<SqliteReply, StoreError>, Fault> {
     Ok(match call {
-        Call::Write(write) => apply_write(tx, write)?.map(Reply::Write),
-        Call::Upkeep(upkeep) => {
-            within_savepoint(tx, |tx| maintenance::perform(tx, upkeep))?.map(Reply::Upkeep)
+        SqliteCall::Write(write) => apply_write(tx, write)?.map(SqliteReply::Write),
+        SqliteCall::Upkeep(upkeep) => {
+            within_savepoint(tx, |tx| maintenance::perform(tx, upkeep))?.map(SqliteReply::Upkeep)
         }
-        Call::Membership(call) => {
-            within_savepoint(tx, |tx| membership::perform(tx.conn, call))?.map(Reply::Membership)
+        SqliteCall::Membership(call) => {
+            within_savepoint(tx, |tx| membership::perform(tx.conn, call))?.map(SqliteReply::Membership)
         }
     })
 }

@@ -1,16 +1,16 @@
 //! Counter mismatches: see [`crate::counter_mismatch`].
 
-use super::core::Memory;
+use super::core::CoreMemory;
 use super::rows::all;
 use crate::counter_mismatch::{CounterMismatch, CounterTable, LANE_NAMES, MismatchRow, NamesByLane};
-use crate::counters::Counts;
+use crate::counters::CounterChanges;
 use crate::fault::Fault;
 use punctual_core::limiter::LimiterId;
 use rusqlite::Connection;
 
 /// Repairs the counters within the open transaction, in which all counters are written. Returns the
 /// changes. The cached counters may be as wrong as the stored ones.
-pub(super) fn repair(conn: &Connection, memory: &mut Memory) -> Result<Vec<CounterMismatch>, Fault> {
+pub(super) fn repair(conn: &Connection, memory: &mut CoreMemory) -> Result<Vec<CounterMismatch>, Fault> {
     memory.written.forget();
     memory.active.forget();
     let names =
@@ -29,8 +29,8 @@ pub(super) fn repair(conn: &Connection, memory: &mut Memory) -> Result<Vec<Count
     Ok(repaired)
 }
 
-fn missing(kind: CounterTable, mismatch: &MismatchRow) -> Result<Counts, Fault> {
-    let mut counts = Counts::default();
+fn missing(kind: CounterTable, mismatch: &MismatchRow) -> Result<CounterChanges, Fault> {
+    let mut counts = CounterChanges::default();
     match (kind, mismatch.missing().as_slice()) {
         (CounterTable::Lanes, &[waiting, queued, running]) => {
             counts.lanes.insert(mismatch.key, [waiting, queued, running]);

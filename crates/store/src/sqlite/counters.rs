@@ -1,9 +1,9 @@
 //! How counters are stored in tables: see [`crate::counters`]. `integrity.rs` counts the rows and compares.
 
 use super::active::ActiveLanes;
-use super::names::Lanes;
+use super::names::LaneNumbers;
 use super::rows::{all, decode, one, one_readable, time};
-use crate::counters::{Counts, LaneCounts, LimiterCounts, shown, status};
+use crate::counters::{CounterChanges, LaneCounts, LimiterCounts, shown, status};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
@@ -75,11 +75,11 @@ impl CounterCache {
     pub fn add(
         &mut self,
         conn: &Connection,
-        names: &mut Lanes,
+        names: &mut LaneNumbers,
         active: &mut ActiveLanes,
-        counts: Counts,
+        counts: CounterChanges,
     ) -> Result<(), Fault> {
-        let Counts { lanes, limiters, last_starts, jobs, dead_letters } = counts;
+        let CounterChanges { lanes, limiters, last_starts, jobs, dead_letters } = counts;
         for (limiter, changes) in limiters {
             if changes != [0; 2] {
                 self.add_to_limiter(conn, limiter, changes)?;

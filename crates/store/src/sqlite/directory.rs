@@ -1,16 +1,16 @@
 //! Tokens and users.
 
-use super::reads::{Item, Reads, page};
+use super::reads::{PageItem, Reads, page};
 use super::rows::{all, bound, one};
 use super::store::{SqliteStore, kept};
-use super::write::{Call, Reply, Upkeep, UpkeepReply};
+use super::write::{SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use crate::cells::{Cell, RowCells};
 use crate::directory::{
     DirectoryRow, UserStoring, last_uses, replaced_token, replaced_user, token_cells, user_cells,
 };
 use crate::fault::Fault;
 use crate::layout::{sqlite_token_columns as token_columns, sqlite_user_columns as user_columns};
-use crate::lists::Room;
+use crate::lists::PageRoom;
 use async_trait::async_trait;
 use punctual_core::ports::{Directory, Page, StoreError, Token, User, UserOutcome};
 use punctual_core::time::Timestamp;
@@ -145,9 +145,9 @@ impl Reads<'_> {
     ) -> Result<Page<T, String>, StoreError> {
         let mut select = self.conn().prepare_cached(sql).map_err(Fault::from)?;
         let bounds = params![after, bound(count.saturating_add(1))];
-        Ok(page(&mut select, bounds, Room::of(count), |row| {
+        Ok(page(&mut select, bounds, PageRoom::of(count), |row| {
             let (bytes, value) = (row.text(T::ABOUT)?.map_or(0, str::len), T::read(row)?);
-            Ok(Item { bytes, cursor: value.id().to_owned(), value })
+            Ok(PageItem { bytes, cursor: value.id().to_owned(), value })
         })?)
     }
 }

@@ -3,12 +3,12 @@
 
 use super::connection::{self, Durability};
 use super::migrate;
-use super::reads::{Item, page};
+use super::reads::{PageItem, page};
 use super::rows::{bound, count, counter, decode, job_id, limit, one, one_readable, time};
 use crate::codes::Code;
 use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::lists::Room;
+use crate::lists::PageRoom;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, Page, StoreError};
@@ -264,7 +264,7 @@ fn try_read_lines(
         after.map_or(0, counter),
         bound(wanted + 1)
     ];
-    page(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, Room::of(wanted), read_item)
+    page(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, PageRoom::of(wanted), read_item)
 }
 
 /// The last lines of one execution, in order: as many as fit into a page.
@@ -285,13 +285,13 @@ fn try_read_last_lines(
 ) -> Result<Vec<LogLine>, Fault> {
     let occurrence = execution.occurrence;
     let bounds = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt, bound(wanted)];
-    let last = page(&mut *conn.prepare_cached(LAST_LINES)?, bounds, Room::of(wanted), read_item)?;
+    let last = page(&mut *conn.prepare_cached(LAST_LINES)?, bounds, PageRoom::of(wanted), read_item)?;
     Ok(last.items)
 }
 
-fn read_item(row: &Row<'_>) -> Result<Item<LogLine, u64>, Fault> {
+fn read_item(row: &Row<'_>) -> Result<PageItem<LogLine, u64>, Fault> {
     let line = read_line(row)?;
-    Ok(Item { bytes: line.message.len(), cursor: line.number, value: line })
+    Ok(PageItem { bytes: line.message.len(), cursor: line.number, value: line })
 }
 
 fn read_line(row: &Row<'_>) -> Result<LogLine, Fault> {

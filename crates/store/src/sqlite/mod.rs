@@ -55,7 +55,7 @@ pub use open::{OpenError, SqliteOptions, refuse_incomplete};
 pub use past::keep_past;
 pub use reads::Reads;
 pub use store::SqliteStore;
-pub use write::{Call, Purged, Reply, Upkeep, UpkeepReply};
+pub use write::{Purged, SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 
 /// Row writes of a no-op job from submit to success: insert the job, insert its live row, claim it, delete
 /// it, append to history. Writes that a transaction shares, such as a session's poll sequence number and

@@ -21,12 +21,12 @@ pub(crate) const LANE_BY_NUMBER: &str = "SELECT queue, job_type FROM lanes WHERE
 /// A cache of lane names by number and numbers by name. Numbers are never reused, so a reader that
 /// remembers a lane that the writer has deleted is still correct.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes {
+pub(crate) struct LaneNumbers {
     by_id: BTreeMap<i64, Lane>,
     by_name: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
-impl Lanes {
+impl LaneNumbers {
     /// The number and shared name of a lane, which is created if it is new.
     pub fn intern(&mut self, conn: &Connection, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
         if let Some(known) = self.find(queue, job_type) {
@@ -72,7 +72,7 @@ impl Lanes {
 
     /// Discards everything; the next lookup reads the table again.
     pub fn forget(&mut self) {
-        *self = Lanes::default();
+        *self = LaneNumbers::default();
     }
 
     /// How many are remembered.

@@ -1,12 +1,12 @@
 //! A past for benchmarks, written into the files of a store that is not open.
 
-use super::core::{Memory, SqliteCore};
-use super::names::{Lanes, last_history_number};
+use super::core::{CoreMemory, SqliteCore};
+use super::names::{LaneNumbers, last_history_number};
 use super::open::MAIN_FILE;
 use super::rows::{INSERT_HISTORY, INSERT_JOB, insert_history, write_job};
 use crate::baseline::past::PastBatch;
 use crate::baseline::{Past, RowProgress};
-use crate::counters::Counts;
+use crate::counters::CounterChanges;
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ use std::path::Path;
 /// exist.
 pub fn keep_past(dir: &Path, past: Past, progress: &RowProgress) -> Result<(), StoreError> {
     let conn = SqliteCore::open(&dir.join(MAIN_FILE))?.into_connection();
-    let (lane, _) = Lanes::default().intern(&conn, "default", "noop")?;
+    let (lane, _) = LaneNumbers::default().intern(&conn, "default", "noop")?;
     let worker = worker(&conn)?;
     for batch in past.batches() {
         write(&conn, &batch, lane, worker)?;
@@ -41,7 +41,8 @@ fn write(conn: &Connection, batch: &PastBatch, lane: i64, worker: i64) -> Result
     for (seq, end) in (last + 1..).zip(&batch.ends) {
         insert_history(&mut history_insert, end, Some(worker), seq)?;
     }
-    Memory::default().add_counts(conn, Counts { jobs: batch.job_counts(), ..Counts::default() })?;
+    CoreMemory::default()
+        .add_counts(conn, CounterChanges { jobs: batch.job_counts(), ..CounterChanges::default() })?;
     transaction.commit()?;
     Ok(())
 }

@@ -21,13 +21,13 @@ const JSON_COLUMNS: &[(&str, &str)] = &[
 ];
 
 /// The place of a row in its table. Text is kept as bytes, because damaged text may not be UTF-8.
-pub(crate) type Key = Vec<Value>;
+pub(crate) type ScanKey = Vec<Value>;
 
 /// What a step has found.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct ScanStep {
     /// The last row that was read; none when there are no more.
-    pub last: Option<Key>,
+    pub last: Option<ScanKey>,
     /// Damage of the file: no row near it may be found.
     pub problems: Vec<String>,
     /// Values that no reader understands. They affect only what their rows describe (decision 0027).
@@ -153,7 +153,12 @@ impl TableScan {
     }
 
     /// Reads rows after a key, in the order of the table. The caller holds a snapshot.
-    pub fn step(&self, conn: &Connection, after: Option<&Key>, rows_max: usize) -> Result<Step, Fault> {
+    pub fn step(
+        &self,
+        conn: &Connection,
+        after: Option<&ScanKey>,
+        rows_max: usize,
+    ) -> Result<ScanStep, Fault> {
         let plain = self.columns.iter().map(|name| quoted(name));
         let json = self.json.iter().map(|place| format!("json_valid({})", quoted(&self.columns[*place])));
         let columns: Vec<String> = plain.chain(json).collect();
@@ -171,8 +176,8 @@ impl TableScan {
                 conn.prepare_cached(ends)?.query_row([], |_| Ok(()))?;
             }
         }
-        let mut step = Step { last: None, problems: vec![], malformed: vec![] };
-        let mut first: Option<Key> = None;
+        let mut step = ScanStep { last: None, problems: vec![], malformed: vec![] };
+        let mut first: Option<ScanKey> = None;
         let mut count = 0;
         let mut statement = conn.prepare_cached(&sql)?;
         let mut rows = statement.query(params_from_iter(after.into_iter().flatten()))?;
@@ -200,7 +205,7 @@ impl TableScan {
         Ok(step)
     }
 
-    fn key_of(&self, row: &Row<'_>) -> rusqlite::Result<Key> {
+    fn key_of(&self, row: &Row<'_>) -> rusqlite::Result<ScanKey> {
         let value = |place| match row.get_ref(place)? {
             ValueRef::Text(text) => Ok(Value::Blob(text.to_vec())),
             value => Ok(value.try_into()?),
@@ -231,7 +236,7 @@ impl TableScan {
     }
 
     /// What searches do not find of the rows that were just read.
-    fn not_found(&self, conn: &Connection, first: &Key, last: &Key) -> Result<Vec<String>, Fault> {
+    fn not_found(&self, conn: &Connection, first: &ScanKey, last: &ScanKey) -> Result<Vec<String>, Fault> {
         let mut problems = Vec::new();
         for (what, sql) in &self.searches {
             let range = first.iter().chain(last);
@@ -245,7 +250,7 @@ impl TableScan {
     }
 
     /// The key of the row that this many rows follow, counted from the end; none if there are fewer.
-    pub fn key_before_last(&self, conn: &Connection, rows: usize) -> Result<Option<Key>, Fault> {
+    pub fn key_before_last(&self, conn: &Connection, rows: usize) -> Result<Option<ScanKey>, Fault> {
         let sql = format!(
             "SELECT {} FROM {} NOT INDEXED ORDER BY {} LIMIT 1 OFFSET {}",
             self.keys(""),
@@ -269,7 +274,7 @@ impl TableScan {
     }
 }
 
-/// What a scan of a whole database has found, see [`Step`].
+/// What a scan of a whole database has found, see [`ScanStep`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScanReport {
     pub problems: Vec<String>,
@@ -302,7 +307,7 @@ pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<ScanReport,
 }
 
 /// A key in the order of SQLite: numbers, then text, then bytes.
-fn compare(a: &Key, b: &Key) -> Ordering {
+fn compare(a: &ScanKey, b: &ScanKey) -> Ordering {
     let class = |value: &Value| match value {
         Value::Null => 0,
         Value::Integer(_) | Value::Real(_) => 1,

@@ -10,13 +10,13 @@ use super::integrity;
 use super::lock::DirectoryLock;
 use super::logs::{LogCore, read_last_lines, read_lines, read_removed_until};
 use super::migrate;
-use super::names::Lanes;
+use super::names::LaneNumbers;
 use super::open::{
     LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, database_error, missing_tables, open_checked,
 };
 use super::reads::Reads;
-use super::threads::{Batcher, Pool, gone, panicked};
-use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
+use super::threads::{BatchThread, Pool, gone, panicked};
+use super::write::{Purged, SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use crate::counter_mismatch::CounterMismatch;
 use crate::failures;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
@@ -54,9 +54,9 @@ pub struct SqliteStore {
     // is released after all of them.
     _check: Option<BackgroundCheck>,
     findings: Arc<Findings>,
-    readers: Pool<Reader>,
-    writer: Batcher<CallRequest>,
-    log_writer: Batcher<LogRequest>,
+    readers: Pool<ReaderThread>,
+    writer: BatchThread<CallRequest>,
+    log_writer: BatchThread<LogRequest>,
     clock: Arc<dyn Clock>,
     figures: Arc<Figures>,
     dir: PathBuf,
@@ -64,8 +64,8 @@ pub struct SqliteStore {
 }
 
 struct CallRequest {
-    call: Call,
-    answer: oneshot::Sender<Result<Reply, StoreError>>,
+    call: SqliteCall,
+    answer: oneshot::Sender<Result<SqliteReply, StoreError>>,
 }
 
 enum LogRequest {
@@ -75,9 +75,9 @@ enum LogRequest {
 }
 
 /// What a reading thread owns.
-struct Reader {
+struct ReaderThread {
     main: Connection,
-    lanes: Lanes,
+    lanes: LaneNumbers,
     logs: Connection,
 }
 
@@ -106,7 +106,7 @@ impl SqliteStore {
         let checkpointer = Checkpointer::spawn(&main_path, figures.clone())
             .map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?;
         let readers = (0..options.reader_count.max(1))
-            .map(|_| Reader::open(&main_path, &logs_path))
+            .map(|_| ReaderThread::open(&main_path, &logs_path))
             .collect::<Result<Vec<_>, _>>()?;
         let files = [main_path.clone(), beside(&main_path, "-wal")].map(OpenFile::of);
         let files = files.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(io_error(dir))?;
@@ -146,7 +146,7 @@ impl SqliteStore {
     /// Everything that is wrong with the files or between their tables; empty when all is well. Reads all of
     /// them, beside whatever else is going on.
     pub async fn integrity_check(&self) -> Result<Vec<String>, StoreError> {
-        let check = |reader: &mut Reader| {
+        let check = |reader: &mut ReaderThread| {
             let mut problems = integrity::problems(&reader.main)?;
             problems.extend(integrity::file_problems(&reader.logs)?);
             Ok(problems)
@@ -156,22 +156,22 @@ impl SqliteStore {
 
     /// Makes counts those of their rows again; what was changed.
     pub async fn repair_counters(&self) -> Result<Vec<CounterMismatch>, StoreError> {
-        match self.call(Call::Upkeep(Upkeep::RepairCounters)).await? {
-            Reply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => Ok(repaired),
+        match self.call(SqliteCall::Upkeep(Upkeep::RepairCounters)).await? {
+            SqliteReply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => Ok(repaired),
             other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
         }
     }
 
     /// Has one call carried out; it shares its transaction with whatever else is waiting.
-    pub async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+    pub async fn call(&self, call: SqliteCall) -> Result<SqliteReply, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.writer.send(CallRequest { call, answer }).await?;
         answered.await.map_err(|_| gone())?
     }
 
     async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, StoreError> {
-        match self.call(Call::Membership(call)).await? {
-            Reply::Membership(reply) => Ok(reply),
+        match self.call(SqliteCall::Membership(call)).await? {
+            SqliteReply::Membership(reply) => Ok(reply),
             other => Err(StoreError::Broken(format!("the membership table answered with {other:?}"))),
         }
     }
@@ -190,12 +190,12 @@ impl SqliteStore {
 
 serve_membership!(SqliteStore);
 
-impl Reader {
+impl ReaderThread {
     fn open(main: &Path, logs: &Path) -> Result<Self, OpenError> {
         let open = |path: &Path| {
             open_for_reading(path).map_err(|fault| database_error(path)(StoreError::from(fault)))
         };
-        Ok(Reader { main: open(main)?, lanes: Lanes::default(), logs: open(logs)? })
+        Ok(ReaderThread { main: open(main)?, lanes: LaneNumbers::default(), logs: open(logs)? })
     }
 }
 
@@ -210,7 +210,7 @@ struct WriterSide {
 
 impl WriterSide {
     /// Carries out all calls, whatever happens: a panic is an answer like any other.
-    fn apply(&mut self, calls: &[Call]) -> Vec<Result<Reply, StoreError>> {
+    fn apply(&mut self, calls: &[SqliteCall]) -> Vec<Result<SqliteReply, StoreError>> {
         let count = calls.len();
         if let Err(gone) = self.files.iter().try_for_each(OpenFile::is_still_there) {
             return vec![Err(gone); count];
@@ -228,9 +228,9 @@ impl WriterSide {
     }
 }
 
-fn spawn_writer(mut side: WriterSide) -> std::io::Result<Batcher<CallRequest>> {
+fn spawn_writer(mut side: WriterSide) -> std::io::Result<BatchThread<CallRequest>> {
     let weight = |request: &CallRequest| request.call.weight();
-    Batcher::spawn("store-writer", TRANSACTION_ROWS_MAX, weight, move |requests: Vec<CallRequest>| {
+    BatchThread::spawn("store-writer", TRANSACTION_ROWS_MAX, weight, move |requests: Vec<CallRequest>| {
         let (calls, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.call, request.answer)).unzip();
         for (answer, reply) in answers.into_iter().zip(side.apply(&calls)) {
@@ -241,7 +241,10 @@ fn spawn_writer(mut side: WriterSide) -> std::io::Result<Batcher<CallRequest>> {
 }
 
 /// Whose write it was that panicked is not known when there were several: all may try again.
-fn answers_after_panic(panic: &(dyn std::any::Any + Send), count: usize) -> Vec<Result<Reply, StoreError>> {
+fn answers_after_panic(
+    panic: &(dyn std::any::Any + Send),
+    count: usize,
+) -> Vec<Result<SqliteReply, StoreError>> {
     let error = panicked(panic);
     tracing::error!(%error, writes = count, "a transaction was abandoned");
     let error = match error {
@@ -251,13 +254,13 @@ fn answers_after_panic(panic: &(dyn std::any::Any + Send), count: usize) -> Vec<
     vec![Err(error); count]
 }
 
-fn spawn_log_writer(mut logs: LogCore, figures: Arc<Figures>) -> std::io::Result<Batcher<LogRequest>> {
+fn spawn_log_writer(mut logs: LogCore, figures: Arc<Figures>) -> std::io::Result<BatchThread<LogRequest>> {
     let weight = |request: &LogRequest| match request {
         LogRequest::Append { lines, .. } => lines.len().max(1),
         LogRequest::Retain { limit, .. } => (*limit).max(1),
         LogRequest::Forget { jobs, .. } => jobs.len(),
     };
-    Batcher::spawn("store-logs", TRANSACTION_LINES_MAX, weight, move |requests: Vec<LogRequest>| {
+    BatchThread::spawn("store-logs", TRANSACTION_LINES_MAX, weight, move |requests: Vec<LogRequest>| {
         let handled = catch_unwind(AssertUnwindSafe(|| handle_log_requests(&mut logs, requests)));
         if let Err(panic) = handled {
             tracing::error!(error = %panicked(&*panic), "a transaction of log lines was abandoned");
@@ -298,8 +301,8 @@ fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
 /// Sends a maintenance call and unpacks the reply. A reply of another kind is a bug in the core.
 macro_rules! kept {
     ($store:expr, $upkeep:expr, $reply:pat => $value:expr) => {
-        match $store.call(Call::Upkeep($upkeep)).await? {
-            Reply::Upkeep($reply) => Ok($value),
+        match $store.call(SqliteCall::Upkeep($upkeep)).await? {
+            SqliteReply::Upkeep($reply) => Ok($value),
             other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
         }
     };
@@ -313,8 +316,8 @@ impl Store for SqliteStore {
     }
 
     async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
-        match self.call(Call::Write(write)).await? {
-            Reply::Write(reply) => Ok(reply),
+        match self.call(SqliteCall::Write(write)).await? {
+            SqliteReply::Write(reply) => Ok(reply),
             other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
         }
     }

@@ -17,12 +17,12 @@ const WAITING_MAX: usize = 4_096;
 /// A thread that handles all waiting requests together. When this value is dropped, it completes what was
 /// sent before and ends.
 #[derive(Debug)]
-pub(crate) struct Batcher<T> {
+pub(crate) struct BatchThread<T> {
     sender: Option<mpsc::Sender<T>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<T: Send + 'static> Batcher<T> {
+impl<T: Send + 'static> BatchThread<T> {
     /// `weight` is the part of `weight_max` that a request takes up; requests that do not fit wait for the
     /// next batch.
     pub fn spawn(
@@ -45,7 +45,7 @@ impl<T: Send + 'static> Batcher<T> {
                 handle(batch);
             }
         })?;
-        Ok(Batcher { sender: Some(sender), thread: Some(thread) })
+        Ok(BatchThread { sender: Some(sender), thread: Some(thread) })
     }
 
     pub async fn send(&self, request: T) -> Result<(), StoreError> {
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Batcher<T> {
     }
 }
 
-impl<T> Drop for Batcher<T> {
+impl<T> Drop for BatchThread<T> {
     fn drop(&mut self) {
         self.sender = None;
         join(self.thread.take());

@@ -36,7 +36,7 @@ pub(crate) struct UnusedCursors {
 /// Checks up to `count` lanes. Returns whether any was deleted and more are to be checked.
 pub(super) fn delete_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.lanes;
-    let page = Page::after(tx, LANES_LOOKED_AT, after, count)?;
+    let page = CheckedPage::after(tx, LANES_LOOKED_AT, after, count)?;
     let bounds = params![after, page.last];
     let gone = all(&mut *tx.conn.prepare_cached(FORGET_LANES)?, bounds, |row| Ok(row.get::<_, i64>(0)?))?;
     for lane in &gone {
@@ -59,7 +59,7 @@ pub(super) fn forget_these_lanes(tx: &mut Tx<'_>, lanes: impl IntoIterator<Item 
 /// Checks up to `count` workers. Returns whether any was deleted and more are to be checked.
 pub(super) fn delete_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.workers;
-    let page = Page::after(tx, WORKERS_LOOKED_AT, after, count)?;
+    let page = CheckedPage::after(tx, WORKERS_LOOKED_AT, after, count)?;
     let before = params![after, page.last, horizon.workers().as_micros()];
     let gone = tx.conn.prepare_cached(FORGET_WORKERS)?.execute(before)?;
     let now = params![after, page.last, horizon.now().as_micros()];
@@ -69,19 +69,19 @@ pub(super) fn delete_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) ->
 }
 
 /// The numbers that a step checks.
-struct Page {
+struct CheckedPage {
     /// The last of them; zero if there are none.
     last: i64,
     is_full: bool,
 }
 
-impl Page {
+impl CheckedPage {
     fn after(tx: &Tx<'_>, sql: &str, after: i64, count: usize) -> Result<Self, Fault> {
         let looked_at = one(&mut *tx.conn.prepare_cached(sql)?, params![after, limit(count)], |row| {
             Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?))
         })?;
         let (last, rows) = looked_at.unwrap_or_default();
-        Ok(Page { last: last.unwrap_or_default(), is_full: rows > 0 && rows == limit(count) })
+        Ok(CheckedPage { last: last.unwrap_or_default(), is_full: rows > 0 && rows == limit(count) })
     }
 
     /// Where the next step begins: after these, or at the start again.

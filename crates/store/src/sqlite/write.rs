@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 
 /// One call of the writer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Call {
+pub enum SqliteCall {
     Write(Write),
     Upkeep(Upkeep),
     Membership(MembershipCall),
@@ -54,13 +54,13 @@ pub enum Upkeep {
     RepairCounters,
 }
 
-impl Call {
+impl SqliteCall {
     /// The approximate work in rows, which limits the size of a transaction.
     pub fn weight(&self) -> usize {
         match self {
-            Call::Write(write) => write.weight(),
-            Call::Upkeep(upkeep) => upkeep.weight(),
-            Call::Membership(call) => call.weight(),
+            SqliteCall::Write(write) => write.weight(),
+            SqliteCall::Upkeep(upkeep) => upkeep.weight(),
+            SqliteCall::Membership(call) => call.weight(),
         }
     }
 }
@@ -83,27 +83,27 @@ impl Upkeep {
     }
 }
 
-impl From<Write> for Call {
+impl From<Write> for SqliteCall {
     fn from(write: Write) -> Self {
-        Call::Write(write)
+        SqliteCall::Write(write)
     }
 }
 
-impl From<Upkeep> for Call {
+impl From<Upkeep> for SqliteCall {
     fn from(upkeep: Upkeep) -> Self {
-        Call::Upkeep(upkeep)
+        SqliteCall::Upkeep(upkeep)
     }
 }
 
-impl From<MembershipCall> for Call {
+impl From<MembershipCall> for SqliteCall {
     fn from(call: MembershipCall) -> Self {
-        Call::Membership(call)
+        SqliteCall::Membership(call)
     }
 }
 
-/// The reply to a [`Call`], in the matching variant.
+/// The reply to a [`SqliteCall`], in the matching variant.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
+pub enum SqliteReply {
     Write(WriteReply),
     Upkeep(UpkeepReply),
     Membership(MembershipReply),

@@ -2,7 +2,7 @@
 
 use super::read_set::ReadSet;
 use super::table::{RowChange, Table};
-use super::write_set::{Dependency, WriteSet};
+use super::write_set::{DependencyRow, WriteSet};
 use punctual_core::ids::JobId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -101,7 +101,7 @@ impl Dependencies {
 
     pub fn collect(&self, is_new: impl Fn(JobId) -> bool, write_set: &mut WriteSet) {
         for ((parent, child), change) in self.by_parent.changes() {
-            let dependency = Dependency { parent: *parent, child: *child };
+            let dependency = DependencyRow { parent: *parent, child: *child };
             match change {
                 RowChange::Inserted(()) => write_set.dependencies_inserted.push(dependency),
                 RowChange::Deleted if !self.forgotten.contains(child) => {

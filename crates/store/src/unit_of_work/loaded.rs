@@ -2,7 +2,7 @@
 
 use crate::counters::LimiterCounts;
 use crate::rows::{
-    Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
+    AssignedJob, EndedAttempt, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
 };
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limiter::LimiterId;
@@ -33,7 +33,7 @@ pub(crate) struct LoadedRows {
     /// One list for each requested claim, in the same order: executions to claim, ordered by rank.
     pub claims: Vec<Vec<OccurrenceId>>,
 
-    pub facts: Vec<(JobId, JobFacts)>,
+    pub facts: Vec<(JobId, AssignedJob)>,
     pub cancels: Vec<(SessionId, LeaseRef)>,
     pub queues: Vec<QueueRow>,
     /// Queues without queued or running executions may be left out.
@@ -46,7 +46,7 @@ pub(crate) struct LoadedRows {
     pub queued_lanes: Vec<(i64, Lane, i64)>,
     /// Queues whose counters are zero may be left out.
     pub unstarted: Vec<(String, u64)>,
-    pub ended: Vec<(ExecutionId, Ended)>,
+    pub ended: Vec<(ExecutionId, EndedAttempt)>,
     pub skipped: Vec<LoadedSkip>,
     pub dead_letters: Vec<DeadLetter>,
     /// The latest dead letter of each job that has any.

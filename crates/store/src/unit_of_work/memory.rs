@@ -28,7 +28,7 @@ const WORKERS_REMEMBERED_MAX: usize = 10_000;
 
 /// Shared by the writers.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Remembered>);
+pub(crate) struct WriterMemory(Mutex<Remembered>);
 
 /// The state that one transaction uses. Copies share their contents.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ impl Remembered {
     }
 }
 
-impl Memory {
+impl WriterMemory {
     pub fn copy(&self) -> Remembered {
         self.lock().clone()
     }

@@ -33,7 +33,7 @@ mod writers;
 
 use crate::counters::Counters;
 use crate::fault::Fault;
-use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow};
+use crate::rows::{AssignedJob, EndedAttempt, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow};
 use dependencies::Dependencies;
 use lanes::UnitLanes;
 use limiters::Limiters;
@@ -59,7 +59,7 @@ pub(crate) use {
     read_set::{ReadSet, RequestedClaims},
     tables::Tables,
     write_set::{
-        Dependency, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, SessionChange,
+        DependencyRow, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, SessionChange,
         WriteSet,
     },
     writers::{Connect, Writers},
@@ -92,7 +92,7 @@ pub(crate) struct UnitOfWork {
 
     jobs: Table<JobId, JobRow>,
     terms: Table<JobId, JobTerms>,
-    facts: Table<JobId, JobFacts>,
+    facts: Table<JobId, AssignedJob>,
     numbered: BTreeMap<JobId, Numbered>,
     tags_forgotten: BTreeSet<JobId>,
     tags_put: BTreeMap<JobId, Vec<String>>,
@@ -109,7 +109,7 @@ pub(crate) struct UnitOfWork {
     last_queued: LastQueued,
 
     history: Vec<EndedRow>,
-    ended: Table<ExecutionId, Ended>,
+    ended: Table<ExecutionId, EndedAttempt>,
     skips: Skips,
     dead: Table<OccurrenceId, DeadLetter>,
     new_dead_letters: BTreeMap<OccurrenceId, NewDeadLetter>,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The position of an execution in the claim order. Equal ranks are ordered by key, so that every run has
 /// the same order.
-type ClaimPosition = (i64, OccurrenceId);
+type ClaimOrder = (i64, OccurrenceId);
 
 #[derive(Debug, Default)]
 pub(super) struct OpenOccurrences {
@@ -26,14 +26,14 @@ pub(super) struct OpenOccurrences {
     /// Everything that was loaded to be claimed.
     claimable: BTreeSet<OccurrenceId>,
     /// Queued executions in the current state, by lane.
-    queued: BTreeMap<i64, BTreeSet<ClaimPosition>>,
+    queued: BTreeMap<i64, BTreeSet<ClaimOrder>>,
 }
 
 /// How much of a lane was loaded in claim order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Front {
     /// Everything up to this position.
-    UpTo(ClaimPosition),
+    UpTo(ClaimOrder),
     /// Everything available: an execution that is missing here does not exist, or another transaction has
     /// locked it.
     Exhausted,
@@ -145,7 +145,7 @@ impl OpenOccurrences {
     /// The first `count` queued executions over these lanes, or how many must be loaded to know. Executions
     /// that this transaction has claimed are still queued in the database, so they are requested again.
     pub fn lowest(&self, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Shortfall> {
-        let mut places: Vec<ClaimPosition> = lanes
+        let mut places: Vec<ClaimOrder> = lanes
             .iter()
             .filter_map(|lane| self.queued.get(lane))
             .flat_map(|queued| queued.iter().take(count))
@@ -177,7 +177,7 @@ pub(super) struct Shortfall {
     pub count: usize,
 }
 
-fn place(row: &LiveRow) -> ClaimPosition {
+fn place(row: &LiveRow) -> ClaimOrder {
     (row.live.rank, row.live.id)
 }
 

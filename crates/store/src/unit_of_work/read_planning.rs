@@ -9,7 +9,7 @@ use punctual_core::job::Job;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::limits;
-use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Pausing, Report, Write};
+use punctual_core::ports::{Claim, Control, FireRequest, LookRequest, NewJob, Pausing, Report, Write};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ impl ReadSet {
 
     /// The open occurrences of the job follow in a second round, if the schedule still has this version. A
     /// fire that came too late must not lock what the other one has just queued, or a claim would skip it.
-    fn add_fire(&mut self, fire: &Fire) {
+    fn add_fire(&mut self, fire: &FireRequest) {
         self.terms.insert(fire.job);
         self.schedules.insert(fire.job);
         self.queues = true;
@@ -159,7 +159,7 @@ impl ReadSet {
         }
     }
 
-    fn add_look(&mut self, look: &Look, remembered: &Remembered) {
+    fn add_look(&mut self, look: &LookRequest, remembered: &Remembered) {
         self.live.insert(look.occurrence);
         self.queues = true;
         // If keys are limited, its key must be known; its queue is not known yet.

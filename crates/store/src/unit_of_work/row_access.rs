@@ -8,7 +8,7 @@ use super::{EndedRow, NewDeadLetter, UnitOfWork};
 use crate::counters::Counters;
 use crate::fault::Fault;
 use crate::rows::{
-    Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows, ScheduleRow,
+    AssignedJob, EndedAttempt, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows, ScheduleRow,
     SessionPlace, Spent,
 };
 use punctual_core::gates::Gate;
@@ -143,9 +143,9 @@ impl Rows for UnitOfWork {
         Ok(self.terms.present(&job).cloned())
     }
 
-    fn facts_of(&mut self, job: JobId, _lane: &Lane) -> Result<Option<JobFacts>, Fault> {
+    fn facts_of(&mut self, job: JobId, _lane: &Lane) -> Result<Option<AssignedJob>, Fault> {
         if let Some(known) = self.jobs.get(&job) {
-            return Ok(known.map(|row| JobFacts::from(&row.job)));
+            return Ok(known.map(|row| AssignedJob::from(&row.job)));
         }
         if let Some(known) = self.facts.get(&job) {
             return Ok(known.cloned());
@@ -378,7 +378,7 @@ impl Rows for UnitOfWork {
         }
     }
 
-    fn claimable(&mut self, id: OccurrenceId) -> Result<Option<(LiveRow, JobFacts)>, Fault> {
+    fn claimable(&mut self, id: OccurrenceId) -> Result<Option<(LiveRow, AssignedJob)>, Fault> {
         let Some(row) = self.need_live(id)?.cloned() else { return Ok(None) };
         let lane = self.lane(row.lane)?;
         if !self.jobs.is_known(&id.job)
@@ -423,12 +423,12 @@ impl Rows for UnitOfWork {
 
     fn append_history(&mut self, finished: &Finished, worker: Option<i64>) -> Result<(), Fault> {
         let Finished { id, epoch, session, status, .. } = finished;
-        self.ended.put(*id, Ended { epoch: *epoch, session: *session, status: *status });
+        self.ended.put(*id, EndedAttempt { epoch: *epoch, session: *session, status: *status });
         self.history.push(EndedRow { finished: finished.clone(), worker });
         Ok(())
     }
 
-    fn ended(&mut self, execution: ExecutionId) -> Result<Option<Ended>, Fault> {
+    fn ended(&mut self, execution: ExecutionId) -> Result<Option<EndedAttempt>, Fault> {
         if let Some(known) = self.ended.get(&execution) {
             return Ok(known.copied());
         }

@@ -1,7 +1,7 @@
 //! Runs transactions one after the other on one connection: load rows, run the verbs in memory, load
 //! missing rows, write.
 
-use super::memory::{LaneNames, Memory, unknown_lanes};
+use super::memory::{LaneNames, WriterMemory, unknown_lanes};
 use super::{ReadSet, Tables, UnitOfWork};
 use crate::fault::Fault;
 use crate::verbs::perform;
@@ -27,7 +27,7 @@ const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Runs writes on a connection.
 pub(crate) struct Runner<'a> {
     pub tables: &'a mut dyn Tables,
-    pub memory: &'a Memory,
+    pub memory: &'a WriterMemory,
     pub host: &'a Host,
 }
 

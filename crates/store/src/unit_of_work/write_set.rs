@@ -1,6 +1,6 @@
 //! The write set of a transaction: each kind of change to each table as one list, for one statement.
 
-use crate::counters::Counts;
+use crate::counters::CounterChanges;
 use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow, Spent};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::StoredStatus;
@@ -54,8 +54,8 @@ pub(crate) struct WriteSet {
     pub deleted_dead_letters: Vec<OccurrenceId>,
     pub dead_forgotten: Vec<JobId>,
 
-    pub dependencies_inserted: Vec<Dependency>,
-    pub dependencies_deleted: Vec<Dependency>,
+    pub dependencies_inserted: Vec<DependencyRow>,
+    pub dependencies_deleted: Vec<DependencyRow>,
     pub parents_forgotten: Vec<JobId>,
     pub resolutions_inserted: Vec<(JobId, bool)>,
     pub resolutions_deleted: Vec<JobId>,
@@ -73,7 +73,7 @@ pub(crate) struct WriteSet {
     pub requests_answered: Vec<(RequestKey, StoredAnswer)>,
     pub audit: Vec<AuditEntry>,
 
-    pub counts: Counts,
+    pub counts: CounterChanges,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -152,7 +152,7 @@ pub(crate) struct NewDeadLetter {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Dependency {
+pub(crate) struct DependencyRow {
     pub parent: JobId,
     pub child: JobId,
 }

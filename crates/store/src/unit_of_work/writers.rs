@@ -5,7 +5,7 @@
 //! unavailable database.
 
 use super::Tables;
-use super::memory::Memory;
+use super::memory::WriterMemory;
 use super::runner::Runner;
 use crate::fault::Fault;
 use async_trait::async_trait;
@@ -63,13 +63,13 @@ impl Writers {
     pub fn start(writers: usize, connect: Arc<dyn Connect>, host: &Host) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(WriterMemory::default());
         let figures = Arc::new(WriterFigures {
             transaction_time: Histogram::new(SHORT_US),
             transaction_writes: Histogram::new(ITEMS),
         });
         let start = |index: usize| {
-            let writer = Writer {
+            let writer = WriterLoop {
                 index,
                 connect: connect.clone(),
                 memory: memory.clone(),
@@ -125,16 +125,16 @@ enum WriterConnection {
     },
 }
 
-struct Writer {
+struct WriterLoop {
     index: usize,
     connect: Arc<dyn Connect>,
-    memory: Arc<Memory>,
+    memory: Arc<WriterMemory>,
     figures: Arc<WriterFigures>,
     host: Host,
     connection: WriterConnection,
 }
 
-impl Writer {
+impl WriterLoop {
     async fn work(mut self, receiver: Arc<Mutex<mpsc::Receiver<WriteRequest>>>) {
         loop {
             // The other writers take the next batch while this one writes, so the receiver must not stay

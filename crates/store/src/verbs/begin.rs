@@ -6,7 +6,7 @@ use super::keys::{self, KeyAdmission};
 use super::notes::checkpoint_of;
 use super::{dependents, queues, wait_lists};
 use crate::fault::Fault;
-use crate::rows::{JobFacts, LiveRow, Rows};
+use crate::rows::{AssignedJob, LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::dependencies::Parents;
 use punctual_core::ids::JobId;
@@ -108,7 +108,7 @@ fn begin_at_once<R: Rows>(
     let row = LiveRow { live, lane: lane_id, is_sole: true };
     rows.insert_live(&row)?;
     rows.counters().job(None, Some(JobStatus::Active));
-    effects_with(rows, &row.live, lane, reservation, |_| Ok(JobFacts::from(job)))
+    effects_with(rows, &row.live, lane, reservation, |_| Ok(AssignedJob::from(job)))
 }
 
 /// The slot reservations of one call: each is checked once, and one that was valid for the first item is
@@ -157,7 +157,7 @@ impl SlotReservations {
 pub(super) fn assignment(
     live: &Live,
     lane: &Lane,
-    facts: JobFacts,
+    facts: AssignedJob,
     checkpoint: Option<Checkpoint>,
 ) -> Assignment {
     Assignment {
@@ -177,7 +177,7 @@ pub(super) fn assignment(
 }
 
 /// The facts of a job that must exist.
-pub(super) fn facts_of<R: Rows>(rows: &mut R, job: JobId, lane: &Lane) -> Result<JobFacts, Fault> {
+pub(super) fn facts_of<R: Rows>(rows: &mut R, job: JobId, lane: &Lane) -> Result<AssignedJob, Fault> {
     rows.facts_of(job, lane)?.ok_or_else(|| Fault::Missing(format!("job {job}")))
 }
 
@@ -188,7 +188,7 @@ pub(super) fn effects_with<R: Rows>(
     live: &Live,
     lane: &Lane,
     reservation: Option<SlotReservation>,
-    facts: impl FnOnce(&mut R) -> Result<JobFacts, Fault>,
+    facts: impl FnOnce(&mut R) -> Result<AssignedJob, Fault>,
 ) -> Result<CommitEffects, Fault> {
     if let (LiveState::Running(_), Some(reservation)) = (live.state, reservation) {
         let facts = facts(rows)?;

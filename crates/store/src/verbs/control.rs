@@ -7,7 +7,7 @@ use super::settle::{self, follow, record};
 use super::{keys, wait_lists};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
-use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Verb};
+use punctual_core::control::{Change, LiveChange, LoadedJob, Refusal, ScheduleChange, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::{Job, StoredStatus};
 use punctual_core::occurrence::{Cancelled, Live, LiveState, OccurrenceFlags};
@@ -110,17 +110,17 @@ pub(super) fn ask_to_stop<R: Rows>(rows: &mut R, live: &Live) -> Result<(), Faul
 }
 
 /// The job with everything that belongs to it, and the number of its lane.
-fn standing<R: Rows>(rows: &mut R, id: JobId) -> Result<Option<(Standing, i64)>, Fault> {
+fn standing<R: Rows>(rows: &mut R, id: JobId) -> Result<Option<(LoadedJob, i64)>, Fault> {
     let found = rows.job(id)?.filter(|row| row.job.mark != StoredStatus::Deleted);
     let Some(row) = found else { return Ok(None) };
     let schedule = rows.schedule(id)?.map(|row| row.state);
     let open = rows.open_of_job(id)?.into_iter().map(|row| row.live).collect();
-    Ok(Some((Standing { job: row.job, schedule, open }, row.lane)))
+    Ok(Some((LoadedJob { job: row.job, schedule, open }, row.lane)))
 }
 
 fn carry_out<R: Rows>(
     rows: &mut R,
-    standing: &Standing,
+    standing: &LoadedJob,
     lane: i64,
     change: Result<Change, Refusal>,
     now: Timestamp,
@@ -139,7 +139,7 @@ fn carry_out<R: Rows>(
 }
 
 /// Whether a finished job becomes unfinished.
-fn is_revived(standing: &Standing, change: &Change) -> bool {
+fn is_revived(standing: &LoadedJob, change: &Change) -> bool {
     let was_finished = standing.schedule.is_none() && standing.open.is_empty();
     let adds = change.live.iter().any(|change| matches!(change, LiveChange::Add(_)));
     was_finished && (adds || matches!(change.schedule, ScheduleChange::Put(_)))
@@ -147,7 +147,7 @@ fn is_revived(standing: &Standing, change: &Change) -> bool {
 
 fn write<R: Rows>(
     rows: &mut R,
-    standing: &Standing,
+    standing: &LoadedJob,
     old_lane: i64,
     change: Change,
     now: Timestamp,
@@ -226,7 +226,7 @@ fn write_job<R: Rows>(rows: &mut R, was: &Job, job: &Job, lane: i64) -> Result<(
 
 fn write_live<R: Rows>(
     rows: &mut R,
-    (standing, job): (&Standing, &Job),
+    (standing, job): (&LoadedJob, &Job),
     change: LiveChange,
     (lane_id, lane): (i64, &Lane),
     now: Timestamp,

@@ -10,11 +10,15 @@ use crate::rows::{LiveRow, Rows, Spent};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::{Cancelled, Finished, Live, OccurrenceFlags};
-use punctual_core::ports::{CommitEffects, Fire, FireOutcome, Lane, SlotReservation};
+use punctual_core::ports::{CommitEffects, FireOutcome, FireRequest, Lane, SlotReservation};
 use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
 use punctual_core::time::Timestamp;
 
-pub(super) fn fire<R: Rows>(rows: &mut R, now: Timestamp, fires: &[Fire]) -> Result<Vec<FireOutcome>, Fault> {
+pub(super) fn fire<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    fires: &[FireRequest],
+) -> Result<Vec<FireOutcome>, Fault> {
     let mut reservations = SlotReservations::default();
     each(rows, fires, |rows, fire| fire_one(rows, &mut reservations, now, *fire))
 }
@@ -23,7 +27,7 @@ fn fire_one<R: Rows>(
     rows: &mut R,
     reservations: &mut SlotReservations,
     now: Timestamp,
-    fire: Fire,
+    fire: FireRequest,
 ) -> Result<FireOutcome, Fault> {
     let Some(row) = rows.schedule(fire.job)? else { return Ok(FireOutcome::Conflict) };
     let lane_id = row.lane;

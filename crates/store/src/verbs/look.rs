@@ -7,10 +7,14 @@ use super::wait_lists;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, Rows};
 use punctual_core::occurrence::Looked;
-use punctual_core::ports::{Look, LookOutcome};
+use punctual_core::ports::{LookOutcome, LookRequest};
 use punctual_core::time::Timestamp;
 
-pub(super) fn look<R: Rows>(rows: &mut R, now: Timestamp, looks: &[Look]) -> Result<Vec<LookOutcome>, Fault> {
+pub(super) fn look<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    looks: &[LookRequest],
+) -> Result<Vec<LookOutcome>, Fault> {
     let mut reservations = SlotReservations::default();
     each(rows, looks, |rows, look| look_at_one(rows, &mut reservations, now, look))
 }
@@ -19,7 +23,7 @@ fn look_at_one<R: Rows>(
     rows: &mut R,
     reservations: &mut SlotReservations,
     now: Timestamp,
-    look: &Look,
+    look: &LookRequest,
 ) -> Result<LookOutcome, Fault> {
     let found = rows.live(look.occurrence)?.filter(|row| row.live.attempt == look.attempt);
     let Some(row) = found else { return Ok(LookOutcome::Conflict) };

@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::{End, LiveState};
+use punctual_core::occurrence::{LiveState, ReportedEnd};
 use punctual_core::ports::{Beat, BeatOutcome, LeaseRef, Recovered, SessionOpening};
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
@@ -102,6 +102,6 @@ fn lose_execution<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Resul
     let LiveState::Running(lease) = row.live.state else {
         return Err(Fault::damaged("live_session", row.live.execution()));
     };
-    let end = End::lost(lease.claimed_at, now);
+    let end = ReportedEnd::lost(lease.claimed_at, now);
     settle(rows, row, lease, end, now)
 }

@@ -12,7 +12,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::limits;
-use punctual_core::occurrence::{End, Lease, Live, Next, OccurrenceFlags, Settled};
+use punctual_core::occurrence::{Lease, Live, Next, OccurrenceFlags, ReportedEnd, Settled};
 use punctual_core::ports::CommitEffects;
 use punctual_core::schedule::Present;
 use punctual_core::time::Timestamp;
@@ -30,7 +30,7 @@ pub(super) fn settle<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
     held: Lease,
-    end: End,
+    end: ReportedEnd,
     now: Timestamp,
 ) -> Result<Recorded, Fault> {
     let is_plain_success = end.ending == Ending::Succeeded && !held.cancel_requested;

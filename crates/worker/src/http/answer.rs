@@ -1,8 +1,8 @@
 //! Interprets a response: which statuses succeed, which are retried, and how much of the body is kept. Memory
 //! is bounded whatever the server sends: nothing is read beyond what is kept.
 
-use super::guard::Refused;
-use super::payload::{Call, Expected};
+use super::guard::RefusedAddress;
+use super::payload::{ExpectedStatuses, HttpCall};
 use futures_util::future::{Either, select};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
@@ -23,13 +23,13 @@ use std::pin::pin;
 const BODY_DEPTH_MAX: usize = limits::JSON_DEPTH_MAX - 1;
 
 /// The outcome of a call that got a response.
-pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn Clock) -> Outcome {
+pub(super) async fn judge(call: &HttpCall, response: Response<Incoming>, clock: &dyn Clock) -> Outcome {
     let status = response.status();
     let retry_after =
         response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let said = format!("{} {} answered {status}", call.method, call.host);
     match verdict(status, &call.expected) {
-        Verdict::Success => {
+        AnswerVerdict::Success => {
             let mut kept = BodyPrefix::up_to(limits::HTTP_RESPONSE_BYTES_MAX);
             match kept.fill(response.into_body()).await {
                 Ok(()) => Outcome::Succeeded { result: Some(kept.result(status)) },
@@ -39,7 +39,7 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
                 },
             }
         }
-        Verdict::Redirect => Outcome::Failed {
+        AnswerVerdict::Redirect => Outcome::Failed {
             error: format!("{said}: redirects are not followed, use the final address as url"),
             retryable: false,
         },
@@ -55,14 +55,14 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
             let asked = retry_after.map_or_else(String::new, |after| format!(" (Retry-After: {after})"));
             Outcome::Failed {
                 error: format!("{said}{asked}{}", kept.excerpt()),
-                retryable: verdict == Verdict::TryAgain,
+                retryable: verdict == AnswerVerdict::TryAgain,
             }
         }
     }
 }
 
 /// The outcome of a call that got no response.
-pub(super) fn not_answered(call: &Call, error: &legacy::Error) -> Outcome {
+pub(super) fn not_answered(call: &HttpCall, error: &legacy::Error) -> Outcome {
     let said = format!("{} {}", call.method, call.host);
     if let Some(refused) = find_refusal(error) {
         let advice = format!("the operator of the worker can allow it with --http-allow {}", place(call));
@@ -73,30 +73,30 @@ pub(super) fn not_answered(call: &Call, error: &legacy::Error) -> Outcome {
 }
 
 /// Host and port: the narrowest exception that permits the call.
-fn place(call: &Call) -> String {
+fn place(call: &HttpCall) -> String {
     let default_port = if call.uri.scheme_str() == Some("https") { 443 } else { 80 };
     let port = call.uri.port_u16().unwrap_or(default_port);
     format!("{}:{port}", call.uri.host().unwrap_or_default())
 }
 
-fn find_refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refused> {
+fn find_refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a RefusedAddress> {
     error.downcast_ref().or_else(|| causes(error).find_map(|cause| cause.downcast_ref()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AnswerVerdict {
     Success,
     Redirect,
     TryAgain,
     Final,
 }
 
-fn verdict(status: StatusCode, expected: &Expected) -> Verdict {
+fn verdict(status: StatusCode, expected: &ExpectedStatuses) -> AnswerVerdict {
     match status.as_u16() {
-        status if expected.contains(status) => Verdict::Success,
-        408 | 429 | 500..=599 => Verdict::TryAgain,
-        300..=399 => Verdict::Redirect,
-        _ => Verdict::Final,
+        status if expected.contains(status) => AnswerVerdict::Success,
+        408 | 429 | 500..=599 => AnswerVerdict::TryAgain,
+        300..=399 => AnswerVerdict::Redirect,
+        _ => AnswerVerdict::Final,
     }
 }
 
@@ -184,7 +184,7 @@ fn fitting(text: &str, json_bytes_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::guard::Guard;
+    use super::super::guard::AddressGuard;
     use super::*;
     use http_body_util::Full;
     use serde_json::json;
@@ -200,8 +200,8 @@ mod tests {
         serde_json::from_str(&kept(bytes, bytes_max).result(StatusCode::OK)).unwrap()
     }
 
-    fn of(status: u16) -> Verdict {
-        verdict(StatusCode::from_u16(status).unwrap(), &Expected::default())
+    fn of(status: u16) -> AnswerVerdict {
+        verdict(StatusCode::from_u16(status).unwrap(), &ExpectedStatuses::default())
     }
 
     #[test]
@@ -212,35 +212,37 @@ mod tests {
             ("http://127.0.0.1/", "127.0.0.1:80"),
             ("http://[::1]:90/", "[::1]:90"),
         ] {
-            let call = Call::from_payload(&json!({"url": url}).to_string()).unwrap();
+            let call = HttpCall::from_payload(&json!({"url": url}).to_string()).unwrap();
             assert_eq!(place(&call), advised);
             let (host, port) = advised.rsplit_once(':').unwrap();
-            assert!(Guard::new(vec![advised.parse().unwrap()]).allows_host(host, port.parse().unwrap()));
+            assert!(
+                AddressGuard::new(vec![advised.parse().unwrap()]).allows_host(host, port.parse().unwrap())
+            );
         }
     }
 
     #[test]
     fn statuses_have_three_ends() {
         for status in [200, 201, 204, 299] {
-            assert_eq!(of(status), Verdict::Success, "{status}");
+            assert_eq!(of(status), AnswerVerdict::Success, "{status}");
         }
         for status in [408, 429, 500, 502, 503, 504, 599] {
-            assert_eq!(of(status), Verdict::TryAgain, "{status}");
+            assert_eq!(of(status), AnswerVerdict::TryAgain, "{status}");
         }
         for status in [400, 401, 403, 404, 409, 410, 422, 499] {
-            assert_eq!(of(status), Verdict::Final, "{status}");
+            assert_eq!(of(status), AnswerVerdict::Final, "{status}");
         }
         for status in [301, 302, 303, 304, 307, 308] {
-            assert_eq!(of(status), Verdict::Redirect, "{status}");
+            assert_eq!(of(status), AnswerVerdict::Redirect, "{status}");
         }
     }
 
     #[test]
     fn what_is_expected_succeeds_whatever_it_is() {
-        let call = Call::from_payload(r#"{"url": "http://a/", "expect_status": [302, 503]}"#).unwrap();
-        assert_eq!(verdict(StatusCode::FOUND, &call.expected), Verdict::Success);
-        assert_eq!(verdict(StatusCode::SERVICE_UNAVAILABLE, &call.expected), Verdict::Success);
-        assert_eq!(verdict(StatusCode::OK, &call.expected), Verdict::Final);
+        let call = HttpCall::from_payload(r#"{"url": "http://a/", "expect_status": [302, 503]}"#).unwrap();
+        assert_eq!(verdict(StatusCode::FOUND, &call.expected), AnswerVerdict::Success);
+        assert_eq!(verdict(StatusCode::SERVICE_UNAVAILABLE, &call.expected), AnswerVerdict::Success);
+        assert_eq!(verdict(StatusCode::OK, &call.expected), AnswerVerdict::Final);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The checkpoint of a web call: sent to the server in a header, and read from a header of a response that
 //! fails the attempt, for the next one.
 
-use super::payload::Call;
+use super::payload::HttpCall;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
@@ -12,7 +12,7 @@ use std::fmt::Write;
 const CHECKPOINT: HeaderName = HeaderName::from_static("punctual-checkpoint");
 
 /// Sends the checkpoint of an earlier attempt, or returns why it cannot be sent.
-pub(super) fn tell(call: &mut Call, checkpoint: Option<&Checkpoint>) -> Result<(), String> {
+pub(super) fn tell(call: &mut HttpCall, checkpoint: Option<&Checkpoint>) -> Result<(), String> {
     let Some(checkpoint) = checkpoint else { return Ok(()) };
     let text = in_ascii(checkpoint.as_json());
     if text.len() > limits::HTTP_CHECKPOINT_BYTES_MAX {
@@ -78,7 +78,7 @@ mod tests {
     use serde_json::Value;
 
     fn told(document: &str) -> Result<Option<HeaderValue>, String> {
-        let mut call = Call::from_payload(r#"{"url": "http://a/"}"#).unwrap();
+        let mut call = HttpCall::from_payload(r#"{"url": "http://a/"}"#).unwrap();
         tell(&mut call, Checkpoint::new(document).ok().as_ref())?;
         Ok(call.headers.remove(CHECKPOINT))
     }

@@ -2,7 +2,7 @@
 //! and does TLS. Addresses are checked here, where they are used, and not when the job is parsed: a name may
 //! resolve to another address a moment later.
 
-use super::guard::{Guard, Refused};
+use super::guard::{AddressGuard, RefusedAddress};
 use futures_util::future::{Either, select};
 use http_body_util::Full;
 use hyper::Uri;
@@ -29,7 +29,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Try<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// A client whose every connection is checked by the guard: it uses no proxy and follows no redirects.
-pub(super) fn client(guard: Guard, tls: ClientConfig, host: &Host) -> HttpClient {
+pub(super) fn client(guard: AddressGuard, tls: ClientConfig, host: &Host) -> HttpClient {
     let guard = Arc::new(guard);
     let connector = |resolver: Resolver| {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
@@ -55,7 +55,7 @@ pub(super) fn client(guard: Guard, tls: ClientConfig, host: &Host) -> HttpClient
 /// Connects to addresses that the guard permits, and to any address of a host that the operator has allowed.
 #[derive(Clone)]
 pub(super) struct Connector {
-    guard: Arc<Guard>,
+    guard: Arc<AddressGuard>,
     guarded: HttpsConnector<HttpConnector<Resolver>>,
     trusted: HttpsConnector<HttpConnector<Resolver>>,
     clock: Arc<dyn Clock>,
@@ -68,7 +68,7 @@ struct NoConnection(Duration);
 
 impl Connector {
     /// The connector for a host. A literal address never reaches the resolver, so it is checked here.
-    fn way_to(&self, uri: &Uri) -> Result<HttpsConnector<HttpConnector<Resolver>>, Refused> {
+    fn way_to(&self, uri: &Uri) -> Result<HttpsConnector<HttpConnector<Resolver>>, RefusedAddress> {
         let host = uri.host().unwrap_or_default();
         let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
         if self.guard.allows_host(host, uri.port_u16().unwrap_or(default_port)) {
@@ -105,7 +105,7 @@ impl Service<Uri> for Connector {
 /// The system's resolver, with its answers filtered by the guard.
 #[derive(Clone)]
 pub(super) struct Resolver {
-    guard: Option<Arc<Guard>>,
+    guard: Option<Arc<AddressGuard>>,
     system: GaiResolver,
 }
 
@@ -131,7 +131,7 @@ impl Service<Name> for Resolver {
 }
 
 /// The addresses that the guard permits; an error if there were some and none is left.
-fn passed(guard: &Guard, resolved: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
+fn passed(guard: &AddressGuard, resolved: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, RefusedAddress> {
     let mut refused = None;
     let mut passed = resolved;
     passed.retain(|address| {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn only_public_addresses_of_a_name_are_connected_to() {
-        let guard = Guard::default();
+        let guard = AddressGuard::default();
         let mixed = resolved(&["10.0.0.1", "1.1.1.1", "::1"]);
         assert_eq!(passed(&guard, mixed), Ok(resolved(&["1.1.1.1"])));
         let refused = passed(&guard, resolved(&["10.0.0.1", "::1"])).unwrap_err();

@@ -9,51 +9,51 @@ use url::{Host, Url};
 
 /// What the operator allows beyond the public internet.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
+pub(super) struct AddressGuard {
     allowed: Vec<Allow>,
 }
 
 /// An address that a call must not connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the address {address} is {class}, and calls may only go to the public internet")]
-pub(super) struct Refused {
+pub(super) struct RefusedAddress {
     pub(super) address: IpAddr,
     class: &'static str,
 }
 
-impl Guard {
+impl AddressGuard {
     pub(super) fn new(allowed: Vec<Allow>) -> Self {
-        Guard { allowed }
+        AddressGuard { allowed }
     }
 
     /// Whether the operator has allowed this host, so that it may resolve to any address.
     pub(super) fn allows_host(&self, host: &str, port: u16) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
         self.allowed.iter().any(|allowed| match &allowed.0 {
-            Kind::Host { name, port: only } => name == host && only.is_none_or(|only| only == port),
-            Kind::Network(_) => false,
+            AllowedKind::Host { name, port: only } => name == host && only.is_none_or(|only| only == port),
+            AllowedKind::Network(_) => false,
         })
     }
 
-    pub(super) fn check(&self, address: IpAddr) -> Result<(), Refused> {
+    pub(super) fn check(&self, address: IpAddr) -> Result<(), RefusedAddress> {
         let Some(class) = not_public(address) else { return Ok(()) };
         // To the system a mapped address is the IPv4 address itself. Other embeddings are translated by
         // unknown devices elsewhere, so the operator must allow them in their IPv6 form.
         let canonical = address.to_canonical();
         let is_allowed = self.allowed.iter().any(|allowed| match &allowed.0 {
-            Kind::Network(network) => network.contains(&address) || network.contains(&canonical),
-            Kind::Host { .. } => false,
+            AllowedKind::Network(network) => network.contains(&address) || network.contains(&canonical),
+            AllowedKind::Host { .. } => false,
         });
-        if is_allowed { Ok(()) } else { Err(Refused { address: canonical, class }) }
+        if is_allowed { Ok(()) } else { Err(RefusedAddress { address: canonical, class }) }
     }
 }
 
 /// One exception: a network such as `10.0.0.0/8`, an address, or a host with or without a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allow(Kind);
+pub struct Allow(AllowedKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum AllowedKind {
     Network(IpNet),
     /// The host name as in a URL, and its port, unless all ports are allowed.
     Host {
@@ -74,10 +74,10 @@ impl FromStr for Allow {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(network) = text.parse::<IpNet>() {
-            return Ok(Allow(Kind::Network(network.trunc())));
+            return Ok(Allow(AllowedKind::Network(network.trunc())));
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Allow(Kind::Network(address.into())));
+            return Ok(Allow(AllowedKind::Network(address.into())));
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
@@ -92,14 +92,14 @@ impl FromStr for Allow {
         let url = Url::parse(&format!("http://{host}/")).map_err(|_| ParseAllowError)?;
         match (url.host(), url.host_str()) {
             (Some(Host::Ipv4(address)), _) if port.is_none() => {
-                Ok(Allow(Kind::Network(IpAddr::V4(address).into())))
+                Ok(Allow(AllowedKind::Network(IpAddr::V4(address).into())))
             }
             (Some(Host::Ipv6(address)), _) if port.is_none() => {
-                Ok(Allow(Kind::Network(IpAddr::V6(address).into())))
+                Ok(Allow(AllowedKind::Network(IpAddr::V6(address).into())))
             }
             (Some(_), Some(name)) => {
                 let name = name.strip_suffix('.').unwrap_or(name).to_owned();
-                Ok(Allow(Kind::Host { name, port }))
+                Ok(Allow(AllowedKind::Host { name, port }))
             }
             _ => Err(ParseAllowError),
         }
@@ -170,8 +170,8 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
 
-    fn guard(allowed: &[&str]) -> Guard {
-        Guard::new(allowed.iter().map(|text| text.parse().unwrap()).collect())
+    fn guard(allowed: &[&str]) -> AddressGuard {
+        AddressGuard::new(allowed.iter().map(|text| text.parse().unwrap()).collect())
     }
 
     fn ip(text: &str) -> IpAddr {

@@ -17,11 +17,11 @@ pub use guard::{Allow, ParseAllowError};
 pub use sign::{EmptyKeyError, SigningKey};
 
 use connect::HttpClient;
-use guard::Guard;
+use guard::AddressGuard;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{self, HeaderName, HeaderValue};
-use payload::Call;
+use payload::HttpCall;
 use punctual_core::ports::{Clock, ExecutionContext, Executor, Host, LogStream, Outcome, Task};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -55,9 +55,9 @@ pub enum HttpConfigError {
 }
 
 /// Runs `http` jobs.
-pub struct HttpExecutor(Arc<Caller>);
+pub struct HttpExecutor(Arc<HttpCaller>);
 
-struct Caller {
+struct HttpCaller {
     client: HttpClient,
     signing_key: Option<SigningKey>,
     clock: Arc<dyn Clock>,
@@ -66,8 +66,8 @@ struct Caller {
 impl HttpExecutor {
     pub fn new(config: HttpConfig, host: &Host) -> Result<Self, HttpConfigError> {
         let tls = tls_config(&config.root_certificates_pem)?;
-        Ok(HttpExecutor(Arc::new(Caller {
-            client: connect::client(Guard::new(config.allow), tls, host),
+        Ok(HttpExecutor(Arc::new(HttpCaller {
+            client: connect::client(AddressGuard::new(config.allow), tls, host),
             signing_key: config.signing_key,
             clock: host.clock.clone(),
         })))
@@ -85,9 +85,9 @@ impl Executor for HttpExecutor {
     }
 }
 
-impl Caller {
+impl HttpCaller {
     async fn run(&self, context: &ExecutionContext) -> Outcome {
-        let mut call = match Call::from_payload(&context.assignment.payload) {
+        let mut call = match HttpCall::from_payload(&context.assignment.payload) {
             Ok(call) => call,
             Err(error) => return Outcome::Failed { error: error.to_string(), retryable: false },
         };
@@ -116,7 +116,7 @@ impl Caller {
 }
 
 /// Adds the facts that every handler gets, as headers.
-fn tell_facts(call: &mut Call, context: &ExecutionContext) {
+fn tell_facts(call: &mut HttpCall, context: &ExecutionContext) {
     let assignment = &context.assignment;
     let execution = assignment.execution;
     let facts = [
@@ -138,7 +138,7 @@ fn plain_value(text: String) -> HeaderValue {
 }
 
 /// Takes headers and body out of the call to build the request.
-fn request(call: &mut Call) -> Request<Full<hyper::body::Bytes>> {
+fn request(call: &mut HttpCall) -> Request<Full<hyper::body::Bytes>> {
     let mut request = Request::new(Full::new(std::mem::take(&mut call.body)));
     *request.method_mut() = call.method.clone();
     *request.uri_mut() = call.uri.clone();

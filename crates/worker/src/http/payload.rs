@@ -15,14 +15,14 @@ use url::Url;
 
 /// A call as the job describes it.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct HttpCall {
     pub(super) method: Method,
     pub(super) uri: Uri,
     /// The host, with its port if the URL contains one: the only part of the URL that may be printed.
     pub(super) host: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedStatuses,
     pub(super) key: Option<SigningKey>,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum PayloadError {
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
-impl Call {
+impl HttpCall {
     pub(super) fn from_payload(payload: &str) -> Result<Self, PayloadError> {
         let mut fields: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(payload).map_err(|_| PayloadError::NotAnObject)?;
@@ -69,15 +69,23 @@ impl Call {
                 None => (Bytes::copy_from_slice(raw.get().as_bytes()), true),
             },
         };
-        let expected =
-            fields.remove("expect_status").map_or(Ok(Expected::default()), |raw| Expected::parse(&raw))?;
+        let expected = fields
+            .remove("expect_status")
+            .map_or(Ok(ExpectedStatuses::default()), |raw| ExpectedStatuses::parse(&raw))?;
         let key = fields.remove("sign").map(|raw| parse_sign(&raw)).transpose()?;
         if let Some((unknown, _)) = fields.pop_first() {
             let known = "is unknown; known are url, method, headers, body, expect_status and sign";
             return Err(Invalid::new(unknown, known).into());
         }
-        let mut call =
-            Call { method, uri: bare_uri(&url)?, host: printable_host(&url), headers, body, expected, key };
+        let mut call = HttpCall {
+            method,
+            uri: bare_uri(&url)?,
+            host: printable_host(&url),
+            headers,
+            body,
+            expected,
+            key,
+        };
         if is_json {
             call.default_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -193,7 +201,7 @@ fn parse_sign(raw: &RawValue) -> Result<SigningKey, Invalid> {
 
 /// The statuses that mean success.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Expected(Vec<StatusRange>);
+pub(super) struct ExpectedStatuses(Vec<StatusRange>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StatusRange {
@@ -201,13 +209,13 @@ struct StatusRange {
     last: u16,
 }
 
-impl Default for Expected {
+impl Default for ExpectedStatuses {
     fn default() -> Self {
-        Expected(vec![StatusRange { first: 200, last: 299 }])
+        ExpectedStatuses(vec![StatusRange { first: 200, last: 299 }])
     }
 }
 
-impl Expected {
+impl ExpectedStatuses {
     pub(super) fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| (range.first..=range.last).contains(&status))
     }
@@ -221,7 +229,7 @@ impl Expected {
             item => vec![item],
         };
         let ranges: Option<Vec<_>> = items.iter().map(StatusRange::parse).collect();
-        ranges.filter(|ranges| !ranges.is_empty()).map(Expected).ok_or_else(invalid)
+        ranges.filter(|ranges| !ranges.is_empty()).map(ExpectedStatuses).ok_or_else(invalid)
     }
 }
 
@@ -243,12 +251,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn call(payload: Value) -> Call {
-        Call::from_payload(&payload.to_string()).unwrap()
+    fn call(payload: Value) -> HttpCall {
+        HttpCall::from_payload(&payload.to_string()).unwrap()
     }
 
     fn refusal(payload: &str) -> String {
-        Call::from_payload(payload).unwrap_err().to_string()
+        HttpCall::from_payload(payload).unwrap_err().to_string()
     }
 
     #[test]
@@ -265,7 +273,7 @@ mod tests {
     #[test]
     fn a_json_body_is_sent_as_it_was_written() {
         let payload = r#"{"url": "http://a/", "method": "post", "body": {"price": 1.50, "b": null}}"#;
-        let call = Call::from_payload(payload).unwrap();
+        let call = HttpCall::from_payload(payload).unwrap();
         assert_eq!(call.method, Method::POST);
         assert_eq!(&call.body[..], br#"{"price": 1.50, "b": null}"#);
         assert_eq!(call.headers["content-type"], "application/json");

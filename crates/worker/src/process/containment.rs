@@ -86,19 +86,19 @@ impl Keeper {
     /// Takes responsibility for a command whose shim has just been started.
     pub(crate) fn watch(&self, enclosure: Enclosure, shim: &Child) -> Option<ContainedCommand> {
         let shim = Arc::new(ShimProcess::of(shim)?);
-        let command = Command { keeper: self.clone(), enclosure, shim };
+        let command = KeptCommand { keeper: self.clone(), enclosure, shim };
         Some(ContainedCommand { command, is_over: false })
     }
 }
 
 /// A command that is ended when this is dropped.
 pub(crate) struct ContainedCommand {
-    command: Command,
+    command: KeptCommand,
     is_over: bool,
 }
 
 #[derive(Clone)]
-struct Command {
+struct KeptCommand {
     keeper: Keeper,
     enclosure: Enclosure,
     shim: Arc<ShimProcess>,
@@ -147,7 +147,7 @@ impl Drop for ContainedCommand {
     }
 }
 
-impl Command {
+impl KeptCommand {
     fn kill(&self, shim: Option<&ShimProcess>) -> Remains {
         let remains = self.keeper.containment.kill(&self.enclosure, shim);
         if let Some(shim) = shim {

@@ -13,7 +13,7 @@ pub mod protocol;
 
 use containment::{ContainedCommand, Containment, Keeper};
 use futures_util::future::{Either, join, select};
-use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, How, Request, STOP_AT_ONCE, STOP_POLITELY};
+use protocol::{CommandEnd, CommandNote, FRAME_HEAD_BYTES, Frame, How, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::ports::{Assignment, ExecutionContext, Executor, Host, LogStream, Outcome, Stop, Task};
@@ -187,7 +187,7 @@ impl Shim {
 
 /// Reads the shim's frames until the command has ended. Lines wait for room in the log, and so do the shim
 /// and the command that writes them.
-async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<Ended> {
+async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<CommandEnd> {
     let mut stdout = BufReader::new(stdout);
     loop {
         let (stream, message) = match read_frame(&mut stdout).await? {

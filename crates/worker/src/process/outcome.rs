@@ -1,6 +1,6 @@
 //! What the end of a command means for its execution.
 
-use super::protocol::{CommandLimits, Ended, Hold, How};
+use super::protocol::{CommandEnd, CommandLimits, Hold, How};
 use punctual_core::ports::Outcome;
 use std::io;
 
@@ -43,7 +43,7 @@ const SIGNALS: [&str; 31] = [
     "SIGSYS",
 ];
 
-pub(crate) fn outcome(ended: Ended, limits: CommandLimits) -> Outcome {
+pub(crate) fn outcome(ended: CommandEnd, limits: CommandLimits) -> Outcome {
     let error = match &ended.how {
         How::Exited { code: 0 } => return Outcome::Succeeded { result: ended.result },
         How::CannotStart { problem, is_permanent } => {
@@ -72,7 +72,7 @@ pub(crate) fn without_shim(status: &str, error: &io::Error, hold: &Hold) -> Stri
     format!("the shim of the command ended before the command ({status}){cause}; {left}")
 }
 
-fn exited(code: i32, ended: &Ended, limits: CommandLimits) -> String {
+fn exited(code: i32, ended: &CommandEnd, limits: CommandLimits) -> String {
     let mut error = format!("exited with code {code}");
     if ended.out_of_memory {
         error += &format!("; {}", out_of_memory(limits));
@@ -82,7 +82,7 @@ fn exited(code: i32, ended: &Ended, limits: CommandLimits) -> String {
     error
 }
 
-fn killed(signal: i32, ended: &Ended, limits: CommandLimits) -> String {
+fn killed(signal: i32, ended: &CommandEnd, limits: CommandLimits) -> String {
     let mut error = format!("killed by signal {signal}");
     if let Some(name) = signal_name(signal) {
         error += &format!(" ({name})");
@@ -125,15 +125,15 @@ fn with_tail(error: String, stderr_tail: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn error(ended: Ended, limits: CommandLimits) -> (String, bool) {
+    fn error(ended: CommandEnd, limits: CommandLimits) -> (String, bool) {
         match outcome(ended, limits) {
             Outcome::Failed { error, retryable } => (error, retryable),
             other => panic!("{other:?}"),
         }
     }
 
-    fn ended(how: How) -> Ended {
-        Ended { how, result: None, stderr_tail: vec![], out_of_memory: false, was_stopped: false }
+    fn ended(how: How) -> CommandEnd {
+        CommandEnd { how, result: None, stderr_tail: vec![], out_of_memory: false, was_stopped: false }
     }
 
     fn limits() -> CommandLimits {
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn only_exit_code_zero_succeeds() {
         let result = Some("1".to_owned());
-        let done = Ended { result: result.clone(), ..ended(How::Exited { code: 0 }) };
+        let done = CommandEnd { result: result.clone(), ..ended(How::Exited { code: 0 }) };
         assert_eq!(outcome(done, limits()), Outcome::Succeeded { result });
         let tail = vec!["no".to_owned(), "space".to_owned()];
-        let failed = Ended { stderr_tail: tail, ..ended(How::Exited { code: 3 }) };
+        let failed = CommandEnd { stderr_tail: tail, ..ended(How::Exited { code: 3 }) };
         assert_eq!(error(failed, limits()), ("exited with code 3: no\nspace".to_owned(), true));
     }
 
@@ -164,12 +164,12 @@ mod tests {
             "exited with code 139, as a shell does when a command was killed by SIGSEGV"
         );
         assert!(said(How::Signaled { signal: 9 }).contains("which Punctual did not send"));
-        let oom = Ended { out_of_memory: true, ..ended(How::Signaled { signal: 9 }) };
+        let oom = CommandEnd { out_of_memory: true, ..ended(How::Signaled { signal: 9 }) };
         assert_eq!(
             error(oom, limits()).0,
             "killed by signal 9 (SIGKILL): out of memory: the limit is 1000 bytes (limits.memory)"
         );
-        let stopped = Ended { was_stopped: true, ..ended(How::Signaled { signal: 9 }) };
+        let stopped = CommandEnd { was_stopped: true, ..ended(How::Signaled { signal: 9 }) };
         assert_eq!(error(stopped, limits()).0, "killed by signal 9 (SIGKILL)");
     }
 

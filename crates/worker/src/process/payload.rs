@@ -44,10 +44,10 @@ struct ShellPayload {
 #[derive(Debug, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LimitsPayload {
-    memory: Option<Bytes>,
+    memory: Option<ByteCount>,
     cpu_secs: Option<u64>,
     processes: Option<u64>,
-    output: Option<Bytes>,
+    output: Option<ByteCount>,
 }
 
 /// The request of a `process` job; its environment contains only the payload's variables.
@@ -150,7 +150,7 @@ fn checked_limits(given: LimitsPayload) -> Result<CommandLimits, String> {
 
 /// A number of bytes, or a text such as `512M`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Bytes(u64);
+struct ByteCount(u64);
 
 /// A number, or a text that is still to be parsed.
 #[derive(Deserialize)]
@@ -160,12 +160,12 @@ enum NumberOrText {
     Text(String),
 }
 
-impl<'de> Deserialize<'de> for Bytes {
+impl<'de> Deserialize<'de> for ByteCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wrong = || D::Error::custom("must be a number of bytes, or a text such as 64K, 512M or 2G");
         match NumberOrText::deserialize(deserializer).map_err(|_| wrong())? {
-            NumberOrText::Number(bytes) => Ok(Bytes(bytes)),
-            NumberOrText::Text(text) => parse_bytes(&text).map(Bytes).ok_or_else(wrong),
+            NumberOrText::Number(bytes) => Ok(ByteCount(bytes)),
+            NumberOrText::Text(text) => parse_bytes(&text).map(ByteCount).ok_or_else(wrong),
         }
     }
 }

@@ -77,7 +77,7 @@ pub enum Frame {
     /// Notes of the command.
     Noted(CommandNote),
     /// The last frame: no process of the tree is left.
-    Ended(Ended),
+    Ended(CommandEnd),
 }
 
 /// Notes of a command. Absent fields leave the earlier value.
@@ -90,7 +90,7 @@ pub struct CommandNote {
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct CommandEnd {
     pub how: How,
     /// The last line of stdout, if it is JSON.
     pub result: Option<String>,
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn frames_read_back_as_they_were_written() {
-        let ended = Ended {
+        let ended = CommandEnd {
             how: How::Signaled { signal: 9 },
             result: Some("{}".to_owned()),
             stderr_tail: vec!["oh\nno".to_owned()],

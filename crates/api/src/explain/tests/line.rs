@@ -4,7 +4,7 @@ use super::*;
 use punctual_core::limiter::LimiterUse;
 
 /// A job whose execution is on the wait list of its queue, with `in_use` of `most` in use.
-fn in_line(in_use: u64, most: u32) -> JobFacts {
+fn in_line(in_use: u64, most: u32) -> ExplainedFacts {
     let mut facts = facts(job(|_| {}));
     let line = LimiterId::of_queue("default");
     facts.view.open[0].state = behind(Gate::Concurrency);
@@ -23,7 +23,7 @@ fn holder(number: u64, name: &str, runs: Option<(&str, Timestamp)>) -> LimitHold
     }
 }
 
-fn held_by(mut facts: JobFacts, holders: Vec<LimitHolder>) -> Vec<String> {
+fn held_by(mut facts: ExplainedFacts, holders: Vec<LimitHolder>) -> Vec<String> {
     facts.holders.insert(LimiterId::of_queue("default"), holders);
     about_open(facts)
 }
@@ -69,7 +69,7 @@ fn a_limit_that_was_lowered_says_how_many_have_to_end() {
 fn a_holder_that_nobody_can_run_is_told_to_block_the_rest() {
     let stuck = holder(3, "greet", None);
     let id = stuck.execution;
-    let why = |facts: JobFacts| held_by(facts, vec![stuck.clone()]).remove(2);
+    let why = |facts: ExplainedFacts| held_by(facts, vec![stuck.clone()]).remove(2);
     assert_eq!(
         why(in_line(1, 1)),
         format!(

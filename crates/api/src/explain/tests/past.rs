@@ -50,7 +50,7 @@ fn a_run_that_may_have_been_replaced_says_so() {
     let (cancelled, _) = ended(&facts, Ending::Cancelled, None);
     facts.history = vec![cancelled];
     facts.view.open = vec![live(&job, 2, running(at("08:00:09")))];
-    let reason = |facts: &JobFacts| explain(facts.clone()).recent.remove(0).reason.unwrap();
+    let reason = |facts: &ExplainedFacts| explain(facts.clone()).recent.remove(0).reason.unwrap();
     let plain = "attempt 1 was cancelled while it ran";
     assert_eq!(
         reason(&facts),
@@ -152,7 +152,7 @@ fn what_never_started_says_why() {
         assert_eq!(explained.advice, advice);
     }
 
-    let standing = Standing { job: start.view.job.clone(), schedule: None, open: vec![open] };
+    let standing = LoadedJob { job: start.view.job.clone(), schedule: None, open: vec![open] };
     let mut change = standing.apply(&Verb::Cancel, None, at("08:05:00")).unwrap();
     let Some(punctual_core::control::LiveChange::Close(_, settled)) = change.live.pop() else {
         panic!("not closed");
@@ -234,7 +234,7 @@ fn a_start_after_other_jobs_is_not_called_late() {
     start.view.open = vec![open];
     let (done, _) = ended(&start, Ending::Succeeded, None);
     let mut facts = finished(start, done, StoredStatus::Active);
-    let told = |facts: &JobFacts| explain(facts.clone()).sentences[2].clone();
+    let told = |facts: &ExplainedFacts| explain(facts.clone()).sentences[2].clone();
     let waited = "It started 5s after its scheduled time, because it waited for the jobs that it depends on.";
     assert_eq!(told(&facts), waited, "nothing is kept of them");
     facts.parents_ended_at = Some(at("08:00:05"));

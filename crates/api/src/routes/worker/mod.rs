@@ -11,7 +11,7 @@ mod check;
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, DocumentsBody, IdInPath, JsonBody, NoBody};
-use crate::json::{self, Shape};
+use crate::json::{self, DocumentShape};
 use crate::routes::listed::Listed;
 use axum::Json;
 use axum::extract::DefaultBodyLimit;
@@ -24,7 +24,7 @@ use punctual_client::protocol::{
 };
 use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Ending;
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{Assignment, LeaseRef, Poll, Report, WorkerPort, WorkerPortError};
 use punctual_core::session::LeaseKeeper;
 use punctual_core::slots::Demand;
@@ -33,7 +33,7 @@ use punctual_core::time::{Monotonic, Timestamp};
 /// Outcomes, notes and log lines arrive in batches.
 type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
 /// Results and checkpoints: one that is too deep must not lose the outcomes next to it.
-type Documents = DocumentsBody<BATCH_BODY_BYTES_MAX>;
+type ReportDocuments = DocumentsBody<BATCH_BODY_BYTES_MAX>;
 type Body = JsonBody<BODY_BYTES_MAX>;
 
 pub fn router() -> Listed {
@@ -53,7 +53,7 @@ pub fn router() -> Listed {
 
 async fn open(call: Call, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
     call.cases.worker_port()?;
-    let opening = check::opening(json::parse::<OpenSession>(&body.bytes, Shape::Worker)?)?;
+    let opening = check::opening(json::parse::<OpenSession>(&body.bytes, DocumentShape::Worker)?)?;
     let lease = opening.lease;
     let grant = call.cases.open_session(opening).await?;
     let start = Monotonic::from_micros(0);
@@ -77,7 +77,7 @@ async fn close(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<
 
 async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
-    let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, Shape::Worker)?)?;
+    let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, DocumentShape::Worker)?)?;
     call.cases.check_served(&poll.queues, &poll.job_types)?;
     // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
@@ -110,8 +110,8 @@ async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
 }
 
 /// The end of an execution that cannot be sent to a worker. It must not keep others from their workers.
-fn unreadable_payload(error: &serde_json::Error, now: Timestamp) -> End {
-    End {
+fn unreadable_payload(error: &serde_json::Error, now: Timestamp) -> ReportedEnd {
+    ReportedEnd {
         ending: Ending::Failed,
         retryable: false,
         started_at: None,
@@ -137,7 +137,7 @@ async fn take(
 
 async fn heartbeat(call: Call, body: Body) -> Result<Json<HeartbeatAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
-    let heartbeat = check::heartbeat(json::parse(&body.bytes, Shape::Worker)?)?;
+    let heartbeat = check::heartbeat(json::parse(&body.bytes, DocumentShape::Worker)?)?;
     let answer = port.beat(heartbeat).await?;
     Ok(Json(HeartbeatAnswer {
         now: answer.now,
@@ -149,23 +149,23 @@ async fn heartbeat(call: Call, body: Body) -> Result<Json<HeartbeatAnswer>, ApiE
 
 async fn demand(call: Call, body: Body) -> Result<Json<DemandAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
-    let served = check::served(json::parse(&body.bytes, Shape::Worker)?)?;
+    let served = check::served(json::parse(&body.bytes, DocumentShape::Worker)?)?;
     call.cases.check_served(&served.queues, &served.job_types)?;
     let Demand { queued, oldest_wait } = port.demand(served).await?;
     Ok(Json(DemandAnswer { queued, oldest_wait_secs: oldest_wait.into() }))
 }
 
-async fn report(call: Call, DocumentsBody(body): Documents) -> Result<Json<ReportsAnswer>, ApiError> {
+async fn report(call: Call, DocumentsBody(body): ReportDocuments) -> Result<Json<ReportsAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
-    let ReportRequest { reports } = json::parse(&body.bytes, Shape::Worker)?;
+    let ReportRequest { reports } = json::parse(&body.bytes, DocumentShape::Worker)?;
     let reports = check::reports(reports, call.cases.now())?;
     let answers = port.report(reports).await?;
     Ok(Json(ReportsAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
 }
 
-async fn notes(call: Call, DocumentsBody(body): Documents) -> Result<Json<NotesAnswer>, ApiError> {
+async fn notes(call: Call, DocumentsBody(body): ReportDocuments) -> Result<Json<NotesAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
-    let notes = check::notes(json::parse::<NotesRequest>(&body.bytes, Shape::Worker)?)?;
+    let notes = check::notes(json::parse::<NotesRequest>(&body.bytes, DocumentShape::Worker)?)?;
     drop(body);
     let answers = port.note(notes).await?;
     Ok(Json(NotesAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
@@ -173,14 +173,14 @@ async fn notes(call: Call, DocumentsBody(body): Documents) -> Result<Json<NotesA
 
 async fn give_back(call: Call, body: Body) -> Result<StatusCode, ApiError> {
     let port = call.cases.worker_port()?;
-    let GiveBackRequest { session, leases } = json::parse(&body.bytes, Shape::Worker)?;
+    let GiveBackRequest { session, leases } = json::parse(&body.bytes, DocumentShape::Worker)?;
     port.give_back(session, check::leases("leases", leases)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn resync(call: Call, body: Body) -> Result<StatusCode, ApiError> {
     let port = call.cases.worker_port()?;
-    let ResyncRequest { session, turn, held } = json::parse(&body.bytes, Shape::Worker)?;
+    let ResyncRequest { session, turn, held } = json::parse(&body.bytes, DocumentShape::Worker)?;
     let turn = check::turn(turn)?;
     port.resync(session, turn, check::leases("held", held)?).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -188,7 +188,7 @@ async fn resync(call: Call, body: Body) -> Result<StatusCode, ApiError> {
 
 async fn logs(call: Call, body: LargeBody) -> Result<StatusCode, ApiError> {
     call.cases.worker_port()?;
-    let request: LogsRequest = json::parse(&body.bytes, Shape::Worker)?;
+    let request: LogsRequest = json::parse(&body.bytes, DocumentShape::Worker)?;
     let (session, execution) = (request.session, request.execution_id);
     let lines = check::log_lines(request, call.cases.now())?;
     call.cases.append_logs(session, execution, lines).await?;

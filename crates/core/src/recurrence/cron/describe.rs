@@ -55,9 +55,9 @@ impl CronPattern {
             };
             return format!("at {}", joined(&(0..times.count()).map(clock).collect::<Vec<_>>(), "and"));
         }
-        let second = Part::of(times.seconds, 60, "second");
-        let minute = Part::of(times.minutes, 60, "minute");
-        let hour = Part::of(times.hours, 24, "hour");
+        let second = FieldWords::of(times.seconds, 60, "second");
+        let minute = FieldWords::of(times.minutes, 60, "minute");
+        let hour = FieldWords::of(times.hours, 24, "hour");
         let mut words = vec![];
         if times.seconds == 1 {
             words.push(minute.leading());
@@ -102,7 +102,7 @@ impl CronPattern {
 }
 
 /// One time field in words.
-struct Part {
+struct FieldWords {
     unit: &'static str,
     /// Single values rather than a repetition.
     is_at: bool,
@@ -111,7 +111,7 @@ struct Part {
     values: String,
 }
 
-impl Part {
+impl FieldWords {
     fn of(bits: u64, size: u64, unit: &'static str) -> Self {
         let count = u64::from(bits.count_ones());
         let step = size / count;
@@ -119,7 +119,7 @@ impl Part {
         let every = (even && count > 1).then_some(step);
         let names = runs(bits, |value| value.to_string());
         let plural = if count > 1 { "s" } else { "" };
-        Part {
+        FieldWords {
             unit,
             is_at: every.is_none(),
             every,

@@ -72,7 +72,7 @@ impl Hook {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HooksFile {
     #[serde(default)]
     hook: Vec<WrittenHook>,
 }
@@ -96,7 +96,7 @@ struct WrittenHook {
 }
 
 fn parse(text: &str) -> Result<Vec<Hook>, String> {
-    let written: Written = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    let written: HooksFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     if written.hook.len() > HOOKS_MAX {
         return Err(format!("at most {HOOKS_MAX} hooks are allowed, not {}", written.hook.len()));
     }

@@ -7,7 +7,7 @@ use punctual_core::control::{Refusal, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::End;
+use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
     Assignment, ControlOutcome, DeadLetterQuery, Horizon, JobCounts, ReportAnswer, Retirement, SubmitOutcome,
     UserOutcome,
@@ -179,7 +179,7 @@ pub(super) async fn a_child_against_the_failure_of_its_parent(nodes: Nodes) {
 }
 
 /// Submits a child while its parent ends, and resolves the child.
-async fn child_against_end(round: &Round, end: End) -> JobId {
+async fn child_against_end(round: &Round, end: ReportedEnd) -> JobId {
     let (worker, running) = running(round, round.job(0)).await;
     let child = child(round, &[0]);
     let submit = round.there().try_submit(at(3), child.clone());
@@ -210,7 +210,7 @@ pub(super) async fn two_parents_that_end_differently_at_once(nodes: Nodes) {
         .await;
 }
 
-async fn two_parents_end(round: &Round, ends: [End; 2]) -> JobId {
+async fn two_parents_end(round: &Round, ends: [ReportedEnd; 2]) -> JobId {
     let child = child(round, &[0, 1]);
     for job in [round.job(0), round.job(1), child.clone()] {
         round.here().submit(at(1), job).await;

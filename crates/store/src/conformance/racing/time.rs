@@ -6,7 +6,7 @@ use punctual_core::control::{Update, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{ControlOutcome, Fire, FireOutcome, NewJob, ReportAnswer};
+use punctual_core::ports::{ControlOutcome, FireRequest, FireOutcome, NewJob, ReportAnswer};
 use punctual_core::schedule::OverlapPolicy;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
 /// Fires all jobs, in a different order for each scheduler. Returns the occurrences that its replies report
 /// as fired.
 async fn fire_all(round: &Round, index: usize, jobs: &[Job], version: u32) -> Vec<(JobId, Timestamp)> {
-    let mut fires: Vec<Fire> = jobs.iter().map(|job| Fire { job: job.id, version, reservation: None }).collect();
+    let mut fires: Vec<FireRequest> = jobs.iter().map(|job| FireRequest { job: job.id, version, reservation: None }).collect();
     fires.rotate_left(index % jobs.len());
     let now = at(10 * i64::from(version));
     let outcomes = round.node(index).store.fire(now, fires).await.unwrap();

@@ -14,7 +14,7 @@ use crate::lists::heads_looked_at;
 use crate::malformed::{pass_over, rows_passed_over};
 use crate::server::asks;
 use crate::server::list::{List, row};
-use crate::server::reads::{EndedAt, Fetched, Query, Read, ReadBatches, ReadConnection};
+use crate::server::reads::{EndedAt, FetchedRows, Query, ReadBatches, ReadConnection, ServerQuery};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
@@ -139,13 +139,19 @@ impl MySqlReading {
             places.iter().map(|place| values[*place].clone().into()).collect()
         };
         let rows = match read {
-            Read::DueSchedules | Read::DueLive => self.due(read, &list, chosen(&[0, 1])).await?,
-            Read::Ahead => self.ahead(chosen(&[0, 1, 2])).await?,
-            Read::OneJob => self.listed(JOBS_BY_ID, &List::of(values.into_iter().map(|id| [id]))).await?,
-            Read::ActiveJobs => self.active_jobs(chosen(&[0, 1]), get(&values[..], 1)?).await?,
-            Read::OpenOfJobs => self.of_each(OPEN_OF_JOB, &list).await?,
-            Read::LastFinished => self.last_finished(&list).await?,
-            Read::Running if values[0] == Cell::Number(0) => self.all(RUNNING_FIRST, chosen(&[3])).await?,
+            ServerQuery::DueSchedules | ServerQuery::DueLive => {
+                self.due(read, &list, chosen(&[0, 1])).await?
+            }
+            ServerQuery::Ahead => self.ahead(chosen(&[0, 1, 2])).await?,
+            ServerQuery::OneJob => {
+                self.listed(JOBS_BY_ID, &List::of(values.into_iter().map(|id| [id]))).await?
+            }
+            ServerQuery::ActiveJobs => self.active_jobs(chosen(&[0, 1]), get(&values[..], 1)?).await?,
+            ServerQuery::OpenOfJobs => self.of_each(OPEN_OF_JOB, &list).await?,
+            ServerQuery::LastFinished => self.last_finished(&list).await?,
+            ServerQuery::Running if values[0] == Cell::Number(0) => {
+                self.all(RUNNING_FIRST, chosen(&[3])).await?
+            }
             _ if is_listed => self.listed(statement(read).0, &list).await?,
             _ => {
                 let (sql, places) = statement(read);
@@ -153,15 +159,20 @@ impl MySqlReading {
             }
         };
         match read {
-            Read::Running | Read::OpenExecutions => self.with_workers(rows).await,
-            Read::Depths => self.with_oldest(rows).await,
+            ServerQuery::Running | ServerQuery::OpenExecutions => self.with_workers(rows).await,
+            ServerQuery::Depths => self.with_oldest(rows).await,
             _ => Ok(JoinedRow::of(rows)),
         }
     }
 
-    async fn due(&mut self, read: Read, list: &List<'_>, bounds: Vec<Value>) -> Result<Vec<Row>, Fault> {
+    async fn due(
+        &mut self,
+        read: ServerQuery,
+        list: &List<'_>,
+        bounds: Vec<Value>,
+    ) -> Result<Vec<Row>, Fault> {
         let segments: Vec<i64> = list.rows().map(|segment| get(segment, 0)).collect::<Result<_, _>>()?;
-        let sql = if read == Read::DueLive { due_live(&segments) } else { due_schedules(&segments) };
+        let sql = if read == ServerQuery::DueLive { due_live(&segments) } else { due_schedules(&segments) };
         self.all(&sql, segments.iter().flat_map(|_| bounds.clone()).collect()).await
     }
 
@@ -277,10 +288,10 @@ impl ReadConnection for MySqlReading {
         &BATCHES
     }
 
-    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<Fetched>, Fault> {
+    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<FetchedRows>, Fault> {
         let mut fetched = Vec::with_capacity(queries.len());
         for query in queries {
-            fetched.push(Fetched::new(self.rows(query).await?));
+            fetched.push(FetchedRows::new(self.rows(query).await?));
         }
         Ok(fetched)
     }

@@ -10,7 +10,7 @@ use crate::layout::{
 };
 use crate::mysql::names::LANES_BY_NUMBER;
 use crate::mysql::tables::{LIMITERS, STARTED};
-use crate::server::reads::Read;
+use crate::server::reads::ServerQuery;
 use crate::server::rows::{candidate_columns, session_columns};
 use mysql_async::Value;
 use punctual_core::ports::OPEN_IN_VIEW_MAX;
@@ -150,17 +150,17 @@ pub(crate) fn branches(branch: &str, mut keys: Vec<Value>) -> (String, Vec<Value
 /// The statement of each read, and which of its values are the parameters.
 macro_rules! statements {
     ($($read:ident [$($place:literal),*] = $sql:expr;)*) => {
-        pub(crate) const fn statement(read: Read) -> (&'static str, &'static [usize]) {
+        pub(crate) const fn statement(read: ServerQuery) -> (&'static str, &'static [usize]) {
             match read {
-                $(Read::$read => ($sql, &[$($place),*]),)*
-                Read::StandingOfJobs | Read::ErrorsOfLetters => panic!("no part of any verb"),
-                Read::DueSchedules
-                | Read::DueLive
-                | Read::Ahead
-                | Read::ActiveJobs
-                | Read::OneJob
-                | Read::OpenOfJobs
-                | Read::LastFinished => panic!("several statements, or a text that depends on the values"),
+                $(ServerQuery::$read => ($sql, &[$($place),*]),)*
+                ServerQuery::StandingOfJobs | ServerQuery::ErrorsOfLetters => panic!("no part of any verb"),
+                ServerQuery::DueSchedules
+                | ServerQuery::DueLive
+                | ServerQuery::Ahead
+                | ServerQuery::ActiveJobs
+                | ServerQuery::OneJob
+                | ServerQuery::OpenOfJobs
+                | ServerQuery::LastFinished => panic!("several statements, or a text that depends on the values"),
             }
         }
     };

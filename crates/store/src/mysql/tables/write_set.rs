@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::layout::{Column, HISTORY, LIVE, Layout};
 use crate::mysql::lists::{Insertion, Statement, documents, list};
 use crate::mysql::sql::{column_name, each, given, join, json_table, names};
-use crate::server::changes::{Change, Changed, Conflict, Shape, changes, columns_to_set};
+use crate::server::changes::{ChangeShape, Changed, Conflict, TableChange, changes, columns_to_set};
 use crate::server::list::List;
 use crate::unit_of_work::WriteSet;
 use mysql_async::Value;
@@ -88,53 +88,57 @@ enum Sending {
 
 /// By the numbers of the changes.
 static STATEMENTS: LazyLock<Vec<Sending>> =
-    LazyLock::new(|| Change::ALL.iter().map(|change| sending_of(*change)).collect());
+    LazyLock::new(|| TableChange::ALL.iter().map(|change| sending_of(*change)).collect());
 
 /// The statement of a change whose rows are sent as a list.
-pub(crate) fn statement(change: Change) -> &'static str {
+pub(crate) fn statement(change: TableChange) -> &'static str {
     match &STATEMENTS[change as usize] {
         Sending::Listed(sql) => sql,
         Sending::Values(_) => unreachable!("{change:?} is sent as VALUES"),
     }
 }
 
-fn sending_of(change: Change) -> Sending {
+fn sending_of(change: TableChange) -> Sending {
     let special = |sql: &str| Sending::Listed(sql.to_owned());
     match change {
-        Change::AskForAttention => special(ASK_FOR_ATTENTION),
-        Change::UpdateNumbered => special(UPDATE_NUMBERED),
-        Change::Lease => special(LEASE),
-        Change::LengthenSkipped => special(LENGTHEN_SKIPPED),
-        Change::ForgetNotes => special(FORGET_NOTES),
-        Change::ForgetCheckpoints => special(FORGET_CHECKPOINTS),
-        Change::AnswerRequests => special(ANSWER_REQUEST),
-        Change::ForgetLimiters => special(FORGET_LIMITERS),
-        Change::InsertHistory => Sending::Values(values(&HISTORY, &HISTORY.columns[1..], Conflict::Fail)),
-        Change::InsertSessions
-        | Change::InsertJobs
-        | Change::InsertLive
-        | Change::InsertDeadLetters
-        | Change::CountNotes
-        | Change::PutProgress
-        | Change::PutCheckpoints
-        | Change::InsertRequests
-        | Change::InsertAudit
-        | Change::AddToJobs => match change.shape() {
-            Shape::Insert { table, columns, conflict } => Sending::Values(values(&table, columns, conflict)),
+        TableChange::AskForAttention => special(ASK_FOR_ATTENTION),
+        TableChange::UpdateNumbered => special(UPDATE_NUMBERED),
+        TableChange::Lease => special(LEASE),
+        TableChange::LengthenSkipped => special(LENGTHEN_SKIPPED),
+        TableChange::ForgetNotes => special(FORGET_NOTES),
+        TableChange::ForgetCheckpoints => special(FORGET_CHECKPOINTS),
+        TableChange::AnswerRequests => special(ANSWER_REQUEST),
+        TableChange::ForgetLimiters => special(FORGET_LIMITERS),
+        TableChange::InsertHistory => {
+            Sending::Values(values(&HISTORY, &HISTORY.columns[1..], Conflict::Fail))
+        }
+        TableChange::InsertSessions
+        | TableChange::InsertJobs
+        | TableChange::InsertLive
+        | TableChange::InsertDeadLetters
+        | TableChange::CountNotes
+        | TableChange::PutProgress
+        | TableChange::PutCheckpoints
+        | TableChange::InsertRequests
+        | TableChange::InsertAudit
+        | TableChange::AddToJobs => match change.shape() {
+            ChangeShape::Insert { table, columns, conflict } => {
+                Sending::Values(values(&table, columns, conflict))
+            }
             other => unreachable!("{change:?}: {other:?}"),
         },
         // The rows exist and are locked: only their contents are rewritten.
-        Change::UpdateJobs | Change::UpdateLive => match change.shape() {
-            Shape::Update { table, columns, key } => Sending::Values(rewriting(&table, &columns, key)),
+        TableChange::UpdateJobs | TableChange::UpdateLive => match change.shape() {
+            ChangeShape::Update { table, columns, key } => Sending::Values(rewriting(&table, &columns, key)),
             other => unreachable!("{change:?}: {other:?}"),
         },
         _ => Sending::Listed(listed(change)),
     }
 }
 
-fn listed(change: Change) -> String {
+fn listed(change: TableChange) -> String {
     match change.shape() {
-        Shape::Insert { table, columns, conflict } => {
+        ChangeShape::Insert { table, columns, conflict } => {
             let select = columns.iter().map(given).collect::<Vec<_>>().join(", ");
             let replaced = |name: &str| format!("{name} = given.{name}");
             format!(
@@ -145,7 +149,7 @@ fn listed(change: Change) -> String {
                 on_duplicate(&table, conflict, replaced, |name| format!("given.{name}")),
             )
         }
-        Shape::Update { table, columns, key } => format!(
+        ChangeShape::Update { table, columns, key } => format!(
             "UPDATE {} {} SET {}",
             json_table(&columns),
             join(&table, &columns[..key]),
@@ -154,10 +158,10 @@ fn listed(change: Change) -> String {
                 .collect::<Vec<_>>()
                 .join(", "),
         ),
-        Shape::Delete { table, by } => {
+        ChangeShape::Delete { table, by } => {
             format!("DELETE {} FROM {} {}", table.name, json_table(&by), join(&table, &by))
         }
-        Shape::Special => unreachable!("{change:?} has its own statement"),
+        ChangeShape::Special => unreachable!("{change:?} has its own statement"),
     }
 }
 
@@ -214,10 +218,10 @@ pub(crate) fn statements(changes: Vec<Changed<'_>>) -> Vec<Statement> {
     changes.into_iter().flat_map(|(change, list)| statements_of(change, list)).collect()
 }
 
-fn statements_of(change: Change, list: List<'_>) -> Vec<Statement> {
+fn statements_of(change: TableChange, list: List<'_>) -> Vec<Statement> {
     match &STATEMENTS[change as usize] {
-        Sending::Listed(_) if change == Change::Lease => leases(&list),
-        Sending::Listed(sql) if change == Change::AnswerRequests => {
+        Sending::Listed(_) if change == TableChange::Lease => leases(&list),
+        Sending::Listed(sql) if change == TableChange::AnswerRequests => {
             let answer = |row: &[Cell<'_>]| {
                 let [token, key, answer @ ..] = row else { unreachable!("{row:?}") };
                 let cells = answer.iter().chain([token, key]);
@@ -227,7 +231,7 @@ fn statements_of(change: Change, list: List<'_>) -> Vec<Statement> {
         }
         Sending::Listed(sql) => sharing(sql, &list),
         Sending::Values(insertion) => {
-            let is_live = matches!(change, Change::InsertLive | Change::UpdateLive);
+            let is_live = matches!(change, TableChange::InsertLive | TableChange::UpdateLive);
             let row = |row: &[Cell<'_>]| {
                 let more = is_live.then(|| queued_lane(row));
                 row.iter().cloned().chain(more).map(Value::from).collect()

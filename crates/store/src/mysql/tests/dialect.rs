@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::malformed_check::PAGE_ROWS;
 use crate::mysql::connection::Connection;
 use crate::mysql::logs::MySqlLogs;
-use crate::mysql::maintenance::{MySqlMaintenance, Shared};
+use crate::mysql::maintenance::{MySqlMaintenance, SharedMaintenance};
 pub(super) use crate::mysql::malformed::find as find_malformed;
 use crate::mysql::migrate::prepare;
 use crate::mysql::tables::MySqlConnect;
@@ -37,12 +37,12 @@ pub(super) async fn tables(options: &Options) -> TestTables {
 }
 
 pub(crate) fn maintenance(options: &Options) -> MySqlMaintenance {
-    let shared = Shared::new(options).unwrap();
+    let shared = SharedMaintenance::new(options).unwrap();
     MySqlMaintenance::new(shared.clone(), &shared.target)
 }
 
 pub(super) fn logs(options: &Options) -> MySqlLogs {
-    let shared = Shared::new(options).unwrap();
+    let shared = SharedMaintenance::new(options).unwrap();
     MySqlLogs::new(shared.clone(), &shared.target, options.log_bytes_max)
 }
 

@@ -139,7 +139,7 @@ async fn tables_that_were_changed_by_hand_are_named() {
 async fn a_step_that_fails_is_not_counted() {
     with_empty("fails", async |options| {
         let mut steps = migrate::STEPS.to_vec();
-        steps.push(migrate::Step { name: "broken", sql: "SELECT no_such_column;\n" });
+        steps.push(migrate::MigrationStep { name: "broken", sql: "SELECT no_such_column;\n" });
         let target = options.target().unwrap();
         assert!(migrate::apply(&target, &steps).await.is_err());
         assert_eq!(status(&options).await.unwrap().version, VERSION);

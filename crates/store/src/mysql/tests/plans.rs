@@ -5,7 +5,7 @@ use crate::mysql::MySqlStore;
 use crate::mysql::connection::Connection;
 use crate::mysql::reads::statements::*;
 use crate::server::audit::AuditStatements;
-use crate::server::reads::Read;
+use crate::server::reads::ServerQuery;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::ids::{JobId, SegmentSet};
@@ -31,7 +31,7 @@ fn key(number: u128) -> Value {
     Value::Bytes(job(number).as_bytes().to_vec())
 }
 
-fn sql(read: Read) -> &'static str {
+fn sql(read: ServerQuery) -> &'static str {
     statement(read).0
 }
 
@@ -48,70 +48,75 @@ fn searches() -> Vec<Search> {
     vec![
         search(due_schedules(&all), bounds.clone(), "schedules", "schedules_due"),
         search(due_live(&all), bounds, "live", "live_due"),
-        search(sql(Read::FinishedAfter), vec![number(100), limit()], "history", "PRIMARY"),
+        search(sql(ServerQuery::FinishedAfter), vec![number(100), limit()], "history", "PRIMARY"),
         search(RECENT, vec![number(100), limit()], "history", "PRIMARY"),
-        search(sql(Read::OpenExecutions), vec![some()], "live", "PRIMARY"),
+        search(sql(ServerQuery::OpenExecutions), vec![some()], "live", "PRIMARY"),
         search(RUNNING_FIRST, vec![limit()], "live", "live_session"),
         search(
-            sql(Read::Running),
+            sql(ServerQuery::Running),
             vec![number(5), number(5), one(), one(), number(1), limit()],
             "live",
             "live_session",
         ),
         search(WORKERS_OF_SESSIONS, vec![places()], "sessions", "PRIMARY"),
         search(
-            sql(Read::HistoryOfJob),
+            sql(ServerQuery::HistoryOfJob),
             vec![one(), number(9), number(9), number(1), limit()],
             "history",
             "history_job",
         ),
-        search(sql(Read::Skipped), vec![one(), limit()], "skipped", "skipped_job"),
-        search(sql(Read::DeadLetters), vec![number(100), limit()], "dead_letters", "PRIMARY"),
+        search(sql(ServerQuery::Skipped), vec![one(), limit()], "skipped", "skipped_job"),
+        search(sql(ServerQuery::DeadLetters), vec![number(100), limit()], "dead_letters", "PRIMARY"),
         search(
-            sql(Read::DeadLettersOfJob),
+            sql(ServerQuery::DeadLettersOfJob),
             vec![one(), number(9_999), limit()],
             "dead_letters",
             "dead_letters_job",
         ),
-        search(sql(Read::LatestJobs), vec![one(), limit()], "jobs", "PRIMARY"),
-        search(sql(Read::MarkedJobs), vec![number(2), one(), limit()], "jobs", "jobs_marked"),
-        search(sql(Read::TaggedJobs), vec![Value::from("tag 1"), one(), limit()], "job_tags", "PRIMARY"),
+        search(sql(ServerQuery::LatestJobs), vec![one(), limit()], "jobs", "PRIMARY"),
+        search(sql(ServerQuery::MarkedJobs), vec![number(2), one(), limit()], "jobs", "jobs_marked"),
+        search(
+            sql(ServerQuery::TaggedJobs),
+            vec![Value::from("tag 1"), one(), limit()],
+            "job_tags",
+            "PRIMARY",
+        ),
         search(JOBS_BY_ID, vec![some()], "jobs", "PRIMARY"),
-        search(sql(Read::TagsOfJobs), vec![some()], "job_tags", "job_tags_job"),
+        search(sql(ServerQuery::TagsOfJobs), vec![some()], "job_tags", "job_tags_job"),
         search(ACTIVE_LIVE, vec![one(), limit()], "live", "PRIMARY"),
         search(ACTIVE_SCHEDULES, vec![one(), limit()], "schedules", "PRIMARY"),
         search(
-            sql(Read::OpenOfJobBefore),
+            sql(ServerQuery::OpenOfJobBefore),
             vec![one(), number(9), number(9), number(1), limit()],
             "live",
             "PRIMARY",
         ),
-        search(sql(Read::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
-        search(sql(Read::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
-        search(sql(Read::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
-        search(sql(Read::OwnersOfJobs), vec![some()], "jobs", "PRIMARY"),
-        search(sql(Read::TokenOfSession), vec![number(7)], "sessions", "PRIMARY"),
-        search(sql(Read::Token), vec![Value::from("token 7")], "tokens", "PRIMARY"),
-        search(sql(Read::Tokens), vec![Value::from("token 7"), limit()], "tokens", "PRIMARY"),
-        search(sql(Read::User), vec![Value::from("user 7")], "users", "PRIMARY"),
-        search(sql(Read::UserByEmail), vec![Value::from("7@example.org")], "users", "users_email"),
-        search(sql(Read::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
+        search(sql(ServerQuery::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
+        search(sql(ServerQuery::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
+        search(sql(ServerQuery::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(ServerQuery::OwnersOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(ServerQuery::TokenOfSession), vec![number(7)], "sessions", "PRIMARY"),
+        search(sql(ServerQuery::Token), vec![Value::from("token 7")], "tokens", "PRIMARY"),
+        search(sql(ServerQuery::Tokens), vec![Value::from("token 7"), limit()], "tokens", "PRIMARY"),
+        search(sql(ServerQuery::User), vec![Value::from("user 7")], "users", "PRIMARY"),
+        search(sql(ServerQuery::UserByEmail), vec![Value::from("7@example.org")], "users", "users_email"),
+        search(sql(ServerQuery::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
         search(Connection::AUDIT_PAGE, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
         search(Connection::AUDIT_CHAIN, vec![number(7), limit()], "audit", "audit_number"),
         search(Connection::UNSEALED, vec![limit()], "audit", "audit_number"),
         search(
-            sql(Read::LinesOfExecution),
+            sql(ServerQuery::LinesOfExecution),
             vec![key(7), number(1), number(1), number(50), limit()],
             "log_lines",
             "PRIMARY",
         ),
         search(
-            sql(Read::LastLines),
+            sql(ServerQuery::LastLines),
             vec![key(7), number(1), number(1), number(i64::MAX), limit()],
             "log_lines",
             "PRIMARY",
         ),
-        search(sql(Read::NotesOfJob), vec![one(), number(9), limit()], "notes", "PRIMARY"),
+        search(sql(ServerQuery::NotesOfJob), vec![one(), number(9), limit()], "notes", "PRIMARY"),
         search(
             AHEAD,
             vec![number(1), number(900), number(900), one(), one(), number(1), limit()],
@@ -119,8 +124,8 @@ fn searches() -> Vec<Search> {
             "live_claim",
         ),
         search(heads(&[1, 2, 3], 100), vec![], "live", "live_claim"),
-        search(sql(Read::Jobs), vec![some()], "jobs", "PRIMARY"),
-        search(sql(Read::Schedules), vec![some()], "schedules", "PRIMARY"),
+        search(sql(ServerQuery::Jobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(ServerQuery::Schedules), vec![some()], "schedules", "PRIMARY"),
         search(open_of_jobs, open_keys, "live", "PRIMARY"),
         search(latest_of_jobs, latest_keys, "history", "history_job"),
         search(FINISHED_AT, vec![places()], "history", "PRIMARY"),

@@ -11,7 +11,7 @@ use crate::mysql::migrate::prepare;
 use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER};
 use crate::mysql::tables::statements::*;
 use crate::mysql::tables::{LANES_WITH_WORK, statement};
-use crate::server::changes::Change;
+use crate::server::changes::TableChange;
 use crate::server::directory::DirectoryStatements;
 use crate::server::logs::LogTables;
 use crate::server::maintenance::MaintenanceStatements;
@@ -92,30 +92,30 @@ fn searches() -> Vec<Search> {
         search(HELD_LANES, vec![Value::from("[[7],[9000]]")], "lanes", "PRIMARY"),
         search(Connection::LANES_LOOKED_AT, vec![number(100), number(10)], "jobs", "jobs_lane"),
         search(FIND_WORKERS, vec![Value::from("[[\"worker 1\"]]")], "workers", "workers_name"),
-        search(statement(Change::UpdateSessions), vec![numbers()], "sessions", "PRIMARY"),
+        search(statement(TableChange::UpdateSessions), vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_LIVE, vec![list(1)], "live", "PRIMARY"),
         search(TOUCH_QUEUES, vec![Value::from("[[\"queue 7\"]]")], "queues", "PRIMARY"),
-        search(statement(Change::UpdateMarks), vec![list(1)], "jobs", "PRIMARY"),
-        search(statement(Change::DeleteTags), vec![list(0)], "job_tags", "job_tags_job"),
-        search(statement(Change::DeleteKeys), vec![list(0)], "job_keys", "job_keys_job"),
-        search(statement(Change::UpdateKeys), vec![names()], "job_keys", "PRIMARY"),
-        search(statement(Change::UpdateSchedules), vec![list(17)], "schedules", "PRIMARY"),
-        search(statement(Change::DeleteSchedules), vec![list(0)], "schedules", "PRIMARY"),
-        search(statement(Change::Lease), vec![list(5)], "live", "PRIMARY"),
+        search(statement(TableChange::UpdateMarks), vec![list(1)], "jobs", "PRIMARY"),
+        search(statement(TableChange::DeleteTags), vec![list(0)], "job_tags", "job_tags_job"),
+        search(statement(TableChange::DeleteKeys), vec![list(0)], "job_keys", "job_keys_job"),
+        search(statement(TableChange::UpdateKeys), vec![names()], "job_keys", "PRIMARY"),
+        search(statement(TableChange::UpdateSchedules), vec![list(17)], "schedules", "PRIMARY"),
+        search(statement(TableChange::DeleteSchedules), vec![list(0)], "schedules", "PRIMARY"),
+        search(statement(TableChange::Lease), vec![list(5)], "live", "PRIMARY"),
         search(LEASE_ALIKE, vec![list(1), number(7), number(1), number(1), number(1)], "live", "PRIMARY"),
-        search(statement(Change::DeleteLive), vec![list(1)], "live", "PRIMARY"),
-        search(statement(Change::LengthenSkipped), vec![numbers()], "skipped", "PRIMARY"),
+        search(statement(TableChange::DeleteLive), vec![list(1)], "live", "PRIMARY"),
+        search(statement(TableChange::LengthenSkipped), vec![numbers()], "skipped", "PRIMARY"),
         search(
-            statement(Change::DeleteDeadLetters),
+            statement(TableChange::DeleteDeadLetters),
             vec![list(1)],
             "dead_letters",
             "dead_letters_occurrence",
         ),
-        search(statement(Change::DeleteDependencies), vec![pairs()], "dependencies", "PRIMARY"),
-        search(statement(Change::ForgetParents), vec![list(0)], "dependencies", "dependencies_child"),
-        search(statement(Change::ForgetNotes), vec![list(0)], "notes", "PRIMARY"),
-        search(statement(Change::ForgetCheckpoints), vec![list(0)], "checkpoints", "PRIMARY"),
+        search(statement(TableChange::DeleteDependencies), vec![pairs()], "dependencies", "PRIMARY"),
+        search(statement(TableChange::ForgetParents), vec![list(0)], "dependencies", "dependencies_child"),
+        search(statement(TableChange::ForgetNotes), vec![list(0)], "notes", "PRIMARY"),
+        search(statement(TableChange::ForgetCheckpoints), vec![list(0)], "checkpoints", "PRIMARY"),
         search(Connection::TOUCH_TOKENS, vec![Value::from("[[\"token 7\",5]]")], "tokens", "PRIMARY"),
         search(OLD_HISTORY, vec![number(10)], "history", "PRIMARY"),
         search(Connection::RETAIN_SKIPPED.find, vec![number(50), number(10)], "skipped", "skipped_last"),

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::LOOKED_AT_MAX;
 use crate::malformed::rows_passed_over;
-use crate::server::reads::{Fetched, Query, ReadBatches, ReadConnection, attempt_of};
+use crate::server::reads::{FetchedRows, Query, ReadBatches, ReadConnection, attempt_of};
 use async_trait::async_trait;
 use deadpool_postgres::{ClientWrapper, StatementCache, Transaction};
 use futures_util::future::try_join_all;
@@ -68,9 +68,9 @@ impl<'a> PostgresReading<'a> {
         Ok(self.all(sql, parameters).await?.into_iter().next())
     }
 
-    async fn rows(&self, query: Query<'_>) -> Result<Fetched, Fault> {
+    async fn rows(&self, query: Query<'_>) -> Result<FetchedRows, Fault> {
         if query.is_needless() {
-            return Ok(Fetched::new::<Row>(vec![]));
+            return Ok(FetchedRows::new::<Row>(vec![]));
         }
         let mut parameters = query.list.map(columns).unwrap_or_default();
         parameters.extend(query.values.into_iter().map(value));
@@ -79,9 +79,9 @@ impl<'a> PostgresReading<'a> {
         match looked_at.filter(|(_, last)| last.name() == LOOKED_AT) {
             Some((row, _)) => {
                 let looked_at = read(row, row.len() - 1, LOOKED_AT)?;
-                Ok(Fetched::of_looked_at(rows, looked_at))
+                Ok(FetchedRows::of_looked_at(rows, looked_at))
             }
-            None => Ok(Fetched::new(rows)),
+            None => Ok(FetchedRows::new(rows)),
         }
     }
 }
@@ -92,7 +92,7 @@ impl ReadConnection for PostgresReading<'_> {
         &BATCHES
     }
 
-    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<Fetched>, Fault> {
+    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<FetchedRows>, Fault> {
         try_join_all(queries.into_iter().map(|query| self.rows(query))).await
     }
 

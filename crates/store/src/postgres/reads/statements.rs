@@ -9,7 +9,7 @@ use crate::layout::{
     user_columns,
 };
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
-use crate::server::reads::Read;
+use crate::server::reads::ServerQuery;
 use crate::server::rows::{candidate_columns, session_columns};
 
 /// The worker of a row of `history`, by its number.
@@ -105,8 +105,8 @@ pub(crate) const LAST_PLACE: &str = "SELECT place FROM history WHERE place < $1 
 /// The statement of each read.
 macro_rules! statements {
     ($($read:ident = $sql:expr;)*) => {
-        pub(crate) const fn statement(read: Read) -> &'static str {
-            match read { $(Read::$read => $sql,)* }
+        pub(crate) const fn statement(read: ServerQuery) -> &'static str {
+            match read { $(ServerQuery::$read => $sql,)* }
         }
     };
 }

@@ -8,7 +8,7 @@ use crate::codecs::{fact_columns, limit};
 use crate::layout::{dead_letter_columns, job_columns, live_columns, schedule_columns};
 use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
 use crate::postgres::rows::ListColumn;
-use crate::postgres::wire::{Call, Parameter, column, value};
+use crate::postgres::wire::{Parameter, StatementCall, column, value};
 use crate::server::asks::{Ask, RowKind, ids, jobs, numbers, unlocked};
 use crate::server::list::List;
 use crate::unit_of_work::{ReadSet, RequestedClaims};
@@ -193,7 +193,7 @@ fn statement(part: RowKind) -> &'static str {
 #[derive(Default)]
 pub(crate) struct ReadRound<'a> {
     pub parts: Vec<RowKind>,
-    pub calls: Vec<Call<'a>>,
+    pub calls: Vec<StatementCall<'a>>,
 }
 
 impl<'a> ReadRound<'a> {
@@ -242,7 +242,7 @@ impl<'a> ReadRound<'a> {
 
     fn add(&mut self, part: RowKind, sql: &'static str, parameters: Vec<Parameter<'a>>) {
         self.parts.push(part);
-        self.calls.push(Call { sql, parameters });
+        self.calls.push(StatementCall { sql, parameters });
     }
 
     fn listed(&mut self, part: RowKind, list: List<'a>) {

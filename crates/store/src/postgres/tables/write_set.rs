@@ -4,8 +4,8 @@ use crate::fault::Fault;
 use crate::layout::{HISTORY, Layout};
 use crate::postgres::sql::{arrays, each, names};
 use crate::postgres::tables::read_set::columns;
-use crate::postgres::wire::Call;
-use crate::server::changes::{Change, Changed, Conflict, Shape, changes, columns_to_set};
+use crate::postgres::wire::StatementCall;
+use crate::server::changes::{ChangeShape, Changed, Conflict, TableChange, changes, columns_to_set};
 use crate::unit_of_work::WriteSet;
 use std::sync::LazyLock;
 
@@ -37,20 +37,20 @@ const FORGET_LIMITERS: &str =
 
 /// By the numbers of the changes.
 static STATEMENTS: LazyLock<Vec<String>> =
-    LazyLock::new(|| Change::ALL.iter().map(|change| statement_of(*change)).collect());
+    LazyLock::new(|| TableChange::ALL.iter().map(|change| statement_of(*change)).collect());
 
 /// The statement of a change.
-pub(crate) fn statement(change: Change) -> &'static str {
+pub(crate) fn statement(change: TableChange) -> &'static str {
     &STATEMENTS[change as usize]
 }
 
-fn statement_of(change: Change) -> String {
+fn statement_of(change: TableChange) -> String {
     match change.shape() {
-        Shape::Insert { table, columns, conflict } => {
+        ChangeShape::Insert { table, columns, conflict } => {
             let (names, on_conflict) = (names(columns), on_conflict(&table, conflict));
             format!("INSERT INTO {} ({names}) SELECT * FROM {}{on_conflict}", table.name, arrays(columns))
         }
-        Shape::Update { table, columns, key } => format!(
+        ChangeShape::Update { table, columns, key } => format!(
             "UPDATE {table} SET {} FROM {} AS new({}) WHERE {}",
             each(columns_to_set(&columns, key), ", ", |name| format!("\"{name}\" = new.\"{name}\"")),
             arrays(&columns),
@@ -58,7 +58,7 @@ fn statement_of(change: Change) -> String {
             each(&columns[..key], " AND ", |name| format!("{}.\"{name}\" = new.\"{name}\"", table.name)),
             table = table.name,
         ),
-        Shape::Delete { table, by } => match by.as_slice() {
+        ChangeShape::Delete { table, by } => match by.as_slice() {
             [by] => format!("DELETE FROM {} WHERE \"{}\" = ANY($1)", table.name, by.name),
             by => format!(
                 "DELETE FROM {table} USING {} AS old({}) WHERE {}",
@@ -68,7 +68,7 @@ fn statement_of(change: Change) -> String {
                 table = table.name,
             ),
         },
-        Shape::Special => special(change).to_owned(),
+        ChangeShape::Special => special(change).to_owned(),
     }
 }
 
@@ -88,17 +88,17 @@ fn on_conflict(table: &Layout, conflict: Conflict) -> String {
     format!(" ON CONFLICT ({}) DO {action}", names(table.key_columns()))
 }
 
-fn special(change: Change) -> &'static str {
+fn special(change: TableChange) -> &'static str {
     match change {
-        Change::AskForAttention => ASK_FOR_ATTENTION,
-        Change::UpdateNumbered => UPDATE_NUMBERED,
-        Change::Lease => LEASE,
-        Change::InsertHistory => &INSERT_HISTORY,
-        Change::LengthenSkipped => LENGTHEN_SKIPPED,
-        Change::ForgetNotes => FORGET_NOTES,
-        Change::ForgetCheckpoints => FORGET_CHECKPOINTS,
-        Change::AnswerRequests => ANSWER_REQUESTS,
-        Change::ForgetLimiters => FORGET_LIMITERS,
+        TableChange::AskForAttention => ASK_FOR_ATTENTION,
+        TableChange::UpdateNumbered => UPDATE_NUMBERED,
+        TableChange::Lease => LEASE,
+        TableChange::InsertHistory => &INSERT_HISTORY,
+        TableChange::LengthenSkipped => LENGTHEN_SKIPPED,
+        TableChange::ForgetNotes => FORGET_NOTES,
+        TableChange::ForgetCheckpoints => FORGET_CHECKPOINTS,
+        TableChange::AnswerRequests => ANSWER_REQUESTS,
+        TableChange::ForgetLimiters => FORGET_LIMITERS,
         other => unreachable!("{other:?} has a shape"),
     }
 }
@@ -116,12 +116,12 @@ static INSERT_HISTORY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-pub(crate) fn calls(changes: Vec<Changed<'_>>) -> Vec<Call<'_>> {
-    let call = |(change, list)| Call { sql: statement(change), parameters: columns(list) };
+pub(crate) fn calls(changes: Vec<Changed<'_>>) -> Vec<StatementCall<'_>> {
+    let call = |(change, list)| StatementCall { sql: statement(change), parameters: columns(list) };
     changes.into_iter().map(call).collect()
 }
 
 /// The statements for these changes; counters go to this shard.
-pub(crate) fn writes(write_set: &WriteSet, shard: i16) -> Result<Vec<Call<'_>>, Fault> {
+pub(crate) fn writes(write_set: &WriteSet, shard: i16) -> Result<Vec<StatementCall<'_>>, Fault> {
     Ok(calls(changes(write_set, i64::from(shard))?))
 }

@@ -4,7 +4,7 @@ use super::database::{TestDatabase, client};
 use super::dialect::{maintenance, tables};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, write};
 use crate::postgres::PostgresOptions;
-use crate::postgres::tables::{PostgresTables, Shared};
+use crate::postgres::tables::{PostgresTables, SharedDatabase};
 use crate::rows::{JobKey, KeyKind};
 use crate::unit_of_work::{EndedRow, ReadSet, RequestedClaims, Tables, WriteSet};
 use punctual_core::ports::{Horizon, QueueRow};
@@ -113,7 +113,7 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
 #[tokio::test]
 async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
     TestDatabase::with(async |options| {
-        let shared = Shared::new(&options).unwrap();
+        let shared = SharedDatabase::new(&options).unwrap();
         let mut tables = PostgresTables::connect(shared).await.unwrap();
         let ended = |number| {
             let history = vec![EndedRow { finished: finished(number, at(9)), worker: None }];
@@ -161,7 +161,7 @@ async fn a_server_that_only_reads_is_named_for_what_it_is() {
         let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
              current_database()); END $$";
         client(&options).await.batch_execute(set).await.unwrap();
-        let shared = Shared::new(&options).unwrap();
+        let shared = SharedDatabase::new(&options).unwrap();
         let fault = PostgresTables::connect(shared).await.map(|_| ()).unwrap_err();
         assert!(fault.is_outage(), "{fault}");
         assert!(fault.to_string().contains("give the address of the primary"), "{fault}");
@@ -172,7 +172,8 @@ async fn a_server_that_only_reads_is_named_for_what_it_is() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_outage_without_secrets() {
     let options = PostgresOptions::new("postgres://ann:s3cret@127.0.0.1:1/payroll?sslmode=disable");
-    let fault = PostgresTables::connect(Shared::new(&options).unwrap()).await.map(|_| ()).unwrap_err();
+    let fault =
+        PostgresTables::connect(SharedDatabase::new(&options).unwrap()).await.map(|_| ()).unwrap_err();
     assert!(fault.is_outage(), "{fault}");
     assert!(!fault.to_string().contains("s3cret") && !format!("{options:?}").contains("s3cret"), "{fault}");
 }

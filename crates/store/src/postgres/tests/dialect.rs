@@ -13,7 +13,7 @@ pub(super) use crate::postgres::tables::PostgresTables as TestTables;
 pub(super) use crate::postgres::{
     PostgresBaseline as Baseline, PostgresOptions as Options, PostgresStore as ServerStore, counter_mismatch,
 };
-use crate::postgres::{tables::Shared, wire::Wire};
+use crate::postgres::{tables::SharedDatabase, wire::Wire};
 use crate::server::export::page;
 use std::sync::Arc;
 use tokio_postgres::SimpleQueryMessage;
@@ -28,16 +28,16 @@ pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 
 
 /// A connection like those of writers.
 pub(super) async fn tables(options: &Options) -> TestTables {
-    TestTables::connect(Shared::new(options).unwrap()).await.unwrap()
+    TestTables::connect(SharedDatabase::new(options).unwrap()).await.unwrap()
 }
 
 pub(crate) fn maintenance(options: &Options) -> PostgresMaintenance {
-    let shared = Shared::new(options).unwrap();
+    let shared = SharedDatabase::new(options).unwrap();
     PostgresMaintenance::new(shared.clone(), &shared.target)
 }
 
 pub(super) fn logs(options: &Options) -> PostgresLogs {
-    let shared = Shared::new(options).unwrap();
+    let shared = SharedDatabase::new(options).unwrap();
     PostgresLogs::new(shared.clone(), &shared.target, options.log_bytes_max)
 }
 

@@ -12,9 +12,9 @@ use punctual_core::control::Verb;
 use punctual_core::ids::{ExecutionId, JobId, SessionId};
 use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::{End, LiveState};
+use punctual_core::occurrence::{LiveState, ReportedEnd};
 use punctual_core::ports::{
-    Assignment, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome, NewJob, Report,
+    Assignment, Claim, ClaimOutcome, Control, ControlOutcome, FireOutcome, FireRequest, NewJob, Report,
     ReportAnswer, Resync, ResyncOutcome, SessionOpening, Store, StoreError, SubmitOutcome,
 };
 use punctual_core::recurrence::RecurrenceSpec;
@@ -171,9 +171,9 @@ fn claim(step: u32, session: SessionId, turn: u64) -> Claim {
     Claim { session, turn, limit: 10, queues, job_types }
 }
 
-fn end(ending: Ending, retryable: bool) -> End {
+fn end(ending: Ending, retryable: bool) -> ReportedEnd {
     let error = (ending != Ending::Succeeded).then(|| "it broke".to_owned());
-    End { ending, retryable, started_at: Some(at(3)), completed_at: at(3), error, result: None }
+    ReportedEnd { ending, retryable, started_at: Some(at(3)), completed_at: at(3), error, result: None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,7 +209,7 @@ async fn a_fire_that_is_cut_anywhere_can_be_repeated() {
 async fn fires(stage: &FaultSetup, number: u32, fault: Fault) {
     let job = recurring(number);
     stage.store.submit(at(1), vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
-    let fire = Fire { job: job.id, version: 1, reservation: None };
+    let fire = FireRequest { job: job.id, version: 1, reservation: None };
     let (_, outcomes) = stage.call(fault, async || stage.store.fire(at(10), vec![fire]).await).await;
     let is_known =
         |outcome: &FireOutcome| matches!(outcome, FireOutcome::Fired { .. } | FireOutcome::Conflict);
@@ -290,7 +290,7 @@ async fn what_was_committed_counts_although_its_answer_is_lost() {
 
         let job = recurring(2);
         stage.store.submit(at(1), vec![NewJob { job: job.clone(), reservation: None }]).await.unwrap();
-        let fire = Fire { job: job.id, version: 1, reservation: None };
+        let fire = FireRequest { job: job.id, version: 1, reservation: None };
         let (first, again) = stage.call(lost, async || stage.store.fire(at(10), vec![fire]).await).await;
         assert!(first.is_err() && again == [FireOutcome::Conflict], "{again:?}");
         assert_eq!(stage.open_of(job.id).await, [(1, LiveState::Queued)]);

@@ -94,7 +94,7 @@ async fn a_step_that_fails_leaves_nothing_behind() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let mut steps = migrate::STEPS.to_vec();
-        steps.push(migrate::Step {
+        steps.push(migrate::MigrationStep {
             name: "broken",
             sql: "CREATE TABLE half (id integer); SELECT no_such_column",
         });

@@ -4,7 +4,7 @@ use super::database::{TestDatabase, client};
 use super::dialect::{logs, maintenance, tables};
 use super::fixture::{at, finished, id, write};
 use crate::postgres::PostgresStore;
-use crate::postgres::guard::{Duty, Guard};
+use crate::postgres::guard::{Duty, WriterGuard};
 use crate::unit_of_work::{EndedRow, WriteSet};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Store};
@@ -139,7 +139,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
         let mut tables = tables(&options).await;
         let row = |number| EndedRow { finished: finished(number, at(number.into())), worker: None };
         write(&mut tables, &WriteSet { history: vec![row(1)], ..WriteSet::default() }).await;
-        let guard = Guard::take(&options.target().unwrap(), Duty::Retention).await.unwrap().unwrap();
+        let guard = WriterGuard::take(&options.target().unwrap(), Duty::Retention).await.unwrap().unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = maintenance.retain(horizon, 10).await.unwrap();
         assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
@@ -161,13 +161,13 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
 async fn a_guard_that_lost_its_connection_is_no_longer_exclusive() {
     TestDatabase::with(async |options| {
         let target = options.target().unwrap();
-        let guard = Guard::take(&target, Duty::Retention).await.unwrap().unwrap();
-        assert!(Guard::take(&target, Duty::Retention).await.unwrap().is_none());
+        let guard = WriterGuard::take(&target, Duty::Retention).await.unwrap().unwrap();
+        assert!(WriterGuard::take(&target, Duty::Retention).await.unwrap().is_none());
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
              WHERE datname = current_database() AND application_name = 'punctual-guard'";
         client(&options).await.batch_execute(end).await.unwrap();
         guard.must_be_held().await.unwrap_err();
-        let next = Guard::take(&target, Duty::Retention).await.unwrap();
+        let next = WriterGuard::take(&target, Duty::Retention).await.unwrap();
         next.expect("the lock went with the connection").release().await.unwrap();
     })
     .await;

@@ -200,8 +200,8 @@ fn job(number: u32) -> Job {
     }
 }
 
-fn succeeded() -> occurrence::End {
-    occurrence::End {
+fn succeeded() -> occurrence::ReportedEnd {
+    occurrence::ReportedEnd {
         ending: Ending::Succeeded,
         retryable: false,
         started_at: Some(now()),

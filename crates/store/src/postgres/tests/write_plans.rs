@@ -8,7 +8,7 @@ use crate::postgres::tables::read_set::{
 };
 use crate::postgres::tables::write_set::statement;
 use crate::postgres::wire::Wire;
-use crate::server::changes::Change;
+use crate::server::changes::TableChange;
 use crate::server::maintenance::MaintenanceStatements;
 use crate::server::unused::UnusedStatements;
 use serde_json::Value;
@@ -42,10 +42,14 @@ fn statements() -> Vec<(&'static str, Vec<&'static str>, u64)> {
         (SCHEDULES, vec![KEYS], 2),
         (FACTS, vec![KEYS], 2),
         (ENDED, vec![KEYS, NUMBERS, "ARRAY[1, 1]::integer[]"], 2),
-        (statement(Change::DeleteLive), vec![KEYS, NUMBERS], 2),
-        (statement(Change::Lease), vec![KEYS, NUMBERS, NUMBERS, NUMBERS, "ARRAY[1, 1]", "ARRAY[1, 1]"], 2),
+        (statement(TableChange::DeleteLive), vec![KEYS, NUMBERS], 2),
         (
-            statement(Change::UpdateLive),
+            statement(TableChange::Lease),
+            vec![KEYS, NUMBERS, NUMBERS, NUMBERS, "ARRAY[1, 1]", "ARRAY[1, 1]"],
+            2,
+        ),
+        (
+            statement(TableChange::UpdateLive),
             vec![
                 KEYS,
                 NUMBERS,

@@ -1,7 +1,7 @@
 //! Tokens and users.
 
 use super::page::PageItem;
-use super::{AnyRow, Query, Read, Reads};
+use super::{AnyRow, Query, Reads, ServerQuery};
 use crate::codecs::limit;
 use crate::directory::DirectoryRow;
 use crate::fault::Fault;
@@ -10,14 +10,14 @@ use punctual_core::ports::Page;
 
 impl Reads<'_> {
     /// The token or user with this key.
-    pub async fn found<T: DirectoryRow>(&mut self, read: Read, key: &str) -> Result<Option<T>, Fault> {
+    pub async fn found<T: DirectoryRow>(&mut self, read: ServerQuery, key: &str) -> Result<Option<T>, Fault> {
         self.rows(Query::of(read, row![key])).await?.first().map(|row| T::read(row)).transpose()
     }
 
     /// Tokens or users by id.
     pub async fn listed_by_id<T: DirectoryRow>(
         &mut self,
-        read: Read,
+        read: ServerQuery,
         after: Option<&str>,
         wanted: usize,
     ) -> Result<Page<T, String>, Fault> {

@@ -1,6 +1,6 @@
 //! Due schedules and occurrences.
 
-use super::{Query, Read, Reads};
+use super::{Query, Reads, ServerQuery};
 use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::malformed::readable;
@@ -24,7 +24,8 @@ impl Reads<'_> {
             let segments = asks::numbers(segments.iter().map(|segment| segment.index().into()));
             Query::listed(read, segments).with(row![until, limit(count)])
         };
-        let [schedules, lives] = self.fetch([query(Read::DueSchedules), query(Read::DueLive)]).await?;
+        let [schedules, lives] =
+            self.fetch([query(ServerQuery::DueSchedules), query(ServerQuery::DueLive)]).await?;
         let schedules = schedules.iter().map(read_due_schedule);
         let mut found: Vec<DueEntry> = readable(schedules.chain(lives.iter().map(read_due_live)))?;
         found.sort_by_key(|(at, _, what)| (*at, *what));

@@ -4,12 +4,12 @@
 //! Transactions do not commit in the order of the positions that they write. A follower never goes back, so
 //! it must not go past a position that may still appear. Each dialect knows when that is.
 
-use super::{AnyRow, Fetched, PAGE_BYTES, Query, Read, Reads};
+use super::{AnyRow, FetchedRows, PAGE_BYTES, Query, Reads, ServerQuery};
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{FINISHED_COLUMNS, counter, limit, read_finished, read_live};
 use crate::fault::Fault;
 use crate::layout::LiveColumns;
-use crate::lists::{Room, bytes_of};
+use crate::lists::{PageRoom, bytes_of};
 use crate::malformed::{pass_over, readable};
 use crate::rows::LiveRow;
 use crate::server::asks;
@@ -61,11 +61,11 @@ impl Reads<'_> {
 
     async fn follow(&mut self, page: &mut FinishedPage, wanted: usize) -> Result<(), Fault> {
         let bound = self.connection.settled_below().await?;
-        let (mut room, mut looked_at, mut deleted) = (Room::of(wanted), 0, None);
+        let (mut room, mut looked_at, mut deleted) = (PageRoom::of(wanted), 0, None);
         while looked_at < wanted {
             let at_once = self.connection.batches().rows.min(wanted - looked_at);
             let bounds = row![counter(page.looked_to), bound.unwrap_or(i64::MAX), limit(at_once), PAGE_BYTES];
-            let rows = self.rows(Query::of(Read::FinishedAfter, bounds)).await?;
+            let rows = self.rows(Query::of(ServerQuery::FinishedAfter, bounds)).await?;
             let lanes = self.lanes_in(&rows, FINISHED_COLUMNS + 1).await?;
             for row in rows.iter() {
                 let place = read(row, FINISHED_COLUMNS, "history.place")?;
@@ -104,7 +104,9 @@ impl Reads<'_> {
     }
 
     async fn history_bounds(&mut self) -> Result<HistoryBounds, Fault> {
-        HistoryBounds::read(self.rows(Query::of(Read::HistoryBounds, [])).await?.only("history_bounds")?)
+        HistoryBounds::read(
+            self.rows(Query::of(ServerQuery::HistoryBounds, [])).await?.only("history_bounds")?,
+        )
     }
 
     /// The state of these occurrences, if they are open.
@@ -113,7 +115,7 @@ impl Reads<'_> {
             return Ok(vec![]);
         }
         self.connection.begin_snapshot().await?;
-        let rows = self.rows(Query::listed(Read::OpenExecutions, asks::occurrences(ids))).await?;
+        let rows = self.rows(Query::listed(ServerQuery::OpenExecutions, asks::occurrences(ids))).await?;
         let open = self.named(&rows).await?;
         self.connection.end_snapshot().await?;
         let mut open: BTreeMap<OccurrenceId, OpenExecution> =
@@ -144,12 +146,12 @@ impl Reads<'_> {
             RunningPlace { session: SessionId(0), occurrence: JobId::from_bytes([0; 16]).occurrence(0) };
         let RunningPlace { session, occurrence } = after.unwrap_or(first);
         let bounds = row![session, occurrence.job, occurrence.number, limit(most)];
-        let rows = self.rows(Query::of(Read::Running, bounds)).await?;
+        let rows = self.rows(Query::of(ServerQuery::Running, bounds)).await?;
         Ok(RunningPage { items: self.named(&rows).await?, rows: rows.len() })
     }
 
     /// Reads live rows and their workers, and adds the names of their lanes.
-    async fn named(&mut self, rows: &Fetched) -> Result<Vec<OpenExecution>, Fault> {
+    async fn named(&mut self, rows: &FetchedRows) -> Result<Vec<OpenExecution>, Fault> {
         let read = |row: &AnyRow| -> Result<(LiveRow, Option<String>), Fault> {
             Ok((read_live(row, 0)?, get(row, LiveColumns::COUNT)?))
         };

@@ -1,7 +1,7 @@
 //! Finished and open executions of a job, its notes and skipped occurrences, and dead letters.
 
 use super::page::{PageFilling, PageItem};
-use super::{AnyRow, PAGE_BYTES, Query, Read, Reads, attempt_of};
+use super::{AnyRow, PAGE_BYTES, Query, Reads, ServerQuery, attempt_of};
 use crate::cells::{get, read};
 use crate::codecs::{
     LETTER_COLUMNS, counter, limit, owner_of_letter, read_dead_letter, read_finished, read_live,
@@ -32,7 +32,7 @@ impl Reads<'_> {
     ) -> Result<Page<Finished, ExecutionId>, Fault> {
         let query = |before: Option<ExecutionId>, count| {
             let (occurrence, attempt) = place_of(before);
-            Query::of(Read::HistoryOfJob, row![job, occurrence, attempt, limit(count), PAGE_BYTES])
+            Query::of(ServerQuery::HistoryOfJob, row![job, occurrence, attempt, limit(count), PAGE_BYTES])
         };
         let read = |row: &AnyRow| {
             let finished = read_finished(row, 0)?;
@@ -54,25 +54,26 @@ impl Reads<'_> {
         let read = |row: &AnyRow| -> Result<ExecutionView, Fault> {
             Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LiveColumns::COUNT)? })
         };
-        let open = readable(self.rows(Query::of(Read::OpenOfJobBefore, bounds)).await?.iter().map(read))?;
+        let open =
+            readable(self.rows(Query::of(ServerQuery::OpenOfJobBefore, bounds)).await?.iter().map(read))?;
         Ok(executions_merged(open, self.history(job, before, wanted).await?, wanted))
     }
 
     /// Ranges of skipped occurrences, latest first.
     pub async fn skipped(&mut self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let bounds = row![job, limit(wanted.min(limits::PAGE_ITEMS_MAX))];
-        readable(self.rows(Query::of(Read::Skipped, bounds)).await?.iter().map(read_skipped))
+        readable(self.rows(Query::of(ServerQuery::Skipped, bounds)).await?.iter().map(read_skipped))
     }
 
     /// The notes of a job's open and dead occurrences up to this number, latest first.
     pub async fn notes(&mut self, job: JobId, up_to: u32, wanted: usize) -> Result<Vec<Noted>, Fault> {
         let bounds = row![job, up_to, limit(wanted.min(limits::PAGE_ITEMS_MAX))];
-        let fetched = self.rows(Query::of(Read::NotesOfJob, bounds)).await?;
+        let fetched = self.rows(Query::of(ServerQuery::NotesOfJob, bounds)).await?;
         readable(fetched.iter().map(|row| read_noted(job, row)))
     }
 
     pub async fn checkpoint(&mut self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
-        let fetched = self.rows(Query::of(Read::Checkpoint, row![id.job, id.number])).await?;
+        let fetched = self.rows(Query::of(ServerQuery::Checkpoint, row![id.job, id.number])).await?;
         fetched.first().map(|row| read_checkpoint(row, 0)).transpose()
     }
 
@@ -81,7 +82,7 @@ impl Reads<'_> {
         let mut page = self.page_of_dead_letters(query).await?;
         if self.connection.batches().has_errors_apart {
             let shown = asks::numbers(page.items.iter().map(|letter| counter(letter.number)));
-            let fetched = self.rows(Query::listed(Read::ErrorsOfLetters, shown)).await?;
+            let fetched = self.rows(Query::listed(ServerQuery::ErrorsOfLetters, shown)).await?;
             let read = |row: &AnyRow| Ok((read(row, 0, "dead_letters.number")?, get(row, 1)?));
             let mut errors: BTreeMap<u64, String> = fetched.iter().map(read).collect::<Result<_, Fault>>()?;
             for letter in &mut page.items {
@@ -107,8 +108,8 @@ impl Reads<'_> {
         for _ in 0..LOOKED_AT_MAX / at_once {
             let (count, text) = (limit(at_once), query.error.as_deref());
             let letters = match query.job {
-                None => Query::of(Read::DeadLetters, row![before, count, text]),
-                Some(job) => Query::of(Read::DeadLettersOfJob, row![before, count, text, job]),
+                None => Query::of(ServerQuery::DeadLetters, row![before, count, text]),
+                Some(job) => Query::of(ServerQuery::DeadLettersOfJob, row![before, count, text, job]),
             };
             let fetched = self.rows(letters).await?;
             let lanes = self.lanes_in(&fetched, LETTER_COLUMNS - 1).await?;

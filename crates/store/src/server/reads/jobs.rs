@@ -2,13 +2,13 @@
 //! after the other, from one snapshot.
 
 use super::page::PageFilling;
-use super::{Query, Read, Reads};
+use super::{Query, Reads, ServerQuery};
 use crate::cells::get;
 use crate::codecs::{job_id, limit};
 use crate::codes::read_owner;
 use crate::counters::status;
 use crate::fault::Fault;
-use crate::lists::{Candidate, JobFilter, bytes_of_view, jobs_looked_at};
+use crate::lists::{Candidate, JobPostFilter, bytes_of_view, jobs_looked_at};
 use crate::malformed::{pass_over, readable};
 use crate::server::asks;
 use crate::server::list::row;
@@ -41,7 +41,7 @@ impl Reads<'_> {
     }
 
     pub async fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, Fault> {
-        let fetched = self.rows(Query::listed(Read::OwnersOfJobs, asks::ids(jobs))).await?;
+        let fetched = self.rows(Query::listed(ServerQuery::OwnersOfJobs, asks::ids(jobs))).await?;
         let lanes = self.lanes_in(&fetched, 2).await?;
         readable(fetched.iter().map(|row| {
             let lane = lanes.lane(get(row, 2)?)?.clone();
@@ -53,7 +53,7 @@ impl Reads<'_> {
         let batches = self.connection.batches();
         let looked_at_max = jobs_looked_at(query);
         let candidates = self.candidates(query, looked_at_max).await?;
-        let wanted = JobFilter::of(query);
+        let wanted = JobPostFilter::of(query);
         // If only their views tell the status, most of them may not match.
         let is_status_in_view = query.status.is_some() && !batches.has_standing;
         let mut page = PageFilling::of(query.limit);
@@ -89,7 +89,7 @@ impl Reads<'_> {
     async fn meant(
         &mut self,
         query: &JobQuery,
-        wanted: &JobFilter<'_>,
+        wanted: &JobPostFilter<'_>,
         candidates: &[Candidate],
     ) -> Result<VecDeque<JobId>, Fault> {
         let lanes = self.lanes(candidates.iter().map(|candidate| candidate.lane)).await?;
@@ -122,7 +122,7 @@ impl Reads<'_> {
 
     async fn tags_of(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, Vec<String>>, Fault> {
         let mut tags: BTreeMap<JobId, Vec<String>> = BTreeMap::new();
-        for row in self.rows(Query::listed(Read::TagsOfJobs, asks::ids(ids))).await?.iter() {
+        for row in self.rows(Query::listed(ServerQuery::TagsOfJobs, asks::ids(ids))).await?.iter() {
             tags.entry(job_id(row, 0)?).or_default().push(get(row, 1)?);
         }
         Ok(tags)
@@ -134,7 +134,7 @@ impl Reads<'_> {
         ids: impl Iterator<Item = &'b JobId> + Send,
     ) -> Result<BTreeSet<JobId>, Fault> {
         let mut unfinished = BTreeSet::new();
-        for row in self.rows(Query::listed(Read::StandingOfJobs, asks::ids(ids))).await?.iter() {
+        for row in self.rows(Query::listed(ServerQuery::StandingOfJobs, asks::ids(ids))).await?.iter() {
             if get(row, 1)? {
                 unfinished.insert(job_id(row, 0)?);
             }
@@ -146,21 +146,21 @@ impl Reads<'_> {
     /// with another status.
     async fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let (before, most) = (query.before.unwrap_or(AFTER_ALL), limit(count));
-        let marked = |mark: StoredStatus| Query::of(Read::MarkedJobs, row![before, most, mark]);
+        let marked = |mark: StoredStatus| Query::of(ServerQuery::MarkedJobs, row![before, most, mark]);
         let jobs = if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
             if id >= before {
                 return Ok(vec![]);
             }
-            Query::of(Read::OneJob, row![id])
+            Query::of(ServerQuery::OneJob, row![id])
         } else if let Some(tag) = query.tags.first() {
-            Query::of(Read::TaggedJobs, row![before, most, tag.as_str()])
+            Query::of(ServerQuery::TaggedJobs, row![before, most, tag.as_str()])
         } else {
             match query.status {
-                None | Some(JobStatus::Completed) => Query::of(Read::LatestJobs, row![before, most]),
+                None | Some(JobStatus::Completed) => Query::of(ServerQuery::LatestJobs, row![before, most]),
                 Some(JobStatus::Paused) => marked(StoredStatus::Paused),
                 Some(JobStatus::Failed) => marked(StoredStatus::Failed),
                 Some(JobStatus::Cancelled) => marked(StoredStatus::Cancelled),
-                Some(JobStatus::Active) => Query::of(Read::ActiveJobs, row![before, most]),
+                Some(JobStatus::Active) => Query::of(ServerQuery::ActiveJobs, row![before, most]),
             }
         };
         let fetched = self.rows(jobs).await?;

@@ -1,6 +1,6 @@
 //! The names of lanes. Numbers are never reused, so a cached name stays valid.
 
-use super::{Fetched, Query, Read, Reads};
+use super::{FetchedRows, Query, Reads, ServerQuery};
 use crate::cells::get;
 use crate::fault::Fault;
 use crate::server::asks;
@@ -52,7 +52,7 @@ impl Reads<'_> {
         if unknown.is_empty() {
             return Ok(named);
         }
-        for row in self.rows(Query::listed(Read::Lanes, unknown)).await?.iter() {
+        for row in self.rows(Query::listed(ServerQuery::Lanes, unknown)).await?.iter() {
             let (number, lane) = (get(row, 0)?, Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?));
             self.lanes.learn(number, lane.clone());
             named.0.insert(number, lane);
@@ -61,7 +61,7 @@ impl Reads<'_> {
     }
 
     /// The lanes whose numbers are in this column, which may be NULL.
-    pub(super) async fn lanes_in(&mut self, rows: &Fetched, column: usize) -> Result<LanesOfRows, Fault> {
+    pub(super) async fn lanes_in(&mut self, rows: &FetchedRows, column: usize) -> Result<LanesOfRows, Fault> {
         let numbers = rows.iter().map(|row| get(row, column)).collect::<Result<Vec<Option<i64>>, _>>()?;
         self.lanes(numbers.into_iter().flatten()).await
     }

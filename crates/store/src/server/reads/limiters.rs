@@ -1,6 +1,6 @@
 //! The use of limiters, and which of their wait lists are not empty.
 
-use super::{Query, Read, Reads};
+use super::{Query, Reads, ServerQuery};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
@@ -22,7 +22,8 @@ impl Reads<'_> {
         after: Option<LimiterId>,
         count: usize,
     ) -> Result<Page<WaitList, LimiterId>, Fault> {
-        let rows = self.rows(Query::of(Read::WaitingLines, row![lines_after(after), limit(count)])).await?;
+        let rows =
+            self.rows(Query::of(ServerQuery::WaitingLines, row![lines_after(after), limit(count)])).await?;
         let last = rows.iter().last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
         let mut found: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
         for row in rows.iter() {
@@ -39,7 +40,8 @@ impl Reads<'_> {
         let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
         let queues = List::of(queues.into_iter().map(|queue| row![queue]));
         let numbers = asks::numbers(lines.iter().map(|line| line.id().number()));
-        let queries = [Query::listed(Read::Started, queues), Query::listed(Read::Limiters, numbers)];
+        let queries =
+            [Query::listed(ServerQuery::Started, queues), Query::listed(ServerQuery::Limiters, numbers)];
         let [started_rows, limiter_rows] = self.fetch(queries).await?;
         let mut started: BTreeMap<String, i64> = BTreeMap::new();
         for row in started_rows.iter() {

@@ -5,11 +5,11 @@ use super::events::{RunningPage, place_of};
 use super::jobs::AFTER_ALL;
 use super::page::PageFilling;
 use super::views::EndedAt;
-use super::{AnyRow, Fetched, Query, Read, Reads};
+use super::{AnyRow, FetchedRows, Query, Reads, ServerQuery};
 use crate::cells::{get, read};
 use crate::codecs::{FINISHED_COLUMNS, counter, job_id, limit, read_finished, read_live, read_settings};
 use crate::fault::Fault;
-use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::lists::{PageRoom, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::{pass_over, readable};
 use crate::rows::LiveRow;
 use crate::server::asks;
@@ -155,7 +155,7 @@ impl Reads<'_> {
         query: &ExecutionQuery,
     ) -> Result<ListedRows, Fault> {
         let OccurrenceId { job, number } = before.unwrap_or(AFTER_ALL.occurrence(0));
-        let found = self.rows(Query::of(Read::OpenBefore, row![job, number, limit(most)])).await?;
+        let found = self.rows(Query::of(ServerQuery::OpenBefore, row![job, number, limit(most)])).await?;
         let rows: Vec<LiveRow> = readable(found.iter().map(|row| read_live(row, 0)))?;
         let lanes = self.lanes(rows.iter().map(|row| row.lane)).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
@@ -183,7 +183,7 @@ impl Reads<'_> {
         query: &ExecutionQuery,
     ) -> Result<ListedRows, Fault> {
         let bounds = row![before.map_or(i64::MAX, counter), limit(most)];
-        let rows = self.rows(Query::of(Read::FinishedBefore, bounds)).await?;
+        let rows = self.rows(Query::of(ServerQuery::FinishedBefore, bounds)).await?;
         let lanes = self.lanes_in(&rows, 5).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in rows.iter() {
@@ -219,8 +219,8 @@ impl Reads<'_> {
             ListedContent::Live(_) => None,
         });
         let queries = [
-            Query::listed(Read::NamesOfJobs, asks::ids(&jobs)),
-            Query::listed(Read::FinishedAt, EndedAt::list(ended)),
+            Query::listed(ServerQuery::NamesOfJobs, asks::ids(&jobs)),
+            Query::listed(ServerQuery::FinishedAt, EndedAt::list(ended)),
         ];
         let [names, finished] = self.fetch(queries).await?;
         Ok(Details { names: read_names(&names)?, finished: read_finished_at(&finished)? })
@@ -233,7 +233,7 @@ impl ListedItem {
     }
 }
 
-fn read_names(rows: &Fetched) -> Result<BTreeMap<JobId, JobName>, Fault> {
+fn read_names(rows: &FetchedRows) -> Result<BTreeMap<JobId, JobName>, Fault> {
     let read = |row: &AnyRow| -> Result<Option<(JobId, JobName)>, Fault> {
         let mark = read::<StoredStatus>(row, 1, "jobs.mark")?;
         let name = JobName { name: get(row, 2)?, max_retries: read_settings(row, 3)?.max_retries };
@@ -242,7 +242,7 @@ fn read_names(rows: &Fetched) -> Result<BTreeMap<JobId, JobName>, Fault> {
     Ok(readable(rows.iter().map(read))?.into_iter().flatten().collect())
 }
 
-fn read_finished_at(rows: &Fetched) -> Result<BTreeMap<u64, Finished>, Fault> {
+fn read_finished_at(rows: &FetchedRows) -> Result<BTreeMap<u64, Finished>, Fault> {
     let read = |row: &AnyRow| Ok((read(row, FINISHED_COLUMNS, "history.place")?, read_finished(row, 0)?));
     Ok(readable(rows.iter().map(read))?.into_iter().collect())
 }
@@ -267,7 +267,7 @@ impl Details {
 }
 
 /// How many of the rows that were read fit, including those that show nothing.
-fn fitting(looked_at: &[ListedRow], mut room: Room) -> usize {
+fn fitting(looked_at: &[ListedRow], mut room: PageRoom) -> usize {
     let mut fits = |looked: &ListedRow| {
         !room.is_full() && looked.shown.as_ref().is_none_or(|shown| room.take(shown.bytes))
     };

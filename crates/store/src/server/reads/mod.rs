@@ -35,7 +35,7 @@ use punctual_core::time::Timestamp;
 
 /// What a query reads. Both dialects return the same columns, with the exceptions that are named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum ServerQuery {
     Clock,
     StoredNumber,
     Lanes,
@@ -99,18 +99,18 @@ pub(crate) enum Read {
 /// the values.
 #[derive(Debug)]
 pub(crate) struct Query<'a> {
-    pub read: Read,
+    pub read: ServerQuery,
     pub list: Option<List<'a>>,
     pub values: Vec<Cell<'a>>,
 }
 
 impl<'a> Query<'a> {
-    pub fn of<const N: usize>(read: Read, values: [Cell<'a>; N]) -> Self {
+    pub fn of<const N: usize>(read: ServerQuery, values: [Cell<'a>; N]) -> Self {
         Query { read, list: None, values: values.into() }
     }
 
     /// About all rows of a list. An empty list has no rows, and nothing is sent.
-    pub fn listed(read: Read, list: List<'a>) -> Self {
+    pub fn listed(read: ServerQuery, list: List<'a>) -> Self {
         Query { read, list: Some(list), values: vec![] }
     }
 
@@ -142,19 +142,19 @@ impl<R: RowCells + Send + Sync + 'static> RowSet for Vec<R> {
 }
 
 /// The rows of a query.
-pub(crate) struct Fetched {
+pub(crate) struct FetchedRows {
     rows: Box<dyn RowSet>,
     looked_at: usize,
 }
 
-impl Fetched {
+impl FetchedRows {
     pub fn new<R: RowCells + Send + Sync + 'static>(rows: Vec<R>) -> Self {
-        Fetched { looked_at: rows.len(), rows: Box::new(rows) }
+        FetchedRows { looked_at: rows.len(), rows: Box::new(rows) }
     }
 
     /// The statement has read this many rows, and omitted those after the one that fills the page.
     pub fn of_looked_at<R: RowCells + Send + Sync + 'static>(rows: Vec<R>, looked_at: usize) -> Self {
-        Fetched { rows: Box::new(rows), looked_at }
+        FetchedRows { rows: Box::new(rows), looked_at }
     }
 
     fn len(&self) -> usize {
@@ -212,7 +212,7 @@ pub(crate) trait ReadConnection: Send {
     fn batches(&self) -> &'static ReadBatches;
 
     /// The rows of each query.
-    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<Fetched>, Fault>;
+    async fn fetch(&mut self, queries: Vec<Query<'_>>) -> Result<Vec<FetchedRows>, Fault>;
 
     /// All queries up to [`Self::end_snapshot`] see what is committed now. Does nothing where the connection
     /// already has a snapshot if the verb needs one.
@@ -260,7 +260,7 @@ impl<'a> Reads<'a> {
 
     /// The time by the database's clock.
     pub async fn clock(&mut self) -> Result<Timestamp, Fault> {
-        get(self.rows(Query::of(Read::Clock, [])).await?.only("the time")?, 0)
+        get(self.rows(Query::of(ServerQuery::Clock, [])).await?.only("the time")?, 0)
     }
 
     /// The same, with the time at which retention last found the clock steady.
@@ -275,7 +275,7 @@ impl<'a> Reads<'a> {
     }
 
     async fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
-        let fetched = self.rows(Query::of(Read::StoredNumber, row![mark.id()])).await?;
+        let fetched = self.rows(Query::of(ServerQuery::StoredNumber, row![mark.id()])).await?;
         Ok(fetched.first().map(|row| pass_over(read(row, 0, "probe.at"))).transpose()?.flatten())
     }
 
@@ -292,13 +292,13 @@ impl<'a> Reads<'a> {
     }
 
     /// The rows of one query.
-    async fn rows(&mut self, query: Query<'_>) -> Result<Fetched, Fault> {
+    async fn rows(&mut self, query: Query<'_>) -> Result<FetchedRows, Fault> {
         let [fetched] = self.fetch([query]).await?;
         Ok(fetched)
     }
 
     /// The rows of several queries that do not depend on each other.
-    async fn fetch<const N: usize>(&mut self, queries: [Query<'_>; N]) -> Result<[Fetched; N], Fault> {
+    async fn fetch<const N: usize>(&mut self, queries: [Query<'_>; N]) -> Result<[FetchedRows; N], Fault> {
         let fetched = self.connection.fetch(queries.into()).await?;
         fetched.try_into().map_err(|_| Fault::Missing("rows of a query".to_owned()))
     }

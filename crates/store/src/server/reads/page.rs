@@ -2,13 +2,13 @@
 
 use super::{AnyRow, Query, Reads};
 use crate::fault::Fault;
-use crate::lists::Room;
+use crate::lists::PageRoom;
 use crate::malformed::pass_over;
 use punctual_core::ports::Page;
 
 /// A page to which rows are added in the order of its list.
 pub(super) struct PageFilling<T, C> {
-    pub room: Room,
+    pub room: PageRoom,
     items: Vec<T>,
     last: Option<C>,
 }
@@ -16,7 +16,7 @@ pub(super) struct PageFilling<T, C> {
 impl<T, C> PageFilling<T, C> {
     /// A page for this many items, at most the maximum of a page.
     pub fn of(items: usize) -> Self {
-        PageFilling { room: Room::of(items), items: Vec::new(), last: None }
+        PageFilling { room: PageRoom::of(items), items: Vec::new(), last: None }
     }
 
     /// Adds an item with this many bytes of text; the next page would continue after `cursor`. Returns

@@ -1,7 +1,7 @@
 //! Jobs as users see them, with their schedules, open occurrences and last ends. They are read for many
 //! jobs at once, from one snapshot.
 
-use super::{AnyRow, Fetched, Query, Read, Reads};
+use super::{AnyRow, FetchedRows, Query, Reads, ServerQuery};
 use crate::codecs::{
     UnnamedJob, UnnamedSchedule, counter, job_id, limit, read_finished, read_job, read_live, read_schedule,
 };
@@ -40,17 +40,17 @@ impl Reads<'_> {
         let about = |read| Query::listed(read, asks::ids(ids));
         let parts = || {
             [
-                about(Read::Schedules),
-                about(Read::OpenOfJobs).with(row![limit(OPEN_IN_VIEW_MAX)]),
-                about(Read::LastFinished).with(row![limit(LATEST_LOOKED_AT)]),
+                about(ServerQuery::Schedules),
+                about(ServerQuery::OpenOfJobs).with(row![limit(OPEN_IN_VIEW_MAX)]),
+                about(ServerQuery::LastFinished).with(row![limit(LATEST_LOOKED_AT)]),
             ]
         };
         let (jobs, [schedules, open, ended]) = if self.connection.batches().is_pipelined {
             let [one, two, three] = parts();
-            let [jobs, one, two, three] = self.fetch([about(Read::Jobs), one, two, three]).await?;
+            let [jobs, one, two, three] = self.fetch([about(ServerQuery::Jobs), one, two, three]).await?;
             (jobs, [one, two, three])
         } else {
-            let jobs = self.rows(about(Read::Jobs)).await?;
+            let jobs = self.rows(about(ServerQuery::Jobs)).await?;
             if jobs.first().is_none() {
                 return Ok(BTreeMap::new());
             }
@@ -87,18 +87,18 @@ impl Reads<'_> {
 
     /// A job that exists and cannot be read is an error.
     pub(super) async fn check_readable(&mut self, id: JobId) -> Result<(), Fault> {
-        let rows = self.rows(Query::listed(Read::Jobs, asks::ids(&[id]))).await?;
+        let rows = self.rows(Query::listed(ServerQuery::Jobs, asks::ids(&[id]))).await?;
         rows.iter().try_for_each(|row| read_job(row, 0).map(drop))
     }
 }
 
-fn read_schedules(rows: &Fetched) -> Result<BTreeMap<JobId, UnnamedSchedule>, Fault> {
+fn read_schedules(rows: &FetchedRows) -> Result<BTreeMap<JobId, UnnamedSchedule>, Fault> {
     let read = |row: &AnyRow| Ok((job_id(row, 0)?, read_schedule(row, 0)?));
     Ok(readable(rows.iter().map(read))?.into_iter().collect())
 }
 
 /// The latest of each job first.
-fn read_open(rows: &Fetched) -> Result<BTreeMap<JobId, Vec<Live>>, Fault> {
+fn read_open(rows: &FetchedRows) -> Result<BTreeMap<JobId, Vec<Live>>, Fault> {
     let mut open: BTreeMap<JobId, Vec<Live>> = BTreeMap::new();
     for LiveRow { live, .. } in readable(rows.iter().map(|row| read_live(row, 0)))? {
         open.entry(live.id.job).or_default().push(live);

@@ -3,11 +3,11 @@
 use super::database::TestDatabase;
 use super::dialect::{STORED_NUL, query, tables};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, write};
-use crate::counters::Counts;
-use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
+use crate::counters::CounterChanges;
+use crate::rows::{AssignedJob, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
 use crate::unit_of_work::{
-    Dependency, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, ReadSet, RequestedClaims,
-    SessionChange, Tables, WriteSet,
+    DependencyRow, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, ReadSet,
+    RequestedClaims, SessionChange, Tables, WriteSet,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, SessionId};
@@ -107,7 +107,7 @@ async fn jobs_keep_every_column() {
         assert_eq!(found.jobs, [full.clone()]);
         let terms = JobTerms { settings: plain.job.spec.settings.clone(), mark: StoredStatus::Active };
         assert_eq!(found.terms, [(id(1), terms)], "what is not there is left out");
-        assert_eq!(found.facts, [(id(2), JobFacts::from(&full.job))]);
+        assert_eq!(found.facts, [(id(2), AssignedJob::from(&full.job))]);
 
         full.job.version = 2;
         full.job.mark = StoredStatus::Paused;
@@ -373,7 +373,7 @@ async fn dependencies_notes_and_requests_come_and_go() {
             noted_at: at(3),
             progress,
         };
-        let pair = |parent, child| Dependency { parent: id(parent), child: id(child) };
+        let pair = |parent, child| DependencyRow { parent: id(parent), child: id(child) };
         let request = RequestKey { token: "t".to_owned(), key: "k".to_owned() };
         let new = NewRequest { request: request.clone(), fingerprint: [7; 32], seed: u64::MAX - 1 };
         let checkpoint = Checkpoint::new("{\"at\":1}").unwrap();
@@ -440,7 +440,8 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
             unreadable: None,
         };
         write(&mut one, &WriteSet { queues_put: vec![queue.clone()], ..WriteSet::default() }).await;
-        let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };
+        let mut counts =
+            CounterChanges { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..CounterChanges::default() };
         counts.lanes.insert(lane, [1, 2, -1]);
         let counted = WriteSet { counts, ..WriteSet::default() };
         write(&mut one, &counted).await;

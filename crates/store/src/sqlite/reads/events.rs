@@ -5,7 +5,7 @@ use super::Reads;
 use crate::codecs::FINISHED_COLUMNS;
 use crate::fault::Fault;
 use crate::layout::{sqlite_history_columns as history_columns, sqlite_live_columns as live_columns};
-use crate::lists::{Room, bytes_of};
+use crate::lists::{PageRoom, bytes_of};
 use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use crate::sqlite::names::last_history_number;
@@ -70,7 +70,7 @@ impl Reads<'_> {
         let mut select = conn.prepare_cached(FINISHED_AFTER)?;
         let mut rows = select.query(params![counter(after), limit(wanted)])?;
         let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
-        let (mut room, mut looked_at) = (Room::of(wanted), 0);
+        let (mut room, mut looked_at) = (PageRoom::of(wanted), 0);
         while let Some(row) = rows.next()? {
             let place = count(row, FINISHED_COLUMNS, "history.seq")?;
             // A job without a row is gone. A job that is only marked as deleted is still reported.

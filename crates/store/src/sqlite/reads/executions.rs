@@ -2,17 +2,17 @@
 
 use super::Reads;
 use super::jobs::IS_DELETED;
-use super::page::{Item, page};
+use super::page::{PageItem, page};
 use crate::codecs::{self, LETTER_COLUMNS, owner_of_letter};
 use crate::fault::Fault;
 use crate::layout::{
     LiveColumns, sqlite_dead_letter_columns as dead_letter_columns,
     sqlite_history_columns as history_columns, sqlite_live_columns as live_columns,
 };
-use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
+use crate::lists::{LOOKED_AT_MAX, PageRoom, bytes_of, executions_merged, is_letter_meant};
 use crate::malformed::pass_over;
 use crate::server::rows::read_skipped;
-use crate::sqlite::names::Lanes;
+use crate::sqlite::names::LaneNumbers;
 use crate::sqlite::rows::{bound, counter, limit, located, one, read_finished, read_live, up_to};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -133,9 +133,9 @@ impl Reads<'_> {
             before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), id.attempt));
         let mut select = self.conn.prepare_cached(HISTORY_OF_JOB)?;
         let bounds = params![job.as_bytes(), occurrence, attempt, bound(wanted + 1)];
-        page(&mut select, bounds, Room::of(wanted), |row| {
+        page(&mut select, bounds, PageRoom::of(wanted), |row| {
             let finished = read_finished(row)?;
-            Ok(Item { bytes: bytes_of(&finished), cursor: finished.id, value: finished })
+            Ok(PageItem { bytes: bytes_of(&finished), cursor: finished.id, value: finished })
         })
     }
 
@@ -192,7 +192,7 @@ impl Reads<'_> {
             Some(job) => select.query(params![before, limit(LOOKED_AT_MAX), job.as_bytes()])?,
         };
         let (mut items, mut last) = (Vec::new(), None);
-        let (mut room, mut looked_at) = (Room::of(query.limit), 0);
+        let (mut room, mut looked_at) = (PageRoom::of(query.limit), 0);
         while let Some(row) = rows.next()? {
             if room.is_full() {
                 return Ok(Page { items, next: last });
@@ -217,7 +217,7 @@ impl Reads<'_> {
 pub(crate) fn read_dead_letter(
     row: &Row<'_>,
     conn: &Connection,
-    lanes: &mut Lanes,
+    lanes: &mut LaneNumbers,
 ) -> Result<DeadLetter, Fault> {
     let lane = lanes.lane(conn, row.get(LETTER_COLUMNS - 1)?)?;
     codecs::read_dead_letter(row, 0, &lane)

@@ -7,7 +7,7 @@ use crate::layout::{
     sqlite_job_columns as job_columns, sqlite_live_columns as live_columns,
     sqlite_schedule_columns as schedule_columns,
 };
-use crate::lists::{Candidate, JobFilter, Room, bytes_of_view, jobs_looked_at};
+use crate::lists::{Candidate, JobPostFilter, PageRoom, bytes_of_view, jobs_looked_at};
 use crate::malformed::pass_over;
 use crate::server::rows::{candidate_columns, read_candidate};
 use crate::sqlite::rows::{all, bound, job_id, one, one_readable, read_job, read_live, read_schedule, up_to};
@@ -108,9 +108,9 @@ impl Reads<'_> {
         let looked_at_max = jobs_looked_at(query);
         let candidates = self.candidates(query, looked_at_max)?;
         let is_cut_off = candidates.len() == looked_at_max;
-        let wanted = JobFilter::of(query);
+        let wanted = JobPostFilter::of(query);
         let (mut items, mut last) = (Vec::new(), None);
-        let mut room = Room::of(query.limit);
+        let mut room = PageRoom::of(query.limit);
         for candidate in &candidates {
             if room.is_full() {
                 return Ok(Page { items, next: last });
@@ -135,7 +135,7 @@ impl Reads<'_> {
         &self,
         candidate: &Candidate,
         lane: &Lane,
-        wanted: &JobFilter<'_>,
+        wanted: &JobPostFilter<'_>,
     ) -> Result<bool, Fault> {
         if !candidate.needs_tags(wanted, lane) {
             return Ok(true);

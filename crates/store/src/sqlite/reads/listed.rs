@@ -5,7 +5,7 @@ use super::events::RUNNING;
 use crate::codecs::{read_settings, settings_columns};
 use crate::fault::Fault;
 use crate::layout::{sqlite_history_columns as history_columns, sqlite_live_columns as live_columns};
-use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::lists::{PageRoom, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use crate::sqlite::rows::{
@@ -90,7 +90,7 @@ impl Reads<'_> {
         };
         let is_cut_off = looked_at.len() == looked_at_max;
         let (mut items, mut last) = (Vec::new(), None);
-        let mut room = Room::of(query.limit);
+        let mut room = PageRoom::of(query.limit);
         for ListedRow { walk, shown } in looked_at {
             if room.is_full() {
                 return Ok(Page { items, next: last });

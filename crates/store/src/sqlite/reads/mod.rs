@@ -13,9 +13,9 @@ mod page;
 
 pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
 pub(crate) use jobs::{JOB, OPEN_OF_JOB};
-pub(crate) use page::{Item, page};
+pub(crate) use page::{PageItem, page};
 
-use super::names::Lanes;
+use super::names::LaneNumbers;
 use rusqlite::Connection;
 
 #[cfg(test)]
@@ -32,11 +32,11 @@ pub(crate) use {
 #[derive(Debug)]
 pub struct Reads<'a> {
     conn: &'a Connection,
-    lanes: &'a mut Lanes,
+    lanes: &'a mut LaneNumbers,
 }
 
 impl<'a> Reads<'a> {
-    pub(crate) fn new(conn: &'a Connection, lanes: &'a mut Lanes) -> Self {
+    pub(crate) fn new(conn: &'a Connection, lanes: &'a mut LaneNumbers) -> Self {
         Reads { conn, lanes }
     }
 

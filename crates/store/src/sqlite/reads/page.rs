@@ -1,14 +1,14 @@
 //! Rows are read one by one until a page is full, so that memory holds no more than one page.
 
 use crate::fault::Fault;
-use crate::lists::Room;
+use crate::lists::PageRoom;
 use crate::malformed::pass_over;
 use crate::sqlite::rows::located;
 use punctual_core::ports::Page;
 use rusqlite::{Params, Row, Statement};
 
 /// One item of a page.
-pub(crate) struct Item<T, C> {
+pub(crate) struct PageItem<T, C> {
     pub value: T,
     /// Its bytes of text.
     pub bytes: usize,
@@ -22,8 +22,8 @@ pub(crate) struct Item<T, C> {
 pub(crate) fn page<T, C>(
     statement: &mut Statement<'_>,
     params: impl Params,
-    mut room: Room,
-    mut read: impl FnMut(&Row<'_>) -> Result<Item<T, C>, Fault>,
+    mut room: PageRoom,
+    mut read: impl FnMut(&Row<'_>) -> Result<PageItem<T, C>, Fault>,
 ) -> Result<Page<T, C>, Fault> {
     let mut rows = statement.query(params)?;
     let (mut items, mut last) = (Vec::new(), None);

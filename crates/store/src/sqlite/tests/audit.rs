@@ -2,7 +2,7 @@
 
 use super::{apply, at, job, submit};
 use crate::sqlite::audit::{AUDIT_CHAIN, AUDIT_PAGE, DELETE, UNSEALED, read_chain, read_ends};
-use crate::sqlite::{AuditCall, Call, Reply, SqliteCore, Upkeep, UpkeepReply};
+use crate::sqlite::{AuditCall, SqliteCall, SqliteCore, SqliteReply, Upkeep, UpkeepReply};
 use punctual_core::control::Verb;
 use punctual_core::ports::{AuditEntry, AuditId, ChainCheck, ChainPart, Control, OUTCOME_OK, Write};
 
@@ -23,8 +23,8 @@ fn entry(number: u64) -> AuditEntry {
 }
 
 fn call(core: &mut SqliteCore, call: AuditCall) -> u64 {
-    match core.apply(&[Call::Upkeep(Upkeep::Audit(call))]).pop() {
-        Some(Ok(Reply::Upkeep(UpkeepReply::Audited(count)))) => count,
+    match core.apply(&[SqliteCall::Upkeep(Upkeep::Audit(call))]).pop() {
+        Some(Ok(SqliteReply::Upkeep(UpkeepReply::Audited(count)))) => count,
         other => panic!("{other:?}"),
     }
 }
@@ -108,7 +108,7 @@ fn a_write_that_is_rolled_back_leaves_no_entry() {
     core.connection().execute_batch("UPDATE jobs SET settings = 'no settings'").unwrap();
     let controls = vec![Control { job: job(1).id, verb: Verb::Pause }];
     let write = Write::Control { now: at(1), controls }.audited(Some(entry(1)));
-    let reply = core.apply(&[Call::Write(write)]).pop();
+    let reply = core.apply(&[SqliteCall::Write(write)]).pop();
     assert!(matches!(reply, Some(Err(_))), "{reply:?}");
     let count: i64 = core.connection().query_row("SELECT count(*) FROM audit", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 0);

@@ -2,7 +2,7 @@
 //! unaffected by rollbacks, and detected when they are wrong.
 
 use super::{apply, apply_all, at, claim, future_job, job, open_session, report, submit};
-use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply};
+use crate::sqlite::{SqliteCore, SqliteReply, Upkeep, UpkeepReply};
 use punctual_core::control::Verb;
 use punctual_core::ids::JobId;
 use punctual_core::limiter::{QueueLimits, Rate};
@@ -168,7 +168,7 @@ fn wrong_counters_are_repaired() {
         // Together with a write in the same transaction, whose counters are not written yet.
         let repair = [submit([job(1)]).into(), Upkeep::RepairCounters.into()];
         let repaired = match core.apply(&repair).pop().unwrap().unwrap() {
-            Reply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => repaired,
+            SqliteReply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => repaired,
             other => panic!("{other:?}"),
         };
         let repaired: Vec<String> = repaired.iter().map(ToString::to_string).collect();

@@ -2,7 +2,7 @@
 
 use super::{Still, at, job, open};
 use crate::sqlite::{BackupError, OpenError, SqliteCore, SqliteOptions, SqliteStore, backup};
-use punctual_core::ports::{Fire, JobQuery, JobView, LogLine, LogStream, NewJob, Store, StoreError};
+use punctual_core::ports::{FireRequest, JobQuery, JobView, LogLine, LogStream, NewJob, Store, StoreError};
 use rusqlite::Connection;
 use std::error::Error;
 use std::os::unix::fs::PermissionsExt;
@@ -123,7 +123,7 @@ async fn a_call_that_changes_nothing_adds_nothing_to_the_log() {
     let before = log();
     store.recover(at(9), 10).await.unwrap();
     store.submit(at(9), vec![NewJob { job: job(1), reservation: None }]).await.unwrap();
-    store.fire(at(9), vec![Fire { job: job(1).id, version: 1, reservation: None }]).await.unwrap();
+    store.fire(at(9), vec![FireRequest { job: job(1).id, version: 1, reservation: None }]).await.unwrap();
     assert!(log() == before, "what writes no page needs no sync");
 }
 

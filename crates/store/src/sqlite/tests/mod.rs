@@ -18,7 +18,7 @@ mod unused;
 mod upgrade;
 pub(crate) mod walk;
 
-use crate::sqlite::{Call, Reply, SqliteCore, SqliteOptions, SqliteStore, Upkeep, UpkeepReply};
+use crate::sqlite::{SqliteCall, SqliteCore, SqliteOptions, SqliteReply, SqliteStore, Upkeep, UpkeepReply};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::ports::{
@@ -91,9 +91,9 @@ fn apply(core: &mut SqliteCore, write: Write) -> WriteReply {
 
 /// Applies writes in one transaction.
 fn apply_all(core: &mut SqliteCore, writes: Vec<Write>) -> Vec<Result<WriteReply, StoreError>> {
-    let replies = core.apply(&writes.into_iter().map(Call::Write).collect::<Vec<_>>());
+    let replies = core.apply(&writes.into_iter().map(SqliteCall::Write).collect::<Vec<_>>());
     let written = |reply| match reply {
-        Reply::Write(reply) => reply,
+        SqliteReply::Write(reply) => reply,
         other => panic!("{other:?}"),
     };
     replies.into_iter().map(|reply| reply.map(written)).collect()
@@ -102,7 +102,7 @@ fn apply_all(core: &mut SqliteCore, writes: Vec<Write>) -> Vec<Result<WriteReply
 /// Runs maintenance that must succeed.
 fn keep(core: &mut SqliteCore, upkeep: Upkeep) -> UpkeepReply {
     match core.apply(&[upkeep.into()]).pop().unwrap().unwrap() {
-        Reply::Upkeep(reply) => reply,
+        SqliteReply::Upkeep(reply) => reply,
         other => panic!("{other:?}"),
     }
 }

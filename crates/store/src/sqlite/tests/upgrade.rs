@@ -12,8 +12,8 @@ use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{
-    Assignment, Control, ControlOutcome, DeadLetterQuery, DueKind, Fire, FireOutcome, JobQuery, LeaseRef,
-    Look, LookOutcome, Outcome, Report, ReportAnswer, Token, TokenAbout, Write, WriteReply,
+    Assignment, Control, ControlOutcome, DeadLetterQuery, DueKind, FireOutcome, FireRequest, JobQuery,
+    LeaseRef, LookOutcome, LookRequest, Outcome, Report, ReportAnswer, Token, TokenAbout, Write, WriteReply,
 };
 use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::session::SessionMode;
@@ -41,8 +41,11 @@ fn what_was_scheduled_fires() {
     let schedule = |n, version| DueKind::Schedule { job: id(n), version };
     assert_eq!(found, [(at(60), retry), (at(100), schedule(ONE_TIME, 1)), (at(110), schedule(RECURRING, 3))]);
 
-    let fires =
-        [(ONE_TIME, 1), (RECURRING, 3)].map(|(n, version)| Fire { job: id(n), version, reservation: None });
+    let fires = [(ONE_TIME, 1), (RECURRING, 3)].map(|(n, version)| FireRequest {
+        job: id(n),
+        version,
+        reservation: None,
+    });
     let reply = apply(&mut core, Write::Fire { now: at(112), fires: fires.to_vec() });
     let WriteReply::Fired(outcomes) = reply else { panic!("{reply:?}") };
     let fired: Vec<_> = outcomes
@@ -62,7 +65,7 @@ fn what_was_scheduled_fires() {
 #[test]
 fn what_waited_for_its_retry_runs() {
     let (_dir, mut core) = upgraded();
-    let look = Look { occurrence: id(RETRYING).occurrence(1), attempt: 2, reservation: None };
+    let look = LookRequest { occurrence: id(RETRYING).occurrence(1), attempt: 2, reservation: None };
     let reply = apply(&mut core, Write::Look { now: at(59), looks: vec![look.clone()] });
     assert_eq!(reply, WriteReply::Looked(vec![LookOutcome::NotDue]));
     let reply = apply(&mut core, Write::Look { now: at(60), looks: vec![look] });

@@ -10,8 +10,9 @@ use punctual_core::lifecycle::Status;
 use punctual_core::notes::{Checkpoint, Note, Progress};
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, DueKind, Fire, Look,
-    NewJob, Outcome, Pausing, Report, Retirement, SlotReservation, SubmitOutcome, Write, WriteReply,
+    Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, DueKind, FireRequest,
+    LookRequest, NewJob, Outcome, Pausing, Report, Retirement, SlotReservation, SubmitOutcome, Write,
+    WriteReply,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::retry::RetryPolicy;
@@ -218,9 +219,11 @@ impl Walk {
         let (mut fires, mut looks) = (vec![], vec![]);
         for due in due {
             match due.what {
-                DueKind::Schedule { job, version } => fires.push(Fire { job, version, reservation: None }),
+                DueKind::Schedule { job, version } => {
+                    fires.push(FireRequest { job, version, reservation: None })
+                }
                 DueKind::Live { occurrence, attempt } => {
-                    looks.push(Look { occurrence, attempt, reservation: None });
+                    looks.push(LookRequest { occurrence, attempt, reservation: None });
                 }
             }
         }

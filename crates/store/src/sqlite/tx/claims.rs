@@ -5,7 +5,7 @@ use super::{Tx, at_hand};
 use crate::codecs::{fact_columns, read_facts};
 use crate::fault::Fault;
 use crate::layout::{LiveColumns, sqlite_live_columns as live_columns};
-use crate::rows::{JobFacts, LiveRow};
+use crate::rows::{AssignedJob, LiveRow};
 use crate::sqlite::active::{ClaimPosition, FirstQueued};
 use crate::sqlite::rows::{bound, job_id, one, read_live, up_to};
 use punctual_core::ids::OccurrenceId;
@@ -31,7 +31,7 @@ const CLAIMABLE: &str = concat!(
     " FROM live JOIN jobs ON jobs.id = live.job WHERE live.job = ?1 AND live.occurrence = ?2"
 );
 
-pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(LiveRow, JobFacts)>, Fault> {
+pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(LiveRow, AssignedJob)>, Fault> {
     let find = at_hand(tx.conn, &mut tx.hot.find_claimable, CLAIMABLE)?;
     one(find, params![id.job.as_bytes(), id.number], |row| {
         let found = read_live(row)?;

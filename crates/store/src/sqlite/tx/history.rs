@@ -3,7 +3,7 @@
 use super::{Tx, at_hand};
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::rows::Ended;
+use crate::rows::EndedAttempt;
 use crate::sqlite::reads::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
 use crate::sqlite::rows::{INSERT_HISTORY, counter, decode, insert_history, one_readable};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
@@ -27,11 +27,11 @@ pub(super) fn append_history(tx: &mut Tx<'_>, finished: &Finished, worker: Optio
     insert_history(at_hand(tx.conn, &mut tx.hot.append_history, &INSERT_HISTORY)?, finished, worker, seq)
 }
 
-pub(super) fn ended(tx: &mut Tx<'_>, execution: ExecutionId) -> Result<Option<Ended>, Fault> {
+pub(super) fn ended(tx: &mut Tx<'_>, execution: ExecutionId) -> Result<Option<EndedAttempt>, Fault> {
     let OccurrenceId { job, number } = execution.occurrence;
     let key = params![job.as_bytes(), number, execution.attempt];
     one_readable(&mut *tx.conn.prepare_cached(ENDED)?, key, |row| {
-        Ok(Ended {
+        Ok(EndedAttempt {
             epoch: Epoch(row.get(0)?),
             session: row.get::<_, Option<i64>>(1)?.map(SessionId),
             status: decode(row, 2, "history.status")?,

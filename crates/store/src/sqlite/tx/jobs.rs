@@ -4,7 +4,7 @@ use super::{Tx, at_hand};
 use crate::codecs::{fact_columns, read_facts, read_settings, settings_columns};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
-use crate::rows::{JobFacts, JobKey, JobRow, JobTerms, Spent};
+use crate::rows::{AssignedJob, JobKey, JobRow, JobTerms, Spent};
 use crate::sqlite::counters;
 use crate::sqlite::reads::JOB;
 use crate::sqlite::rows::{INSERT_JOB, UPDATE_JOB, decode, job_id, one, one_readable, read_job, write_job};
@@ -46,7 +46,7 @@ pub(super) fn status_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobStatus>
     counters::status_of(tx.conn, job)
 }
 
-pub(super) fn facts_of(tx: &mut Tx<'_>, job: JobId, lane: &Lane) -> Result<Option<JobFacts>, Fault> {
+pub(super) fn facts_of(tx: &mut Tx<'_>, job: JobId, lane: &Lane) -> Result<Option<AssignedJob>, Fault> {
     one(&mut *tx.conn.prepare_cached(FACTS_OF_JOB)?, [job.as_bytes()], |row| read_facts(row, 0, lane))
 }
 

@@ -23,10 +23,12 @@ pub(crate) use {
 };
 
 use super::audit;
-use super::core::Memory;
+use super::core::CoreMemory;
 use crate::counters::Counters;
 use crate::fault::Fault;
-use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows};
+use crate::rows::{
+    AssignedJob, EndedAttempt, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows,
+};
 use crate::rows::{ScheduleRow, SessionPlace, Spent};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
@@ -47,12 +49,12 @@ use rusqlite::{CachedStatement, Connection};
 /// An open transaction, with what the core remembers.
 pub(crate) struct Tx<'conn> {
     pub conn: &'conn Connection,
-    pub memory: &'conn mut Memory,
+    pub memory: &'conn mut CoreMemory,
     hot: Hot<'conn>,
 }
 
 impl<'conn> Tx<'conn> {
-    pub fn new(conn: &'conn Connection, memory: &'conn mut Memory) -> Self {
+    pub fn new(conn: &'conn Connection, memory: &'conn mut CoreMemory) -> Self {
         Tx { conn, memory, hot: Hot::default() }
     }
 }
@@ -125,7 +127,7 @@ impl Rows for Tx<'_> {
             terms_of(job: JobId) -> Option<JobTerms>;
             mark_of(job: JobId) -> Option<StoredStatus>;
             status_of(job: JobId) -> Option<JobStatus>;
-            facts_of(job: JobId, lane: &Lane) -> Option<JobFacts>;
+            facts_of(job: JobId, lane: &Lane) -> Option<AssignedJob>;
             insert_job(job: &Job, lane: i64) -> bool;
             update_job(job: &Job, lane: i64) -> ();
             set_mark(job: JobId, mark: StoredStatus) -> ();
@@ -166,11 +168,11 @@ impl Rows for Tx<'_> {
         claims {
             last_queued(queue: &str, before: QueuePosition, count: usize) -> Vec<QueuePosition>;
             lowest(lanes: &[i64], count: usize) -> Vec<OccurrenceId>;
-            claimable(id: OccurrenceId) -> Option<(LiveRow, JobFacts)>;
+            claimable(id: OccurrenceId) -> Option<(LiveRow, AssignedJob)>;
         }
         history {
             append_history(finished: &Finished, worker: Option<i64>) -> ();
-            ended(execution: ExecutionId) -> Option<Ended>;
+            ended(execution: ExecutionId) -> Option<EndedAttempt>;
             lengthen_skipped(job: JobId, last: Timestamp, by: &SkipRange) -> bool;
             insert_skipped(job: JobId, range: &SkipRange) -> ();
             dead_letter(id: OccurrenceId) -> Option<DeadLetter>;

@@ -1,13 +1,13 @@
 //! The rows of an in-memory database. It applies write sets, answers read sets, and checks what every
 //! database checks: unique keys, and that updated rows exist. It knows no transactions.
 
-use crate::counters::Counts;
+use crate::counters::CounterChanges;
 use crate::fault::Fault;
 use crate::rows::{
-    Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
+    AssignedJob, EndedAttempt, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
 };
 use crate::unit_of_work::{
-    Dependency, EndedRow, LanesToAsk, LoadedLimiter, LoadedRows, LoadedSession, LoadedSkip, NewSession,
+    DependencyRow, EndedRow, LanesToAsk, LoadedLimiter, LoadedRows, LoadedSession, LoadedSkip, NewSession,
     NoteChange, ReadSet, RequestedClaims, WriteSet,
 };
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
@@ -46,7 +46,7 @@ pub struct MemoryDatabase {
     skips_given: i64,
     pub(crate) dead: BTreeMap<OccurrenceId, DeadLetter>,
     letters_given: u64,
-    pub(crate) dependencies: BTreeSet<Dependency>,
+    pub(crate) dependencies: BTreeSet<DependencyRow>,
     pub(crate) resolutions: BTreeMap<JobId, bool>,
     pub(crate) notes: BTreeMap<OccurrenceId, NoteChange>,
     pub(crate) checkpoints: BTreeMap<OccurrenceId, Checkpoint>,
@@ -54,7 +54,7 @@ pub struct MemoryDatabase {
     pub(crate) last_starts: BTreeMap<LimiterId, Timestamp>,
     pub(crate) requests: BTreeMap<RequestKey, RequestRow>,
     pub(crate) audit: BTreeMap<AuditId, AuditEntry>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: CounterChanges,
 }
 
 impl MemoryDatabase {
@@ -131,7 +131,7 @@ impl MemoryDatabase {
             facts: read_set
                 .facts
                 .iter()
-                .filter_map(|job| Some((*job, JobFacts::from(&self.jobs.get(job)?.job))))
+                .filter_map(|job| Some((*job, AssignedJob::from(&self.jobs.get(job)?.job))))
                 .collect(),
             cancels: self
                 .live
@@ -175,7 +175,11 @@ impl MemoryDatabase {
                     let finished = &row.finished;
                     (
                         finished.id,
-                        Ended { epoch: finished.epoch, session: finished.session, status: finished.status },
+                        EndedAttempt {
+                            epoch: finished.epoch,
+                            session: finished.session,
+                            status: finished.status,
+                        },
                     )
                 })
                 .collect(),

@@ -14,4 +14,4 @@ mod upkeep;
 
 pub use connection::MemoryWriters;
 pub use database::MemoryDatabase;
-pub use server::{Commit, Isolation, MemoryServer, ServerNetwork, Trip};
+pub use server::{Commit, Isolation, MemoryServer, RoundTrip, ServerNetwork};

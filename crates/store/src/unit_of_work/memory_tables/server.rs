@@ -30,7 +30,7 @@ pub enum Isolation {
 
 /// The way of one call to the server and of its answer back.
 #[derive(Debug, Clone, Copy)]
-pub struct Trip {
+pub struct RoundTrip {
     pub out: Duration,
     pub back: Duration,
     /// The connection breaks before the call arrives.
@@ -51,7 +51,7 @@ pub struct Commit {
 
 /// What surrounds the server.
 pub trait ServerNetwork: Send + Sync {
-    fn trip(&self) -> Trip;
+    fn trip(&self) -> RoundTrip;
     /// A transaction was committed. Called in the order of the commits.
     fn committed(&self, commit: Commit);
     /// Counts an interesting event.
@@ -71,13 +71,13 @@ pub struct MemoryServer {
 struct ServerState {
     database: MemoryDatabase,
     locks: RowLocks,
-    transactions: BTreeMap<u64, Transaction>,
+    transactions: BTreeMap<u64, OpenTransaction>,
     transactions_given: u64,
 }
 
 /// An open transaction.
 #[derive(Debug)]
-struct Transaction {
+struct OpenTransaction {
     began: Timestamp,
     calls: u64,
     is_idle: bool,
@@ -141,7 +141,7 @@ impl MemoryServer {
         let mut state = self.state();
         state.transactions_given += 1;
         let transaction = state.transactions_given;
-        let open = Transaction {
+        let open = OpenTransaction {
             began: self.clock.wall(),
             calls: 0,
             is_idle: true,
@@ -188,7 +188,7 @@ impl MemoryServer {
         let server = self.clone();
         self.spawn.spawn(Box::pin(async move {
             server.clock.sleep(limits::DATABASE_IDLE_TRANSACTION_MAX).await;
-            let is_same = |open: &Transaction| open.calls == calls && open.is_idle;
+            let is_same = |open: &OpenTransaction| open.calls == calls && open.is_idle;
             if server.state().transactions.get(&transaction).is_some_and(is_same) {
                 server.network.count("idle transactions ended");
                 server.end(transaction);

@@ -3,7 +3,7 @@
 
 use super::MemoryDatabase;
 use crate::codes::state_code;
-use crate::counters::{self, Counts};
+use crate::counters::{self, CounterChanges};
 use crate::sqlite::Purged;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, StoredStatus};
@@ -110,7 +110,7 @@ impl MemoryDatabase {
 
     /// Compares the counters with the rows; returns the differences.
     pub fn counter_check(&self) -> Vec<String> {
-        let mut counted = Counts::default();
+        let mut counted = CounterChanges::default();
         for row in self.live.values() {
             counted.lanes.entry(row.lane).or_default()[state_code(row.live.state) as usize] += 1;
             if let Some(line) = row.live.line {
@@ -127,7 +127,7 @@ impl MemoryDatabase {
             }
         }
         counted.dead_letters = self.dead.len() as i64;
-        let is_right = counted == Counts { last_starts: Default::default(), ..self.counts.clone() };
+        let is_right = counted == CounterChanges { last_starts: Default::default(), ..self.counts.clone() };
         if is_right { vec![] } else { vec![format!("the rows give {counted:?}, kept are {:?}", self.counts)] }
     }
 

@@ -7,7 +7,7 @@ mod together;
 mod walk;
 mod writers;
 
-use super::memory::Memory;
+use super::memory::WriterMemory;
 use super::runner::Runner;
 use crate::tokio_host::tokio_host;
 use memory_tables::MemoryTables;
@@ -24,7 +24,7 @@ pub(super) use crate::sqlite::tests::{at, future_job, job, opening};
 #[derive(Default)]
 struct Store {
     tables: MemoryTables,
-    memory: Memory,
+    memory: WriterMemory,
 }
 
 impl Store {

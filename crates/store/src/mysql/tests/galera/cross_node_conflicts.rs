@@ -13,7 +13,7 @@ use crate::mysql::tests::database::query;
 use crate::mysql::tests::dialect::tables;
 use crate::mysql::tests::fixture::{at, id, job, lane, queued, write};
 use crate::rows::{JobKey, KeyKind, LiveRow};
-use crate::unit_of_work::{Dependency, NewSession, ReadSet, SessionChange, Tables, WriteSet};
+use crate::unit_of_work::{DependencyRow, NewSession, ReadSet, SessionChange, Tables, WriteSet};
 use mysql_async::prelude::Queryable;
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::job::StoredStatus;
@@ -168,7 +168,7 @@ async fn again(other: &mut MySqlTables, read_set: &ReadSet, write_set: &WriteSet
 async fn a_job_that_ends_and_is_looked_at() {
     let depends = |_: &ConflictSetup| {
         let ended = WriteSet { marks: vec![(id(1), StoredStatus::Failed)], ..WriteSet::default() };
-        let child = Dependency { parent: id(1), child: id(2) };
+        let child = DependencyRow { parent: id(1), child: id(2) };
         [ended, WriteSet { dependencies_inserted: vec![child], ..WriteSet::default() }]
     };
     is_a_conflict(|_| ReadSet { terms: [id(1)].into(), ..ReadSet::default() }, depends).await;
