@@ -17,6 +17,7 @@ mod headers;
 mod hosts;
 mod idempotency;
 mod json;
+mod listeners;
 mod metrics;
 mod oidc;
 mod openapi;
@@ -36,6 +37,7 @@ mod token_uses;
 mod views;
 
 pub use hosts::WebPolicy;
+pub use listeners::Listeners;
 pub use metrics::Traffic;
 pub use oidc::{OidcClient, OidcConfig, RoleRules};
 pub use rate_limit::RateLimits;

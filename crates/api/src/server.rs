@@ -3,6 +3,7 @@
 use crate::auth::Peer;
 use crate::connections::{ConnectionSlot, ConnectionState, Connections};
 use crate::extract::BodyTimeout;
+use crate::listeners::{AcceptedStream, Listeners};
 use crate::metrics::Traffic;
 use crate::requests::{Admission, OpenRequests};
 use crate::tls::{self, Accepted, HANDSHAKE_BYTE, Secured, ServerTls};
@@ -18,7 +19,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
@@ -82,10 +83,10 @@ const STREAM_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// the connection.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves one listener until it is stopped.
+/// Serves its listeners until it is stopped.
 pub struct Server {
-    pub listener: TcpListener,
-    /// The certificate for new connections; `None` for plain HTTP.
+    pub listeners: Listeners,
+    /// The certificate for new connections of the port; `None` for plain HTTP.
     pub tls: Option<watch::Receiver<Arc<ServerTls>>>,
     pub limits: ServerLimits,
     pub clock: Arc<dyn Clock>,
@@ -97,12 +98,12 @@ pub struct Server {
 impl Server {
     /// Serves requests until `stop` turns true; then accepts no more connections, lets open requests finish
     /// within the grace period, and returns.
-    pub async fn run(self, router: Router, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self, router: Router, mut stop: watch::Receiver<bool>) {
         let connections = Arc::new(Connections::new(self.limits.connections_max as usize));
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
         while !*stop.borrow() {
             let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
+                accepted = self.listeners.accept() => accepted,
                 _ = stop.changed() => break,
             };
             match accepted {
@@ -116,7 +117,7 @@ impl Server {
                 }
             }
         }
-        drop(self.listener);
+        drop(self.listeners);
         if tokio::time::timeout(self.limits.shutdown_grace, connections.all_ended()).await.is_err() {
             tracing::warn!("some requests did not finish in time and were aborted");
         }
@@ -124,15 +125,17 @@ impl Server {
 
     fn serve(
         &self,
-        stream: TcpStream,
+        stream: AcceptedStream,
         peer: Peer,
         slot: ConnectionSlot,
         router: Router,
         stop: watch::Receiver<bool>,
     ) {
         let open = self.traffic.accepted();
-        // Responses are small and written in one piece: waiting to fill a packet would only delay them.
-        let _ = stream.set_nodelay(true);
+        if let AcceptedStream::Network(stream) = &stream {
+            // Responses are small and written in one piece: waiting to fill a packet would only delay them.
+            let _ = stream.set_nodelay(true);
+        }
         let place = slot.place.clone();
         let connection = ClientConnection {
             place: place.clone(),
@@ -155,12 +158,10 @@ impl Server {
         }));
     }
 
-    fn refuse(&self, stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
+    fn refuse(&self, stream: AcceptedStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
         tracing::debug!(%from, "all connections are busy: another one was refused");
         // A client that begins a handshake could not read the response: it sees a closed connection.
-        if self.tls.is_some() {
-            return;
-        }
+        let (AcceptedStream::Network(stream), None) = (stream, &self.tls) else { return };
         let Ok(place) = refusals.clone().try_acquire_owned() else { return };
         self.spawn.spawn(Box::pin(async move {
             let _place = place;
@@ -212,13 +213,17 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    async fn run(mut self, stream: TcpStream, tls: Option<Arc<ServerTls>>) {
-        let ended = match tls {
-            None => {
+    async fn run(mut self, stream: AcceptedStream, tls: Option<Arc<ServerTls>>) {
+        let ended = match (stream, tls) {
+            (AcceptedStream::Socket(stream), _) => {
                 let stream = self.with_write_timeout(stream);
                 self.serve_http1(stream, None).await
             }
-            Some(tls) => {
+            (AcceptedStream::Network(stream), None) => {
+                let stream = self.with_write_timeout(stream);
+                self.serve_http1(stream, None).await
+            }
+            (AcceptedStream::Network(stream), Some(tls)) => {
                 let mut stop = self.stop.clone();
                 let accepted = tokio::select! {
                     accepted = self.accept(stream, tls) => accepted,
@@ -240,7 +245,7 @@ impl ClientConnection {
         }
     }
 
-    fn with_write_timeout(&self, stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
+    fn with_write_timeout<T: AsyncRead + AsyncWrite>(&self, stream: T) -> Pin<Box<TimeoutStream<T>>> {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_timeout));
         Box::pin(stream)

@@ -5,7 +5,7 @@
 use crate::pipe::{Door, MachineMoment, PipeQuestion, ServerCounts, Tell, TransactionTimes};
 use crate::recorder::StartRecorder;
 use anyhow::Context;
-use punctual_api::{Api, RateLimits, Server, ServerLimits, secret_sha256};
+use punctual_api::{Api, Listeners, RateLimits, Server, ServerLimits, secret_sha256};
 use punctual_client::{Span, host};
 use punctual_config::args;
 use punctual_config::exit::Exit;
@@ -177,7 +177,7 @@ async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String,
     let address = listener.local_addr()?.to_string();
     let api = Api::new(engine.clone(), host.clock.clone()).limited_to(unreachable_limits());
     let server = Server {
-        listener,
+        listeners: Listeners::new(listener, None),
         tls: None,
         limits: ServerLimits::default(),
         clock: host.clock.clone(),

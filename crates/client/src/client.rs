@@ -23,6 +23,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,10 @@ const WAIT_PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
+    /// The server's address, for people.
     server: String,
+    /// What the URLs of requests begin with.
+    base: String,
     token: String,
     /// Where the token came from, for the error when it is rejected.
     token_origin: Option<String>,
@@ -178,17 +182,41 @@ impl Client {
         if is_this_machine(&url) {
             builder = builder.no_proxy();
         }
+        Client::built(builder, address.clone(), address, token.into())
+    }
+
+    /// A client for a server on this machine that listens on a Unix socket. `shown` is the name of the server in
+    /// messages.
+    pub fn on_socket(
+        socket: &Path,
+        shown: impl Into<String>,
+        token: impl Into<String>,
+    ) -> Result<Self, ClientError> {
+        let builder = ClientTls::default().http().unix_socket(socket);
+        Client::built(builder, shown.into(), "http://localhost".to_owned(), token.into())
+    }
+
+    fn built(
+        builder: reqwest::ClientBuilder,
+        server: String,
+        base: String,
+        token: String,
+    ) -> Result<Self, ClientError> {
         let http = builder
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .user_agent(concat!("punctual/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| bad(error.to_string()))?;
+            .build();
+        let http = http.map_err(|error| ClientError::BadAddress {
+            server: server.clone(),
+            problem: error.to_string(),
+        })?;
         Ok(Client {
             http,
-            server: address,
-            token: token.into(),
+            server,
+            base,
+            token,
             token_origin: None,
             server_origin: None,
             request_key: None,
@@ -409,7 +437,7 @@ impl Client {
 
     /// All metrics, in the Prometheus text format.
     pub async fn metrics(&self) -> Result<String, ClientError> {
-        let request = self.http.get(format!("{}/metrics", self.server)).bearer_auth(&self.token);
+        let request = self.anonymous("/metrics").bearer_auth(&self.token);
         let (_, body) = self.exchange(request).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
@@ -457,7 +485,12 @@ impl Client {
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{API_PREFIX}{path}", self.server)).bearer_auth(&self.token)
+        self.http.request(method, format!("{}{API_PREFIX}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    /// A `GET` of any path of the server, without the token.
+    pub fn anonymous(&self, path: &str) -> RequestBuilder {
+        self.http.get(format!("{}{path}", self.base))
     }
 
     /// A request whose response the server stores, if it has a key.

@@ -1,5 +1,6 @@
 //! How commands find the server: by their arguments, else by a context, else by the data directory, else by the
-//! default.
+//! default. The token of a data directory goes only through the socket in that directory: a port may belong to
+//! another program by now, and another server must not have it.
 
 use crate::contexts::{Contexts, ServerContext};
 use crate::data_dir::{DataDir, DataDirArgs};
@@ -8,6 +9,7 @@ use crate::layers::Source;
 use crate::output::tell;
 use crate::{ClientSettings, Flags, Surroundings, exposure};
 use punctual_client::{Client, ClientTls, ClientTlsError, Identity, Problem, Span};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
@@ -44,8 +46,17 @@ pub struct ServerConnect {
     pub token_origin: String,
     pub data_dir: DataDir,
     pub tls: ClientTls,
+    pub way: Way,
     /// How long to repeat requests that the server asks to repeat later.
     pub retry_time: Duration,
+}
+
+/// How a command reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Network,
+    /// Through the socket in the data directory.
+    Socket,
 }
 
 /// A context in use.
@@ -110,17 +121,30 @@ impl ConnectArgs {
             (None, _) => None,
         };
         let is_named = named.is_some();
-        let server = match named {
-            Some(server) => with_scheme(server, &settings),
-            None => data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
-        };
+        let announced = data_dir.address()?;
         // A file or a variable often ends with a newline, which is invalid in a header.
         let given = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
+        let is_given = given.is_some() || settings.token_file.is_some();
+        let way = match &named {
+            Some(_) if is_given || in_use.is_some() => Way::Network,
+            Some(server) if announced.as_deref().is_none_or(|address| !is_same(server, address)) => {
+                Way::Network
+            }
+            None if is_given && !data_dir.has_served() => Way::Network,
+            _ => Way::Socket,
+        };
         let (token, token_origin) = match (given, &in_use, &settings.token_file) {
             (Some(token), ..) => (Some(token.to_owned()), "PUNCTUAL_TOKEN or --token".to_owned()),
             (None, Some(in_use), None) => (in_use.context.token.clone(), in_use.origin()),
             (None, _, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
-            (None, None, None) => (data_dir.token()?, data_dir.token_file().display().to_string()),
+            (None, None, None) => {
+                let token = if way == Way::Socket { data_dir.token()? } else { None };
+                (token, data_dir.token_file().display().to_string())
+            }
+        };
+        let server = match named {
+            Some(server) => with_scheme(server, &settings),
+            None => announced.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
         };
         Ok(ServerConnect {
             server,
@@ -131,6 +155,7 @@ impl ConnectArgs {
             token_origin,
             data_dir,
             tls,
+            way,
             retry_time: settings.retry_time.get(),
         })
     }
@@ -175,37 +200,42 @@ impl InUse {
 }
 
 impl ServerConnect {
+    /// A client that sends this token, without settings for people.
+    pub fn open(&self, token: String) -> anyhow::Result<Client> {
+        Ok(match self.way {
+            Way::Network => Client::with_tls(&self.server, token, &self.tls)?,
+            Way::Socket => Client::on_socket(&self.data_dir.socket()?, shown(&self.server), token)?,
+        })
+    }
+
     pub fn client(self) -> anyhow::Result<Client> {
-        let ServerConnect {
-            server,
-            server_origin,
-            context,
-            token,
-            token_origin,
-            data_dir,
-            tls,
-            retry_time,
-            ..
-        } = self;
-        let Some(token) = token else {
-            let message = match context {
-                Some(name) => {
-                    format!("no token: {token_origin} has none; `punctual login --context {name}` adds one")
+        let Some(token) = self.token.clone() else {
+            let message = match (&self.context, self.way) {
+                (Some(name), _) => {
+                    let origin = &self.token_origin;
+                    format!("no token: {origin} has none; `punctual login --context {name}` adds one")
                 }
-                None => format!(
+                (None, Way::Network) => format!(
+                    "no token for {}: a token in a data directory is only sent to the server of that directory; pass one with \
+                     --token-file or PUNCTUAL_TOKEN, or store one with `punctual login --server {}`; leave --server out for the \
+                     server of the data directory",
+                    self.server, self.server
+                ),
+                (None, Way::Socket) => format!(
                     "no token: {} does not exist; start `punctual serve` here, or pass a token with --token-file, \
                      PUNCTUAL_TOKEN or --data-dir; on a shared database the first server created it: copy its admin.token \
                      here, or pass a copy with --token-file or PUNCTUAL_TOKEN_FILE",
-                    data_dir.token_file().display()
+                    self.data_dir.token_file().display()
                 ),
             };
             return Err(CliError::not_found(message).into());
         };
-        let client = Client::with_tls(&server, token, &tls)?
-            .with_token_origin(token_origin)
-            .with_retry_time(retry_time)
-            .when_waiting(say_once(retry_time));
-        Ok(match server_origin {
+        let client = self
+            .open(token)?
+            .with_token_origin(self.token_origin)
+            .with_retry_time(self.retry_time)
+            .when_waiting(say_once(self.retry_time));
+        Ok(match self.server_origin {
             Some(origin) => client.with_server_origin(origin),
             None => client,
         })
@@ -224,6 +254,26 @@ pub fn client_of(context: &ServerContext, token: &str) -> anyhow::Result<Client>
     let tls = tls(&settings, |key| format!("--{}", key.trim_start_matches("client.").replace('_', "-")))?;
     let server = with_scheme(context.server.clone(), &settings);
     Ok(Client::with_tls(&server, token, &tls)?)
+}
+
+/// An address as messages show it.
+fn shown(address: &str) -> String {
+    if address.contains("://") { address.to_owned() } else { format!("http://{address}") }
+}
+
+/// Whether two addresses name one server. The names of this machine for itself count as one: the token goes
+/// through the socket in any case.
+fn is_same(named: &str, announced: &str) -> bool {
+    let [named, announced] = [named, announced].map(|address| {
+        let address = address.split_once("://").map_or(address, |(_, rest)| rest).trim_end_matches('/');
+        address.rsplit_once(':').map(|(host, port)| (host.to_ascii_lowercase(), port))
+    });
+    let (Some((host, port)), Some((other_host, other_port))) = (named, announced) else { return false };
+    let is_here = |host: &str| {
+        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
+    };
+    port == other_port && (host == other_host || is_here(&host) && is_here(&other_host))
 }
 
 /// Certificates say that the connection is to be encrypted.
@@ -304,4 +354,32 @@ pub fn read_token(file: &Path) -> Result<String, CliError> {
         )));
     }
     Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_known_by_host_and_port() {
+        for (named, announced) in [
+            ("127.0.0.1:7070", "127.0.0.1:7070"),
+            ("http://127.0.0.1:7070/", "127.0.0.1:7070"),
+            ("https://localhost:7070", "https://127.0.0.1:7070"),
+            ("localhost:7070", "0.0.0.0:7070"),
+            ("[::1]:7070", "[::]:7070"),
+            ("10.0.0.5:7070", "10.0.0.5:7070"),
+        ] {
+            assert!(is_same(named, announced), "{named} {announced}");
+        }
+        for (named, announced) in [
+            ("127.0.0.1:7071", "127.0.0.1:7070"),
+            ("jobs.example.org:7070", "127.0.0.1:7070"),
+            ("127.0.0.1.example.org:7070", "127.0.0.1:7070"),
+            ("10.0.0.5:7070", "0.0.0.0:7070"),
+            ("localhost", "127.0.0.1:7070"),
+        ] {
+            assert!(!is_same(named, announced), "{named} {announced}");
+        }
+    }
 }

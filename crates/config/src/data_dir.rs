@@ -7,12 +7,22 @@ use crate::{ConfigFlag, DataPlace, Flags, Surroundings};
 use anyhow::Context;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 /// Every data directory in which a server has run contains it.
 pub const DATABASE_FILE: &str = "punctual.db";
+
+/// The socket through which commands on this machine reach the server of the directory.
+const SOCKET_FILE: &str = "punctual.sock";
+/// The socket while it is being created.
+const SOCKET_DRAFT: &str = "punctual.sock.new";
+/// Bytes of a path that Linux accepts for a socket.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Which data directory is meant, and which configuration file may say so.
 #[derive(Debug, Clone, clap::Args)]
@@ -123,35 +133,88 @@ impl DataDir {
         write_private(&self.token_file(), token)
     }
 
-    /// The current or last address of this directory's server: a command must not send its token to another
-    /// program on the default port.
+    /// Whether a server has ever announced itself here.
+    pub fn has_served(&self) -> bool {
+        [self.address_file(), self.path.join(SOCKET_FILE)].iter().any(|file| file.exists())
+    }
+
+    /// A path to the socket of this directory's server. The directory is its owner's alone, so whatever listens
+    /// there may have the token, and no other program can take its place as it could with a port.
+    pub fn socket(&self) -> anyhow::Result<PathBuf> {
+        let folder = self.folder_of_sockets()?;
+        Ok(folder.join(SOCKET_FILE))
+    }
+
+    /// The directory, by a path that is short enough for its sockets. A long one is replaced by the descriptor
+    /// of the directory, which stays open until the process ends.
+    fn folder_of_sockets(&self) -> anyhow::Result<PathBuf> {
+        if self.path.join(SOCKET_DRAFT).as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX {
+            return Ok(self.path.clone());
+        }
+        let open = File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))?;
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        hold_until_the_end(open);
+        Ok(folder)
+    }
+
+    /// Listens on the socket, and replaces that of an earlier server.
+    fn listen(&self) -> anyhow::Result<UnixListener> {
+        let folder = self.folder_of_sockets()?;
+        let [draft, socket] = [SOCKET_DRAFT, SOCKET_FILE].map(|name| folder.join(name));
+        let listen = || -> io::Result<UnixListener> {
+            let _ = fs::remove_file(&draft);
+            let listener = UnixListener::bind(&draft)?;
+            fs::set_permissions(&draft, fs::Permissions::from_mode(0o600))?;
+            fs::rename(&draft, &socket)?;
+            Ok(listener)
+        };
+        listen().with_context(|| format!("cannot listen on {}", self.path.join(SOCKET_FILE).display()))
+    }
+
+    /// The current or last address of this directory's server, for messages: another program may use it now.
     pub fn address(&self) -> anyhow::Result<Option<String>> {
         read_line(&self.address_file())
     }
 
-    /// Publishes this server's address for commands, unless another live server in this directory has already
-    /// done so. When that one has ended, this one takes its place.
-    pub fn announce(&self, address: &str) -> anyhow::Result<Announced> {
+    /// Opens the socket for commands, passes it to `serve`, and writes this server's address, unless another live
+    /// server in this directory has already done so. When that one has ended, this one takes its place.
+    pub fn announce(
+        &self,
+        address: &str,
+        serve: impl FnOnce(UnixListener) + Send + 'static,
+    ) -> anyhow::Result<Announced> {
         let lock =
             fs::OpenOptions::new().create(true).append(true).mode(0o600).open(self.path.join("server.lock"));
         match lock.map(|lock| (lock.try_lock(), lock)) {
             Ok((Err(TryLockError::WouldBlock), lock)) => {
-                self.announce_after_other(lock, address)?;
+                self.announce_after_other(lock, address, serve)?;
                 Ok(Announced::Later)
             }
             Ok((Ok(()), lock)) => {
                 hold_until_the_end(lock);
-                self.write_address(address).map(|()| Announced::Now)
+                self.take_over(address, serve).map(|()| Announced::Now)
             }
             // Where locks do not work, commands use the server that came last.
             Ok((Err(TryLockError::Error(_)), _)) | Err(_) => {
-                self.write_address(address).map(|()| Announced::Now)
+                self.take_over(address, serve).map(|()| Announced::Now)
             }
         }
     }
 
+    /// Writes the address also if the socket cannot be opened, for messages.
+    fn take_over(&self, address: &str, serve: impl FnOnce(UnixListener)) -> anyhow::Result<()> {
+        let listening = self.listen().map(serve);
+        let written = self.write_address(address);
+        listening.and(written)
+    }
+
     /// In a thread, because a lock can only be waited for by blocking.
-    fn announce_after_other(&self, lock: File, address: &str) -> anyhow::Result<()> {
+    fn announce_after_other(
+        &self,
+        lock: File,
+        address: &str,
+        serve: impl FnOnce(UnixListener) + Send + 'static,
+    ) -> anyhow::Result<()> {
         let (data_dir, address) = (self.clone(), address.to_owned());
         let wait = move || {
             while let Err(error) = lock.lock() {
@@ -160,8 +223,10 @@ impl DataDir {
                 }
             }
             hold_until_the_end(lock);
-            if let Err(error) = data_dir.write_address(&address) {
-                tracing::warn!("{error:#}: commands find this server only with --server {address}");
+            if let Err(error) = data_dir.take_over(&address, serve) {
+                tracing::warn!(
+                    "{error:#}: commands find this server only with --server {address} and a token"
+                );
             }
         };
         thread::Builder::new().name("address".to_owned()).spawn(wait).context("cannot wait for a lock")?;

@@ -192,12 +192,12 @@ settings! {
 settings! {
     /// How commands find the server.
     pub struct ClientSettings {
-        /// The server's address; by default the one recorded in the data directory, or 127.0.0.1:7070
+        /// The server's address; by default the server of the data directory, or 127.0.0.1:7070
         server: Option<ServerAddress> = "client.server", unset("jobs.example.org:7070"),
             "If the server cannot be reached, the command fails with exit code 3.";
         /// A file with the API token; by default the admin token in the data directory
         token_file: Option<PathBuf> = "client.token_file", unset("/etc/punctual/token"),
-            "Only its owner should be able to read it; commands print a warning otherwise.";
+            "Only its owner should be able to read it; commands print a warning otherwise. The token in a data directory is only sent to the server of that directory: another server that client.server names needs a token of its own.";
         /// How long to repeat requests that the server asks to repeat later (429 and 503); 0s never repeats
         retry_time: Length<0, HOUR> = "client.retry_time", is("30s"),
             "The command says once that it waits. It ends with the last answer if the server asks for a longer wait than what is left of the time.";

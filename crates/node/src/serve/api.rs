@@ -13,11 +13,13 @@ use super::{
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
+use punctual_api::Listeners;
 use punctual_config::data_dir::DataDirArgs;
 use punctual_config::exit::Exit;
 use punctual_config::{ApiRoleSettings, Flags};
 use punctual_engine::{Duties, EngineConfig};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 #[derive(clap::Args)]
 pub struct ApiArgs {
@@ -64,10 +66,12 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     transport.warn_if_exposed(address);
     let (url, announced) = (transport.url(address), transport.announced(address));
-    let http = transport.server(&api, &host, listener, limits(&settings.api), node.stopping());
+    let (socket, bound) = oneshot::channel();
+    let listeners = Listeners::new(listener, Some(bound));
+    let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
     node.run_http(http.run(api.router(), node.stopping()));
     node.run_loops(engine);
-    tell_commands(&data_dir, &announced);
+    tell_commands(&data_dir, &announced, socket);
     let config_file = around.file.as_ref().map(|file| file.path.as_path());
     let store = Some(&place);
     Welcome { data_dir: &data_dir, store, config_file, url: &url, token, manual_clock: None }.print()?;

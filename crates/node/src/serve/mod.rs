@@ -38,7 +38,7 @@ use anyhow::Context;
 use engine::store_time;
 use listener::{limits, listen_before_creating, rate_limits};
 use node::{AfterDrain, Node};
-use punctual_api::{Api, NodeInfo};
+use punctual_api::{Api, Listeners, NodeInfo};
 use punctual_client::host;
 use punctual_config::data_dir::{self, Announced, DataDir, DataDirArgs};
 use punctual_config::exit::{CliError, Exit};
@@ -47,7 +47,9 @@ use punctual_core::ports::Host;
 use punctual_engine::{Duties, Engine};
 use punctual_worker::Worker;
 use signals::StopSignals;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 use transport::Transport;
 use welcome::Welcome;
 
@@ -113,7 +115,9 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     transport.warn_if_exposed(address);
     let (url, announced) = (transport.url(address), transport.announced(address));
-    let http = transport.server(&api, &host, listener, limits(&settings.api), node.stopping());
+    let (socket, bound) = oneshot::channel();
+    let listeners = Listeners::new(listener, Some(bound));
+    let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
     let worker = Worker::new(config, host.clone(), engine.clone(), executors);
@@ -123,7 +127,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     if is_driven {
         engine::worker_connected(&host, &*open.store).await;
     }
-    tell_commands(&data_dir, &announced);
+    tell_commands(&data_dir, &announced, socket);
     Welcome {
         data_dir: &data_dir,
         store: (!open.is_embedded).then_some(&place),
@@ -175,15 +179,18 @@ fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api
         .streaming_until(node.stopping())
 }
 
-/// Writes the server's address for commands. If that fails, as on a full disk, the server continues.
-fn tell_commands(data_dir: &DataDir, address: &str) {
-    match data_dir.announce(address) {
+/// Opens the way for commands to this server. If that fails, as on a full disk, the server continues.
+fn tell_commands(data_dir: &DataDir, address: &str, socket: oneshot::Sender<UnixListener>) {
+    // Without a receiver the server is stopping.
+    let serve = |listener| drop(socket.send(listener));
+    match data_dir.announce(address, serve) {
         Ok(Announced::Now) => {}
         Ok(Announced::Later) => tracing::info!(
-            "another server runs in this data directory: until it ends, commands find this one only with --server {address}"
+            "another server runs in this data directory: until it ends, commands find this one only with --server {address} \
+             and a token"
         ),
         Err(error) => {
-            tracing::warn!("{error:#}: commands find this server only with --server {address}");
+            tracing::warn!("{error:#}: commands find this server only with --server {address} and a token");
         }
     }
 }

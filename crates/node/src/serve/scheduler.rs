@@ -11,7 +11,7 @@ use super::{api_of, begin, config_mismatch, engine, retention, warn_of_seen_pass
 use crate::coordination;
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
-use punctual_api::ServerLimits;
+use punctual_api::{Listeners, ServerLimits};
 use punctual_config::data_dir::DataDirArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output;
@@ -57,7 +57,13 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     transport.warn_if_exposed(address);
     let url = transport.url(address);
-    let http = transport.server(&api, &host, listener, ServerLimits::default(), node.stopping());
+    let http = transport.server(
+        &api,
+        &host,
+        Listeners::new(listener, None),
+        ServerLimits::default(),
+        node.stopping(),
+    );
     node.run_http(http.run(api.health_router(), node.stopping()));
     tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
     node.run_loops(engine);

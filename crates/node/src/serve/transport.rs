@@ -3,7 +3,7 @@
 
 use super::listener::listen;
 use super::tls::{LoadedTls, TlsFiles};
-use punctual_api::{Api, Server, ServerLimits, WebPolicy};
+use punctual_api::{Api, Listeners, Server, ServerLimits, WebPolicy};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::{ApiSettings, ListenerSettings, OidcSettings};
 use punctual_core::ports::Host;
@@ -119,18 +119,18 @@ impl Transport {
         }
     }
 
-    /// A server for an API on this listener.
+    /// A server for an API on these listeners.
     pub fn server(
         self,
         api: &Api,
         host: &Host,
-        listener: TcpListener,
+        listeners: Listeners,
         limits: ServerLimits,
         stopping: watch::Receiver<bool>,
     ) -> Server {
         let tls = self.tls.map(|tls| tls.follow(host, api.traffic(), stopping));
         Server {
-            listener,
+            listeners,
             tls,
             limits,
             clock: host.clock.clone(),

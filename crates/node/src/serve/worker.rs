@@ -9,7 +9,7 @@ use super::{api_of, begin, config_mismatch, engine, warn_of_seen_passwords};
 use crate::coordination;
 use crate::store::{self, OpenStore, PasswordArg, StorePlace};
 use anyhow::Context;
-use punctual_api::ServerLimits;
+use punctual_api::{Listeners, ServerLimits};
 use punctual_client::{Client, ClientError, RemotePort, host};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
@@ -111,7 +111,13 @@ async fn on_store(
         let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
         transport.warn_if_exposed(address);
         said += &format!(", health checks on {}", transport.url(address));
-        let http = transport.server(&api, &host, listener, ServerLimits::default(), node.stopping());
+        let http = transport.server(
+            &api,
+            &host,
+            Listeners::new(listener, None),
+            ServerLimits::default(),
+            node.stopping(),
+        );
         node.run_http(http.run(api.health_router(), node.stopping()));
     }
     let config = config(&settings.worker, name(settings), false);

@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 5;
 
 pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
     let token = connection.token.clone().unwrap_or_default();
-    let client = match Client::with_tls(&connection.server, token, &connection.tls) {
+    let client = match connection.open(token) {
         Ok(client) => client.without_retries(),
         Err(error) => {
             return vec![Finding::failed(
@@ -37,11 +37,7 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
             )];
         }
     };
-    let http = match connection.tls.http().no_proxy().timeout(TIMEOUT).build() {
-        Ok(http) => http,
-        Err(error) => return vec![Finding::skipped("server", error.to_string())],
-    };
-    let root = match http.get(client.server()).send().await {
+    let root = match client.anonymous("/").timeout(TIMEOUT).send().await {
         Ok(answer) => answer.json::<Value>().await.unwrap_or_default(),
         Err(error) => {
             return vec![match Distrust::of(&error) {
@@ -54,9 +50,10 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
         let found = format!("the server at {} is not Punctual", client.server());
         return vec![Finding::failed("server", found, "pass the right address with --server")];
     }
-    let mut findings = vec![ready(&http, &client, connection.token.as_deref()).await, version(&root)];
+    let mut findings = vec![ready(&client, connection.token.as_deref()).await, version(&root)];
     if connection.token.is_none() {
-        findings.push(Finding::warning("token", "no token found", "pass it with --token-file or --data-dir"));
+        let fix = "pass it with --token-file or PUNCTUAL_TOKEN; the one in a data directory is for its own server only";
+        findings.push(Finding::warning("token", "no token found", fix));
         return findings;
     }
     match client.stats().await {
@@ -101,9 +98,9 @@ fn distrusted(client: &Client, error: &reqwest::Error, distrust: Distrust) -> Fi
 }
 
 /// Clients with a token get the full reason.
-async fn ready(http: &reqwest::Client, client: &Client, token: Option<&str>) -> Finding {
+async fn ready(client: &Client, token: Option<&str>) -> Finding {
     let server = client.server();
-    let request = http.get(format!("{server}/readyz"));
+    let request = client.anonymous("/readyz").timeout(TIMEOUT);
     let request = match token {
         Some(token) => request.bearer_auth(token),
         None => request,

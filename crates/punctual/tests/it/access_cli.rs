@@ -346,7 +346,7 @@ fn flags_and_variables_count_before_contexts_and_these_before_the_data_directory
     std::fs::remove_file(person.work().join("punctual-data")).unwrap();
     let other = person.cli(&["job", "list", "--server", &local.address]);
     assert_eq!(other.status.code(), Some(5));
-    assert!(told(&other).contains("no token: "), "{}", told(&other));
+    assert!(told(&other).contains("no token for "), "{}", told(&other));
     drop(remote);
     let gone = person.cli(&["job", "list"]);
     assert_eq!(gone.status.code(), Some(3));

@@ -188,8 +188,15 @@ async fn commands_turn_to_the_first_server_in_a_directory_until_it_ends() {
         let file = cluster.directory.path().join("server.address");
         let told = || std::fs::read_to_string(&file).unwrap().trim().to_owned();
         assert_eq!(told(), first.address);
+        let list = || {
+            let mut command = Command::new(BINARY);
+            command.args(["job", "list", "--data-dir"]).arg(cluster.directory.path()).output().unwrap()
+        };
+        assert!(list().status.success());
         first.kill();
         eventually("the second takes its place", async || told() == second.address).await;
+        let output = list();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     })
     .await;
 }

@@ -32,6 +32,7 @@ fn examine(dir: &Path, options: &[&str]) -> (Option<i32>, BTreeMap<String, Value
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
     entries
+        .filter(|entry| entry.file_type().unwrap().is_file())
         .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
         .collect()
 }

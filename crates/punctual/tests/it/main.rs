@@ -55,6 +55,7 @@ mod kill;
 mod lifecycle;
 mod limits;
 mod load;
+mod local_socket;
 mod log_limit;
 mod login;
 mod metrics;

@@ -10,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The outcome of a command on a server: exit code and error output.
+/// The outcome of a command that is not in the server's data directory: exit code and error output.
 fn run(server: &Server, options: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY)
-        .args(["job", "list", "--data-dir"])
-        .arg(server.data_dir())
+        .args(["job", "list", "--data-dir", "/nonexistent", "--token-file"])
+        .arg(server.data_dir().join("admin.token"))
         .args(options)
         .output()
         .unwrap();
@@ -26,13 +26,15 @@ fn commands_reach_a_server_with_tls_if_they_know_its_authority() {
     let certificates = Certificates::new();
     let server = certificates.serve(&[]);
     let ca = certificates.text("ca.pem");
-    // The data directory names the server with its scheme.
-    assert_eq!(run(&server, &["--tls-ca", &ca]), (Some(0), String::new()));
+    let https = format!("https://{}", server.address);
+    assert_eq!(run(&server, &["--tls-ca", &ca, "--server", &https]), (Some(0), String::new()));
+    // Commands in the data directory need no certificates: they use its socket.
+    assert!(server.cli(&["job", "list"]).status.success());
     // With certificates, an address without a scheme means https.
     let port = server.address.rsplit(':').next().unwrap();
     let address = format!("localhost:{port}");
     assert_eq!(run(&server, &["--tls-ca", &ca, "--server", &address]), (Some(0), String::new()));
-    let (code, said) = run(&server, &[]);
+    let (code, said) = run(&server, &["--server", &https]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("UnknownIssuer") && said.contains("with --tls-ca"), "{said}");
     let (code, said) = run(&server, &["--server", &address]);
@@ -41,10 +43,11 @@ fn commands_reach_a_server_with_tls_if_they_know_its_authority() {
     assert!(code == Some(2) && said.contains("--tls-ca /nonexistent: No such file"), "{said}");
     let (code, said) = run(&server, &["--tls-client-cert", &ca]);
     assert!(code == Some(2) && said.contains("--tls-client-cert: needs client.tls_client_key"), "{said}");
-    let doctor = server.cli(&["doctor", "--tls-ca", &ca]);
-    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    assert!(said.contains(&format!("ready at https://{}", server.address)), "{said}");
     let said = String::from_utf8_lossy(&server.cli(&["doctor"]).stdout).into_owned();
+    assert!(said.contains(&format!("ready at https://{}", server.address)), "{said}");
+    let token = ["--token", &server.token, "--server", &https];
+    let doctor = server.cli(&[&["doctor"], &token[..]].concat());
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(said.contains("no trusted connection to https://") && said.contains("--tls-ca"), "{said}");
 }
 
@@ -66,8 +69,16 @@ fn commands_reach_a_server_that_listens_on_every_address() {
     let address = std::fs::read_to_string(data.path().join("server.address")).unwrap();
     assert!(address.starts_with("https://127.0.0.1:"), "{address}");
     let list = Command::new(BINARY)
-        .args(["job", "list", "--tls-ca", &certificates.text("ca.pem"), "--data-dir"])
-        .arg(data.path())
+        .args([
+            "job",
+            "list",
+            "--tls-ca",
+            &certificates.text("ca.pem"),
+            "--server",
+            address.trim(),
+            "--token-file",
+        ])
+        .arg(data.path().join("admin.token"))
         .output()
         .unwrap();
     assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
@@ -88,10 +99,11 @@ async fn every_client_needs_a_certificate_if_an_authority_for_clients_is_set() {
     }
     certificates.give("known", &known);
     let ca = certificates.text("ca.pem");
-    let (code, said) = run(&server, &["--tls-ca", &ca]);
+    let https = format!("https://{}", server.address);
+    let (code, said) = run(&server, &["--tls-ca", &ca, "--server", &https]);
     assert!(code == Some(3) && said.contains("with --tls-client-cert and --tls-client-key"), "{said}");
     let [cert, key] = ["known.pem", "known.key"].map(|name| certificates.text(name));
-    let options = ["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key];
+    let options = ["--tls-ca", &ca, "--tls-client-cert", &cert, "--tls-client-key", &key, "--server", &https];
     assert_eq!(run(&server, &options), (Some(0), String::new()));
 }
 
@@ -128,8 +140,9 @@ struct Process(Child);
 impl Process {
     fn worker(server: &Server, options: &[&str]) -> Self {
         let child = Command::new(BINARY)
-            .args(["worker", "--worker-name", "remote", "--data-dir"])
-            .arg(server.data_dir())
+            .args(["worker", "--worker-name", "remote", "--server", &format!("https://{}", server.address)])
+            .arg("--token-file")
+            .arg(server.data_dir().join("admin.token"))
             .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

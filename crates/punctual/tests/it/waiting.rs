@@ -73,6 +73,8 @@ async fn a_waiting_client_continues_after_a_restart_of_the_server() {
 fn a_server_that_never_was_there_is_not_waited_for() {
     let server = Server::start();
     let id = "01a1dfad-4895-78d4-aed7-08e40c2fa753";
-    let gone = server.cli(&["job", "wait", id, "--server", "127.0.0.1:1", "--wait-timeout", "10m"]);
+    let token = ["--token", &server.token];
+    let wait = ["job", "wait", id, "--server", "127.0.0.1:1", "--wait-timeout", "10m"];
+    let gone = server.cli(&[&wait[..], &token[..]].concat());
     assert_eq!(gone.status.code(), Some(3));
 }

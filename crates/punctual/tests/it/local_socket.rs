@@ -1,0 +1,102 @@
+//! The token of a data directory reaches the server of that directory and no other.
+
+use crate::server::{BINARY, Server};
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn run(data_dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).arg("--data-dir").arg(data_dir).output().expect("the binary starts")
+}
+
+/// All that connected to a listener have sent. They must have ended.
+fn received(listener: &TcpListener) -> String {
+    listener.set_nonblocking(true).unwrap();
+    let mut text = Vec::new();
+    while let Ok((mut stream, _)) = listener.accept() {
+        stream.set_nonblocking(false).unwrap();
+        stream.read_to_end(&mut text).unwrap();
+    }
+    String::from_utf8_lossy(&text).to_lowercase()
+}
+
+#[test]
+fn a_program_that_took_the_port_of_a_stopped_server_gets_no_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start_in(&data, &[]);
+    let (address, token) = (server.address.clone(), server.token.clone());
+    assert!(server.stop().success());
+    let impostor = TcpListener::bind(&address).unwrap();
+    for arguments in
+        [&["job", "list"][..], &["job", "list", "--server", &address], &["whoami"], &["top", "--once"]]
+    {
+        let output = run(&data, arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", told(&output));
+    }
+    let with_a_token = Command::new(BINARY)
+        .args(["job", "list", "--data-dir"])
+        .arg(&data)
+        .env("PUNCTUAL_TOKEN", &token)
+        .output()
+        .unwrap();
+    assert_eq!(with_a_token.status.code(), Some(3), "the data directory names the server");
+    run(&data, &["doctor"]);
+    let text = received(&impostor);
+    assert!(!text.contains("authorization") && !text.contains(&token.to_lowercase()), "{text}");
+}
+
+#[test]
+fn a_server_that_is_named_gets_no_token_of_a_data_directory_except_its_own() {
+    let server = Server::start();
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap().to_string();
+    let by_flag = run(server.data_dir(), &["job", "list", "--server", &address]);
+    let by_variable = Command::new(BINARY)
+        .args(["job", "list", "--data-dir"])
+        .arg(server.data_dir())
+        .env("PUNCTUAL_SERVER", &address)
+        .output()
+        .unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let data_dir = server.data_dir().display();
+    let text = format!("data_dir = \"{data_dir}\"\n[client]\nserver = \"{address}\"\n");
+    std::fs::write(elsewhere.path().join("punctual.toml"), text).unwrap();
+    let by_file = Command::new(BINARY).args(["job", "list"]).current_dir(elsewhere.path()).output().unwrap();
+    for output in [by_flag, by_variable, by_file] {
+        assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+        assert!(told(&output).contains(&format!("no token for {address}")), "{}", told(&output));
+        assert!(told(&output).contains("--token-file or PUNCTUAL_TOKEN"), "{}", told(&output));
+    }
+    assert_eq!(received(&stranger), "");
+
+    // Its own server needs no other token, by any name for this machine.
+    let port = server.address.rsplit(':').next().unwrap();
+    for named in [server.address.clone(), format!("http://{}/", server.address), format!("localhost:{port}")]
+    {
+        let output = run(server.data_dir(), &["job", "list", "--server", &named]);
+        assert!(output.status.success(), "{named}: {}", told(&output));
+    }
+}
+
+#[test]
+fn the_socket_is_private_and_works_in_a_directory_with_a_long_path() {
+    let directory = tempfile::tempdir().unwrap();
+    for data in [directory.path().join("data"), directory.path().join("long/".repeat(40)).join("data")] {
+        // A socket that a killed server has left is replaced.
+        Server::start_in(&data, &[]).kill();
+        let server = Server::start_in(&data, &[]);
+        let socket = std::fs::metadata(data.join("punctual.sock")).unwrap();
+        assert!(socket.file_type().is_socket());
+        assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+        assert!(server.cli(&["job", "list"]).status.success(), "{}", data.display());
+        assert!(server.said(&["whoami"]).contains(&server.address));
+    }
+}
