@@ -424,7 +424,9 @@ impl From<UseCaseError> for ApiError {
             | UseCaseError::NoSuchExecution(_)
             | UseCaseError::NoSuchWorker(_)
             | UseCaseError::NoSuchToken(_)
-            | UseCaseError::NoSuchUser(_) => ApiError::NotFound(error.to_string()),
+            | UseCaseError::NoSuchUser(_)
+            | UseCaseError::NoSuchSecret(_) => ApiError::NotFound(error.to_string()),
+            UseCaseError::Cipher(error) => ApiError::Conflict(error.to_string()),
             UseCaseError::EmailTaken(_) | UseCaseError::DirectoryFull { .. } => {
                 ApiError::Conflict(error.to_string())
             }

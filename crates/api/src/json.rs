@@ -56,6 +56,8 @@ pub enum DocumentShape {
     UserPatch,
     /// A user with a patch applied: the client did not send this text.
     PatchedUser,
+    /// The value and rules of a secret.
+    Secret,
     /// A request of the worker protocol.
     Worker,
     /// The optional arguments of a verb.
@@ -154,6 +156,10 @@ fn wrong_shape(shape: DocumentShape) -> ApiError {
         DocumentShape::UserPatch => ApiError::WrongShape {
             title: "the body is not a change of a user",
             detail: "send the fields to change as a JSON object, such as {\"role\": \"viewer\"}",
+        },
+        DocumentShape::Secret => ApiError::WrongShape {
+            title: "the body is not a secret",
+            detail: "send a JSON object, such as {\"value\": \"…\", \"owners\": [\"team-mail\"]}",
         },
         DocumentShape::Worker => ApiError::WrongShape {
             title: "the body is not an object",

@@ -15,6 +15,7 @@ mod pages;
 pub mod queue;
 mod reconnect;
 pub mod schedule;
+pub mod secret;
 pub mod stats;
 pub mod token;
 pub mod top;

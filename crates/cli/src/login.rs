@@ -164,7 +164,7 @@ fn asked_token(server: &str) -> anyhow::Result<String> {
 }
 
 /// What is typed up to Enter. The terminal is restored in every case, also on Ctrl-C.
-fn typed_unseen(prompt: &str) -> anyhow::Result<String> {
+pub(crate) fn typed_unseen(prompt: &str) -> anyhow::Result<String> {
     enable_raw_mode()?;
     eprint!("{prompt}");
     let typed = read_line();

@@ -37,6 +37,7 @@ mod scaling;
 mod schedule;
 #[cfg(feature = "schema")]
 pub mod schema;
+mod secret;
 mod stats;
 mod stream;
 mod tls;
@@ -73,6 +74,7 @@ pub use remote::RemotePort;
 pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
+pub use secret::{RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
 pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, StatsBody, WorkerBody};
 pub use tls::{ClientTls, ClientTlsError, Distrust, Identity};
 pub use workers::{ConditionBody, NodeBody, WorkerSessionBody, WorkerState};

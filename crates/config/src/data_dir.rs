@@ -297,3 +297,17 @@ pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
         })
         .with_context(|| format!("cannot write {}", path.display()))
 }
+
+/// Atomically creates a small file that only its owner can read; never replaces one. It is on the disk when this
+/// returns.
+pub fn write_new_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let draft = path.with_extension("first");
+    write_private(&draft, text)?;
+    let linked = fs::hard_link(&draft, path);
+    let _ = fs::remove_file(&draft);
+    let synced = linked.and_then(|()| match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    });
+    synced.with_context(|| format!("cannot create {}", path.display()))
+}

@@ -39,7 +39,7 @@ pub use secret_file::{exposure, foreign_hand, seen_password};
 pub use settings::{
     ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, DataPlace,
     ListenerSettings, LogSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,
-    ServeSettings, StoreSettings, WorkerRoleSettings, WorkerSettings,
+    SecretsSettings, ServeSettings, StoreSettings, WorkerRoleSettings, WorkerSettings,
 };
 pub use value::SizeMax;
 pub use variables::unknown_variables;

@@ -461,6 +461,15 @@ settings! {
 }
 
 settings! {
+    /// The keys that encrypt secrets.
+    pub struct SecretsSettings {
+        /// A file with the keys for secrets, one per line; PUNCTUAL_SECRETS_KEY takes precedence. By default secrets.key in the directory of a SQLite store
+        key_file: Option<PathBuf> = "secrets.key_file", unset("/etc/punctual/secrets.key"),
+            "Each key has 32 random bytes, in Base64 or hexadecimal. The first one encrypts; the others still decrypt. Use the same keys on all servers, and on workers that use the store. Read at startup. Only its owner should be able to read it; the server logs a warning otherwise.";
+    }
+}
+
+settings! {
     /// How the processes that share a store divide the work.
     pub struct CoordinationSettings {
         /// The service through which processes that share a store divide segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
@@ -505,6 +514,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        secrets: SecretsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -518,6 +528,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        secrets: SecretsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -545,6 +556,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        secrets: SecretsSettings,
         coordination: CoordinationSettings,
     }
 }

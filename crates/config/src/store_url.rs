@@ -128,6 +128,10 @@ impl Password {
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
 }
 
 impl std::str::FromStr for Password {

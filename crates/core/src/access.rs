@@ -67,6 +67,10 @@ words! {
         AccessWrite = "access:write",
         /// Read the audit log.
         AuditRead = "audit:read",
+        /// See the names and rules of secrets, never their values.
+        SecretsRead = "secrets:read",
+        /// Set, remove and re-encrypt secrets.
+        SecretsWrite = "secrets:write",
         /// Open worker sessions and run jobs.
         Work = "work:run",
     }
@@ -86,12 +90,12 @@ words! {
 impl Role {
     pub fn permissions(self) -> PermissionSet {
         use Permission::{
-            AuditRead, ClockWrite, JobsRead, JobsWrite, PayloadRead, QueuesWrite, ServerRead, Work,
-            WorkersWrite,
+            AuditRead, ClockWrite, JobsRead, JobsWrite, PayloadRead, QueuesWrite, SecretsRead, SecretsWrite,
+            ServerRead, Work, WorkersWrite,
         };
         let own: &[Permission] = match self {
             Role::Viewer => &[JobsRead, ServerRead],
-            Role::Submitter => &[JobsRead, ServerRead, PayloadRead, JobsWrite],
+            Role::Submitter => &[JobsRead, ServerRead, PayloadRead, JobsWrite, SecretsRead],
             Role::Operator => &[
                 JobsRead,
                 ServerRead,
@@ -101,6 +105,8 @@ impl Role {
                 WorkersWrite,
                 ClockWrite,
                 AuditRead,
+                SecretsRead,
+                SecretsWrite,
             ],
             Role::Admin => Permission::ALL,
             Role::Worker => &[Work],
@@ -207,11 +213,11 @@ pub fn pattern_list(patterns: &[NamePattern]) -> String {
     patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn is_any(patterns: &[NamePattern], name: &str) -> bool {
+pub(crate) fn is_any(patterns: &[NamePattern], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-fn problem_of(patterns: &[NamePattern]) -> Option<String> {
+pub(crate) fn problem_of(patterns: &[NamePattern]) -> Option<String> {
     if patterns.len() > limits::SCOPE_PATTERNS_MAX {
         return Some(format!("must have at most {} patterns", limits::SCOPE_PATTERNS_MAX));
     }
@@ -348,10 +354,11 @@ mod tests {
         let words =
             |role: Role| role.permissions().iter().map(Permission::word).collect::<Vec<_>>().join(" ");
         assert_eq!(words(Role::Viewer), "jobs:read server:read");
-        assert_eq!(words(Role::Submitter), "jobs:read payload:read jobs:write server:read");
+        assert_eq!(words(Role::Submitter), "jobs:read payload:read jobs:write server:read secrets:read");
         assert_eq!(
             words(Role::Operator),
-            "jobs:read payload:read jobs:write server:read queues:write workers:write clock:write audit:read"
+            "jobs:read payload:read jobs:write server:read queues:write workers:write clock:write audit:read \
+             secrets:read secrets:write"
         );
         assert_eq!(words(Role::Worker), "work:run");
         assert_eq!(Role::Admin.permissions().iter().count(), Permission::ALL.len());

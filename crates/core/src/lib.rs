@@ -35,6 +35,7 @@ pub mod retention;
 pub mod retry;
 pub mod scaling;
 pub mod schedule;
+pub mod secrets;
 pub mod session;
 pub mod silence;
 pub mod slots;

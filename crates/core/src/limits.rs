@@ -459,6 +459,27 @@ pub const TOKEN_OVERLAP_DEFAULT: Duration = Duration::from_secs(3_600);
 /// The longest time for which the old secret of a rotated token may work.
 pub const TOKEN_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
+/// Bytes of the name of a secret. Longer ones are rejected.
+pub const SECRET_NAME_BYTES_MAX: usize = 100;
+/// Bytes of the value of a secret. Larger ones are rejected.
+pub const SECRET_VALUE_BYTES_MAX: usize = 32 * 1024;
+/// Secrets that a store may hold.
+pub const SECRETS_MAX: usize = 10_000;
+/// References to secrets in one payload. More are rejected.
+pub const SECRET_REFERENCES_MAX: usize = 32;
+/// Characters from which on a value, or a line of a value, is replaced in the output of handlers. Shorter ones
+/// would also match ordinary words.
+pub const SECRET_REDACTED_CHARS_MIN: usize = 6;
+/// Secrets that one call encrypts with the current key; it returns where to continue.
+pub const SECRETS_ROTATED_MAX: usize = 100;
+/// Keys for secrets that a server may have: the current one, and older ones that still decrypt.
+pub const SECRET_KEYS_MAX: usize = 10;
+/// Executions whose secrets a node holds in memory, to replace them in what workers report. For others it reads
+/// them again.
+pub const SECRET_HOLDERS_MAX: usize = 10_000;
+/// How long a node that knows of no secret assumes that there is none before it looks again.
+pub const SECRETS_ABSENT_FOR: Duration = Duration::from_secs(1);
+
 /// Principals, owners or addresses whose use of a quota is counted one by one. While all of them are in use,
 /// the remaining ones are counted together.
 pub const QUOTA_NAMES_MAX: usize = 20_000;

@@ -29,6 +29,7 @@ mod peers;
 mod poll_registry;
 mod quota;
 mod retention;
+mod secrets;
 mod submit;
 mod timekeeper;
 mod use_cases;
@@ -64,8 +65,8 @@ use punctual_core::limiter::Rate;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Beat, BeatOutcome, CommitEffects, Host, Lane, LeaseRef, Report, ReportAnswer, SlotReservation, Store,
-    StoreError, Wakes,
+    Beat, BeatOutcome, CommitEffects, Host, Lane, LeaseRef, Report, ReportAnswer, SecretCipher,
+    SlotReservation, Store, StoreError, Wakes,
 };
 use punctual_core::time::Timestamp;
 use retention::Retention;
@@ -130,6 +131,8 @@ pub struct EngineConfig {
     pub clock_offset_max: Duration,
     /// How many jobs each owner may submit to this node; `None` for no limit.
     pub submit_quota: Option<Rate>,
+    /// What encrypts and decrypts secrets; `None` where payloads have no references to secrets.
+    pub secret_cipher: Option<Arc<dyn SecretCipher>>,
 }
 
 impl EngineConfig {
@@ -172,6 +175,7 @@ impl Default for EngineConfig {
             member_ttl: limits::MEMBER_TTL,
             clock_offset_max: limits::CLOCK_OFFSET_MAX,
             submit_quota: None,
+            secret_cipher: None,
         }
     }
 }
@@ -209,6 +213,7 @@ struct EngineContext {
     refusals: UnwrittenRefusals,
     overview: LastOverview,
     submit_quota: SubmitQuota,
+    secrets: secrets::HeldSecrets,
 }
 
 impl Engine {
@@ -252,6 +257,7 @@ impl Engine {
             refusals: UnwrittenRefusals::default(),
             overview: LastOverview::default(),
             submit_quota: SubmitQuota::new(config.submit_quota),
+            secrets: secrets::HeldSecrets::default(),
             config,
             host,
             store,

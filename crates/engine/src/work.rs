@@ -3,6 +3,7 @@
 use crate::batcher::Batcher;
 use crate::measures::MeasuredRun;
 use crate::poll_registry::ReservedSlots;
+use crate::secrets::SecretUser;
 use crate::{Engine, EngineContext};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
@@ -24,7 +25,9 @@ impl WorkerPort for Engine {
     async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
         let lease = opening.lease.clamp(limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
         let opening = SessionOpening { lease, ..opening };
+        let worker = SecretUser::of(&opening);
         let session = self.context.store.open_session(self.now(), opening).await.map_err(unavailable)?;
+        self.context.secrets.opened(session, worker);
         Ok(SessionGrant { session, now: self.now() })
     }
 
@@ -33,16 +36,18 @@ impl WorkerPort for Engine {
         if capacity == 0 {
             return Ok(Vec::new());
         }
-        let reservation = SlotReservation { session: poll.session, turn: poll.turn };
+        let session = poll.session;
+        let reservation = SlotReservation { session, turn: poll.turn };
         let wait = self.context.host.clock.sleep(poll.wait);
         let answer = pin!(self.context.poll_registry.park(Poll { capacity, ..poll }));
         let gone = || WorkerPortError::Unavailable("the node is shutting down".to_owned());
-        match select(answer, wait).await {
-            Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone())),
-            Either::Right(((), _)) if self.context.poll_registry.leave(reservation) => Ok(Vec::new()),
+        let assignments = match select(answer, wait).await {
+            Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone()))?,
+            Either::Right(((), _)) if self.context.poll_registry.leave(reservation) => return Ok(Vec::new()),
             // The outcome of a check or a lease is pending: leaving now would lose it.
-            Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone())),
-        }
+            Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone()))?,
+        };
+        self.with_secrets(session, assignments).await
     }
 
     async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
@@ -65,10 +70,12 @@ impl WorkerPort for Engine {
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        let reports = self.context.without_secrets_in_reports(reports).await.map_err(unavailable)?;
         self.reports.call(reports).await.map_err(unavailable)
     }
 
     async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        let notes = self.context.without_secrets_in_notes(notes).await.map_err(unavailable)?;
         self.notes.call(notes).await.map_err(unavailable)
     }
 
@@ -94,6 +101,7 @@ impl WorkerPort for Engine {
     }
 
     async fn append_logs(&self, _session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+        let lines = self.context.without_secrets_in_lines(lines).await.map_err(unavailable)?;
         let jobs: Vec<JobId> = lines.iter().map(|line| line.execution.occurrence.job).collect();
         self.context.store.append_logs(lines).await.map_err(unavailable)?;
         self.context.counters.log_lines.add(jobs.len() as u64);
@@ -120,7 +128,7 @@ impl Engine {
     }
 }
 
-fn unavailable(error: StoreError) -> WorkerPortError {
+pub(crate) fn unavailable(error: StoreError) -> WorkerPortError {
     WorkerPortError::Unavailable(error.to_string())
 }
 

@@ -2,5 +2,6 @@
 //! The only crate that names concrete adapters. It does not know the commands that use the API.
 
 pub mod coordination;
+mod secrets;
 pub mod serve;
 pub mod store;

@@ -14,8 +14,8 @@ use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use punctual_bench::{self as bench, BenchCommand};
 use punctual_cli::flag_names::CommandFlags;
 use punctual_cli::{
-    audit, clock, context, demo, dlq, executions, job, login, nodes, queue, schedule, stats, token, top,
-    user, workers,
+    audit, clock, context, demo, dlq, executions, job, login, nodes, queue, schedule, secret, stats, token,
+    top, user, workers,
 };
 use punctual_config::exit::{self, Exit};
 use punctual_config::{ConfigCommand, output};
@@ -77,6 +77,9 @@ enum Command {
     /// Add, show, change and remove users
     #[command(subcommand)]
     User(user::UserCommand),
+    /// Set, show, remove and re-encrypt secrets, which payloads refer to
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Store a token for a server, so that commands use both
     Login(login::LoginArgs),
     /// Remove the stored token of a server
@@ -226,6 +229,7 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Clock(command) => clock::run(command).await,
         Command::Token(command) => token::run(command).await,
         Command::User(command) => user::run(command).await,
+        Command::Secret(command) => secret::run(command).await,
         Command::Login(args) => login::login(args).await,
         Command::Logout(args) => login::logout(args),
         Command::Whoami(args) => login::whoami(args).await,

@@ -325,10 +325,34 @@ impl Directory for NodeStore {
     async fn users(&self, _after: Option<&str>, _limit: usize) -> Result<Page<User, String>, StoreError> {
         Err(no_directory())
     }
+
+    async fn add_secret(&self, _secret: StoredSecret) -> Result<bool, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn replace_secret(&self, _secret: StoredSecret, _expected: u64) -> Result<bool, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn remove_secret(&self, _name: &str) -> Result<bool, StoreError> {
+        Err(no_directory())
+    }
+
+    async fn secret(&self, _name: &str) -> Result<Option<StoredSecret>, StoreError> {
+        Ok(None)
+    }
+
+    async fn secrets(
+        &self,
+        _after: Option<&str>,
+        _limit: usize,
+    ) -> Result<Page<StoredSecret, String>, StoreError> {
+        Err(no_directory())
+    }
 }
 
 fn no_directory() -> StoreError {
-    StoreError::Broken("the simulated world has no tokens and no users".to_owned())
+    StoreError::Broken("the simulated world has no tokens, users and secrets".to_owned())
 }
 
 fn no_lists() -> StoreError {

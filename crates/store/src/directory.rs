@@ -1,17 +1,17 @@
-//! Tokens and users as rows, the same for every database.
+//! Tokens, users and secrets as rows, the same for every database.
 
 use crate::cells::{Cell, CellValue, RowCells};
 use crate::codes::document;
 use crate::fault::Fault;
-use crate::layout::{TOKENS, TokenColumns, USERS, UserColumns};
-use punctual_core::ports::{Token, User, UserOutcome};
+use crate::layout::{SECRETS, SecretColumns, TOKENS, TokenColumns, USERS, UserColumns};
+use punctual_core::ports::{SealedValue, StoredSecret, Token, User, UserOutcome};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A token or a user.
+/// A token, a user or a secret.
 pub(crate) trait DirectoryRow: Sized {
     /// The index of the column that may be large.
     const ABOUT: usize;
@@ -59,6 +59,25 @@ impl DirectoryRow for User {
 
     fn id(&self) -> &str {
         &self.id
+    }
+}
+
+impl DirectoryRow for StoredSecret {
+    const ABOUT: usize = SECRETS.at("sealed");
+
+    fn read(row: &(impl RowCells + ?Sized)) -> Result<Self, Fault> {
+        let columns = SecretColumns::read(row, 0)?;
+        let what = format!("secrets.about of {}", columns.id);
+        Ok(StoredSecret {
+            about: document(serde_json::from_str(&columns.about), what)?,
+            name: columns.id.into_owned(),
+            version: columns.version,
+            sealed: SealedValue { key_id: columns.key_id.into_owned(), text: columns.sealed.into_owned() },
+        })
+    }
+
+    fn id(&self) -> &str {
+        &self.name
     }
 }
 
@@ -114,6 +133,28 @@ pub(crate) fn replaced_user<'a>(
     let [email, role, created_at, about, id] = user_cells(user)?;
     let [old_email, old_role, _, old_about, _] = user_cells(expected)?;
     Ok([email, role, created_at, about, id, old_email, old_role, old_about])
+}
+
+/// The columns of a secret and, at the end, its name.
+pub(crate) fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.columns.len()], Fault> {
+    let columns = SecretColumns {
+        id: secret.name.as_str().into(),
+        version: secret.version,
+        key_id: secret.sealed.key_id.as_str().into(),
+        sealed: secret.sealed.text.as_str().into(),
+        about: serde_json::to_string(&secret.about)?.into(),
+    };
+    let [id, version, key_id, sealed, about] = columns.into_cells();
+    Ok([version, key_id, sealed, about, id])
+}
+
+/// The columns of a secret that replaces another one, its name, and the version of the other one.
+pub(crate) fn replaced_secret(
+    secret: &StoredSecret,
+    expected_version: u64,
+) -> Result<[Cell<'_>; SECRETS.columns.len() + 1], Fault> {
+    let [version, key_id, sealed, about, id] = secret_cells(secret)?;
+    Ok([version, key_id, sealed, about, id, expected_version.into_cell()])
 }
 
 /// How a user is stored.

@@ -188,6 +188,7 @@ pub(crate) static TABLES: &[Layout] = &[
     QUEUES,
     TOKENS,
     USERS,
+    SECRETS,
     JOBS,
     JOB_TAGS,
     JOB_KEYS,
@@ -226,6 +227,10 @@ table! { TOKENS = tokens[1] as TokenColumns, token_columns, mysql_token_columns,
 table! { USERS = users[1] as UserColumns, user_columns, mysql_user_columns,
     sqlite_user_columns {
     id ShortText, email ShortText, role Coded<Role>, created_at Time, about Option<Document>,
+} }
+table! { SECRETS = secrets[1] as SecretColumns, secret_columns, mysql_secret_columns,
+    sqlite_secret_columns {
+    id ShortText, version Count, key_id ShortText, sealed Document, about Document,
 } }
 table! { JOBS = jobs[1] as JobColumns, job_columns, mysql_job_columns,
     sqlite_job_columns {

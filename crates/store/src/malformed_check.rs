@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::layout::{Column, JobColumns, Layout, LiveColumns, ScheduleColumns, hex};
 use punctual_core::ids::JobId;
 use punctual_core::notes::Checkpoint;
-use punctual_core::ports::{TokenAbout, UserAbout};
+use punctual_core::ports::{SecretAbout, TokenAbout, UserAbout};
 
 /// Rows that are reported by name; a table in which every row is malformed would fill the screen.
 pub(crate) const NAMED_MAX: usize = 100;
@@ -119,6 +119,9 @@ fn read_text(table: &str, column: &str, text: &str) -> Result<(), Fault> {
         ("queues", "unplaced") => read_readmission(Some(text)).map(drop),
         ("tokens", "about") => document(serde_json::from_str::<TokenAbout>(text), "tokens.about").map(drop),
         ("users", "about") => document(serde_json::from_str::<UserAbout>(text), "users.about").map(drop),
+        ("secrets", "about") => {
+            document(serde_json::from_str::<SecretAbout>(text), "secrets.about").map(drop)
+        }
         ("sessions", "job_types") => names(text, "sessions.job_types"),
         ("sessions", "queues") => names(text, "sessions.queues"),
         ("checkpoints", "document") => {

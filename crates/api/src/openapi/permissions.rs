@@ -60,6 +60,8 @@ fn meaning(permission: Permission) -> &'static str {
         Permission::AccessRead => "see tokens and users",
         Permission::AccessWrite => "create, change and remove tokens and users",
         Permission::AuditRead => "read the audit log",
+        Permission::SecretsRead => "see the names and rules of secrets",
+        Permission::SecretsWrite => "set, remove and re-encrypt secrets",
         Permission::Work => "open worker sessions and run jobs",
     }
 }

@@ -17,6 +17,7 @@ mod logs;
 mod nodes;
 mod queues;
 mod schedules;
+mod secrets;
 mod stats;
 mod submit;
 mod tokens;
@@ -113,6 +114,9 @@ fn all() -> Listed {
         .route("/tokens/{token_id}/rotate", post(tokens::rotate))
         .route("/users", get(users::list).post(users::add))
         .route("/users/{user_id}", get(users::show).patch(users::patch).delete(users::remove))
+        .route("/secrets", get(secrets::list))
+        .route("/secrets/{name}", get(secrets::show).put(secrets::set).delete(secrets::remove))
+        .route("/secret-keys/rotate", post(secrets::rotate))
         .route("/audit", get(audit::list))
         .route("/audit/verify", get(audit::verify))
         .route("/events", get(events::events))

@@ -53,7 +53,9 @@ impl<S: Send + Sync> FromRequestParts<S> for NoRequestKey {
         if !parts.headers.contains_key(IDEMPOTENCY_KEY) {
             return Ok(NoRequestKey);
         }
-        let detail = "is not accepted here: the response has a secret, which must not be stored".to_owned();
+        let detail =
+            "is not accepted here: the request or its response has a secret, which must not be stored"
+                .to_owned();
         Err(ApiError::InvalidHeader { header: IDEMPOTENCY_KEY, detail })
     }
 }

@@ -1,12 +1,13 @@
-//! The directory: tokens and users, and what each of them may do.
+//! The directory: tokens and users, and what each of them may do; and secrets, with encrypted values.
 
 use crate::access::{Grant, GrantTerms, Role};
-use crate::ports::{Page, StoreError};
+use crate::ports::{Page, SealedValue, StoreError};
+use crate::secrets::SecretRule;
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The tokens and users of a store. These tables are small and change rarely.
+/// The tokens, users and secrets of a store. These tables are small and change rarely.
 #[async_trait]
 pub trait Directory: Send + Sync {
     /// Stores a token, in place of one with the same id.
@@ -33,6 +34,20 @@ pub trait Directory: Send + Sync {
     async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError>;
     /// All users by id.
     async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, StoreError>;
+
+    /// Stores a secret unless one has its name; returns whether it was stored.
+    async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError>;
+    /// Stores a changed secret if the stored one still has this version; returns whether it had.
+    async fn replace_secret(&self, secret: StoredSecret, expected_version: u64) -> Result<bool, StoreError>;
+    /// Returns whether there was one.
+    async fn remove_secret(&self, name: &str) -> Result<bool, StoreError>;
+    async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError>;
+    /// All secrets by name.
+    async fn secrets(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<StoredSecret, String>, StoreError>;
 }
 
 /// The result of storing a user.
@@ -142,5 +157,38 @@ pub struct UserAbout {
 impl User {
     pub fn grant(&self) -> Grant {
         self.about.terms.grant(self.role)
+    }
+}
+
+/// A secret. Only a node with the key can read its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSecret {
+    pub name: String,
+    /// Counts the times that it was written. A rotation of keys counts too.
+    pub version: u64,
+    pub sealed: SealedValue,
+    pub about: SecretAbout,
+}
+
+/// The rest of a secret, stored as one document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretAbout {
+    pub rule: SecretRule,
+    pub created_at: Timestamp,
+    /// When its value or its rule was set.
+    pub set_at: Timestamp,
+    /// The name of the token or user that set it.
+    pub set_by: String,
+}
+
+impl StoredSecret {
+    /// What its value is encrypted together with. A value that is copied to another row, or whose rule is changed
+    /// in the database, cannot be decrypted.
+    pub fn bound_to(name: &str, version: u64, rule: &SecretRule) -> Vec<u8> {
+        serde_json::json!(["punctual secret", name, version, rule]).to_string().into_bytes()
+    }
+
+    pub fn own_binding(&self) -> Vec<u8> {
+        StoredSecret::bound_to(&self.name, self.version, &self.about.rule)
     }
 }

@@ -2,6 +2,7 @@
 //! adapters.
 
 mod audit;
+mod cipher;
 mod coordination;
 mod denial;
 mod directory;
@@ -26,10 +27,12 @@ pub use audit::{
     AuditEntry, AuditId, AuditLog, AuditQuery, AuditRow, AuditedItems, BrokenChain, ChainCheck, ChainEnds,
     ChainPart, OUTCOME_OK, OUTCOME_REFUSED, Seal,
 };
+pub use cipher::{CipherError, SealedValue, SecretCipher};
 pub use coordination::*;
 pub use denial::Denial;
 pub use directory::{
-    Directory, ParentToken, ReplacedSecret, Token, TokenAbout, User, UserAbout, UserOutcome,
+    Directory, ParentToken, ReplacedSecret, SecretAbout, StoredSecret, Token, TokenAbout, User, UserAbout,
+    UserOutcome,
 };
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,

@@ -6,7 +6,7 @@ use punctual_core::control::Refusal;
 use punctual_core::ids::{ExecutionId, JobId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{StoreError, WorkerPortError};
+use punctual_core::ports::{CipherError, StoreError, WorkerPortError};
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum UseCaseError {
@@ -20,6 +20,11 @@ pub enum UseCaseError {
     NoSuchToken(String),
     #[error("there is no user {0}")]
     NoSuchUser(String),
+    #[error("there is no secret {0}")]
+    NoSuchSecret(String),
+    /// This node cannot encrypt or decrypt.
+    #[error(transparent)]
+    Cipher(#[from] CipherError),
     #[error("another user has the email address {0}")]
     EmailTaken(String),
     #[error("there are {max} {what} already, which is the limit: remove some that are not needed")]

@@ -1,6 +1,7 @@
 //! Jobs: submitting, reading, changing and controlling them.
 
 use super::audit::changed_fields;
+use super::secrets::SecretRules;
 use super::{Forbidden, RequestTry, UseCase, UseCaseError, UseCases};
 use crate::submit::unknown_parent;
 use crate::{ControlError, SubmitError, Submitted};
@@ -87,15 +88,26 @@ impl UseCases {
     ) -> Result<Vec<Result<Submitted, SubmitError>>, UseCaseError> {
         let parents = specs.iter().flat_map(|spec| spec.settings.depends_on.iter().copied());
         let parents = self.in_scope(parents).await?;
-        let checked = |spec: JobSpec| {
+        let in_scope = |spec: JobSpec| {
             self.noted(UseCase::Submit, self.check_target(&spec)).map_err(SubmitError::Forbidden)?;
             match spec.settings.depends_on.iter().find(|parent| !parents.has(**parent)) {
                 Some(hidden) => Err(SubmitError::Invalid(vec![unknown_parent(*hidden)])),
                 None => Ok(spec),
             }
         };
+        let mut rules = SecretRules::default();
+        let mut checked = Vec::with_capacity(specs.len());
+        for spec in specs {
+            checked.push(match in_scope(spec) {
+                Ok(spec) => match self.secret_problem(&spec, &mut rules).await? {
+                    Some(problem) => Err(SubmitError::Invalid(vec![problem])),
+                    None => Ok(spec),
+                },
+                refused => refused,
+            });
+        }
         let audit = self.audited(UseCase::Submit, "");
-        Ok(self.engine.submit_from(specs.into_iter().map(checked).collect(), attempt.ids, audit).await)
+        Ok(self.engine.submit_from(checked, attempt.ids, audit).await)
     }
 
     pub async fn job(&self, id: JobId) -> Result<JobView, UseCaseError> {
@@ -163,11 +175,16 @@ impl UseCases {
     }
 
     /// Refuses a description that would move the job out of the caller's scope, or that names a job outside of
-    /// it.
+    /// it or a secret that it may not use.
     async fn check_change(&self, stored: &JobSpec, spec: &JobSpec) -> Result<(), UseCaseError> {
         let is_moved = stored.queue != spec.queue || stored.job_type != spec.job_type;
         if is_moved {
             self.noted(UseCase::UpdateJob, self.check_target(spec))?;
+        }
+        if (is_moved || stored.owner != spec.owner || stored.payload != spec.payload)
+            && let Some(problem) = self.secret_problem(spec, &mut SecretRules::default()).await?
+        {
+            return Err(UseCaseError::Invalid(vec![problem]));
         }
         let (old, new) = (&stored.settings.depends_on, &spec.settings.depends_on);
         let added: Vec<JobId> = new.iter().copied().filter(|parent| !old.contains(parent)).collect();

@@ -68,4 +68,8 @@ use_cases! {
     UpdateUser = "user.update": AccessWrite server_wide,
     RemoveUser = "user.remove": AccessWrite server_wide,
     ReadAudit = "audit.read": AuditRead server_wide,
+    ReadSecrets = "secret.read": SecretsRead,
+    SetSecret = "secret.set": SecretsWrite,
+    RemoveSecret = "secret.remove": SecretsWrite,
+    RotateSecrets = "secret.rotate": SecretsWrite server_wide,
 }

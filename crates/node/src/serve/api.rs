@@ -11,6 +11,7 @@ use super::{
     warn_of_token,
 };
 use crate::coordination;
+use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
 use punctual_api::Listeners;
@@ -29,6 +30,8 @@ pub struct ApiArgs {
     settings: Flags<ApiRoleSettings>,
     #[command(flatten)]
     password: PasswordArg,
+    #[command(flatten)]
+    secrets_key: SecretsKeyArg,
     /// Replace the admin token with a new one
     #[arg(long)]
     new_admin_token: bool,
@@ -55,9 +58,11 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let config = EngineConfig {
         member_ttl: settings.coordination.ttl.get(),
         submit_quota: settings.api.submit_quota.0,
+        secret_cipher: Some(secrets::cipher(&settings.secrets, &args.secrets_key, &place)?),
         ..EngineConfig::default()
     };
-    let engine = engine::start(config, Duties::OwnCommits, &host, &open, participation).await?;
+    let engine = engine::start(config.clone(), Duties::OwnCommits, &host, &open, participation).await?;
+    secrets::warn_of_missing_keys(&config, &*open.store).await;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());

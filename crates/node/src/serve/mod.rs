@@ -32,6 +32,7 @@ pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
 use crate::coordination;
+use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
@@ -61,6 +62,8 @@ pub struct ServeArgs {
     settings: Flags<ServeSettings>,
     #[command(flatten)]
     password: PasswordArg,
+    #[command(flatten)]
+    secrets_key: SecretsKeyArg,
     /// Replace the admin token with a new one
     #[arg(long)]
     new_admin_token: bool,
@@ -96,12 +99,14 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     );
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let mut config = retention::config(&settings.scheduler, &settings.coordination);
+    config.secret_cipher = Some(secrets::cipher(&settings.secrets, &args.secrets_key, &place)?);
     config.submit_quota = settings.api.submit_quota.0;
     if driven.is_some() {
         // Jumps of a driven clock are intended.
         config.retention_hold = std::time::Duration::ZERO;
     }
-    let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;
+    let engine = engine::start(config.clone(), Duties::Everything, &host, &open, participation).await?;
+    secrets::warn_of_missing_keys(&config, &*open.store).await;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let now = engine.now();
     let is_driven = driven.is_some();

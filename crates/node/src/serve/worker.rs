@@ -7,6 +7,7 @@ use super::node::{AfterDrain, Node};
 use super::transport::Transport;
 use super::{api_of, begin, config_mismatch, engine, warn_of_seen_passwords};
 use crate::coordination;
+use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, OpenStore, PasswordArg, StorePlace};
 use anyhow::Context;
 use punctual_api::{Listeners, ServerLimits};
@@ -34,6 +35,8 @@ pub struct WorkerArgs {
     settings: Flags<WorkerRoleSettings>,
     #[command(flatten)]
     password: PasswordArg,
+    #[command(flatten)]
+    secrets_key: SecretsKeyArg,
 }
 
 /// Where a worker gets its work from.
@@ -100,9 +103,14 @@ async fn on_store(
     let info =
         node_info(&open, &settings.coordination, &["worker"], listener.as_ref(), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
-    let engine_config =
-        EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
-    let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, participation).await?;
+    let engine_config = EngineConfig {
+        member_ttl: settings.coordination.ttl.get(),
+        secret_cipher: Some(secrets::cipher(&settings.secrets, &args.secrets_key, &place)?),
+        ..EngineConfig::default()
+    };
+    let engine =
+        engine::start(engine_config.clone(), Duties::OwnCommits, &host, &open, participation).await?;
+    secrets::warn_of_missing_keys(&engine_config, &*open.store).await;
     let mut node = Node::new(settings.worker.drain_grace.get());
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));

@@ -81,6 +81,8 @@ mod replica;
 mod restart;
 mod roles;
 mod scenarios;
+mod secrets;
+mod secrets_cluster;
 mod segments;
 mod server;
 mod slips;

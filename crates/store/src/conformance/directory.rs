@@ -1,10 +1,12 @@
-//! Tokens and users.
+//! Tokens, users and secrets.
 
 use super::fixture::at;
 use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
 use punctual_core::ports::{
-    Page, ParentToken, ReplacedSecret, Store, Token, TokenAbout, User, UserAbout, UserOutcome,
+    Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredSecret, Token, TokenAbout, User,
+    UserAbout, UserOutcome,
 };
+use punctual_core::secrets::SecretRule;
 use std::sync::Arc;
 
 /// A token with nothing but what it needs.
@@ -180,4 +182,56 @@ pub async fn users_are_changed_and_listed_by_id_in_pages(store: Arc<dyn Store>) 
     assert_eq!(page, Page { items: vec![first, changed], next: Some("u".to_owned()) });
     let page = store.users(page.next.as_deref(), 2).await.unwrap();
     assert_eq!(page, Page { items: vec![last], next: None });
+}
+
+/// A secret with a value in every column.
+pub(super) fn secret(name: &str, version: u64) -> StoredSecret {
+    let patterns = |names: &[&str]| names.iter().map(|name| NamePattern::new(*name)).collect();
+    StoredSecret {
+        name: name.to_owned(),
+        version,
+        sealed: SealedValue { key_id: format!("key{version}"), text: "c2VhbGVk".to_owned() },
+        about: SecretAbout {
+            rule: SecretRule {
+                owners: patterns(&["ann", "team-*"]),
+                queues: patterns(&["mail-*"]),
+                job_types: patterns(&["send"]),
+            },
+            created_at: at(1),
+            set_at: at(2),
+            set_by: "ann".to_owned(),
+        },
+    }
+}
+
+pub async fn a_secret_is_added_once_and_changed_only_in_the_expected_version(store: Arc<dyn Store>) {
+    assert_eq!(store.secret("db").await.unwrap(), None);
+    assert!(!store.replace_secret(secret("db", 2), 1).await.unwrap());
+    assert!(store.add_secret(secret("db", 1)).await.unwrap());
+    assert!(!store.add_secret(secret("db", 7)).await.unwrap());
+    assert_eq!(store.secret("db").await.unwrap(), Some(secret("db", 1)));
+    assert!(store.add_secret(secret("DB", 9)).await.unwrap(), "case matters");
+    let plain = StoredSecret {
+        about: SecretAbout { rule: SecretRule::default(), ..secret("db", 2).about },
+        ..secret("db", 2)
+    };
+    assert!(store.replace_secret(plain.clone(), 1).await.unwrap());
+    assert!(!store.replace_secret(secret("db", 2), 1).await.unwrap());
+    assert_eq!(store.secret("db").await.unwrap(), Some(plain));
+    assert!(store.remove_secret("db").await.unwrap());
+    assert!(!store.remove_secret("db").await.unwrap());
+    assert_eq!(store.secret("db").await.unwrap(), None);
+    assert_eq!(store.secret("DB").await.unwrap(), Some(secret("DB", 9)));
+}
+
+pub async fn secrets_are_listed_by_name_in_pages(store: Arc<dyn Store>) {
+    assert_eq!(store.secrets(None, 2).await.unwrap(), Page { items: vec![], next: None });
+    let secrets = ["A", "a.1", "b"].map(|name| secret(name, 1));
+    for new in secrets.iter().rev() {
+        assert!(store.add_secret(new.clone()).await.unwrap());
+    }
+    let first = store.secrets(None, 2).await.unwrap();
+    assert_eq!(first.items, secrets[..2]);
+    let rest = store.secrets(first.next.as_deref(), 2).await.unwrap();
+    assert_eq!(rest, Page { items: secrets[2..].to_vec(), next: None });
 }

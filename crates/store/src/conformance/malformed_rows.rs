@@ -2,7 +2,7 @@
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
 use super::audit::entry;
-use super::directory::{full_token, user};
+use super::directory::{full_token, secret, user};
 use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
 use crate::cells::{Cell, Cells, ColumnKind};
 use crate::layout::{Column, Layout, TABLES, hex};
@@ -168,7 +168,7 @@ fn is_time(column: &Column) -> bool {
 /// The first rows of a table are those that were created to be damaged.
 fn damaged_rows_max(table: &Layout) -> usize {
     match table.name {
-        "lanes" | "workers" | "sessions" | "tokens" | "users" | "lane_tallies" => 1,
+        "lanes" | "workers" | "sessions" | "tokens" | "users" | "secrets" | "lane_tallies" => 1,
         "live" | "jobs" => 14,
         _ => 3,
     }
@@ -209,6 +209,7 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     for id in ["a damaged row", SOUND] {
         store.put_token(full_token(id, 7)).await.unwrap();
         store.add_user(user(id, id)).await.unwrap();
+        store.add_secret(secret(id, 1)).await.unwrap();
     }
     store.record_audit([1, 2, 3, SOUND_ENTRY].map(entry).to_vec()).await.unwrap();
     store.seal_audit(2).await.unwrap();
@@ -296,6 +297,8 @@ pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
     assert!(printable(store.tokens(None, 9).await).items.contains(&full_token(SOUND, 7)));
     assert_eq!(store.user_by_email(SOUND).await.unwrap(), Some(user(SOUND, SOUND)));
     assert!(printable(store.users(None, 9).await).items.contains(&user(SOUND, SOUND)));
+    assert_eq!(store.secret(SOUND).await.unwrap(), Some(secret(SOUND, 1)));
+    assert!(printable(store.secrets(None, 9).await).items.contains(&secret(SOUND, 1)));
     store.record_audit(vec![entry(SOUND_ENTRY)]).await.unwrap();
     let sound_entry =
         AuditQuery { limit: 9, object: Some(entry(SOUND_ENTRY).object), ..AuditQuery::default() };

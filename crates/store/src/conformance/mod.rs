@@ -475,6 +475,8 @@ macro_rules! each_conformance_case {
                 the_last_use_of_a_token_only_grows,
                 an_email_address_belongs_to_one_user,
                 users_are_changed_and_listed_by_id_in_pages,
+                a_secret_is_added_once_and_changed_only_in_the_expected_version,
+                secrets_are_listed_by_name_in_pages,
             }
             maintenance {
                 log_lines_are_read_in_order_and_in_pages,

@@ -9,7 +9,7 @@ use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     DeadLetter, DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, JobCounts,
     JobQuery, JobView, ListedExecution, LogLine, OpenExecution, PausedQueue, QueueRow, ScheduleKind,
-    SessionRow, Store, Token, User,
+    SessionRow, Store, StoredSecret, Token, User,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -32,6 +32,7 @@ pub(super) struct StoreSnapshot {
     token: Option<Token>,
     tokens: Vec<Vec<Token>>,
     users: Vec<Vec<User>>,
+    secrets: Vec<Vec<StoredSecret>>,
     finished: Vec<(String, Finished)>,
     running: Vec<Vec<OpenExecution>>,
     listed: Vec<Vec<Vec<ListedExecution>>>,
@@ -54,6 +55,7 @@ impl StoreSnapshot {
             token: store.token("t").await.unwrap(),
             tokens: all_tokens(store).await,
             users: all_users(store).await,
+            secrets: all_secrets(store).await,
             finished: finished(store).await,
             running: running(store).await,
             listed: all_executions(store).await,
@@ -141,6 +143,14 @@ async fn all_tokens(store: &dyn Store) -> Vec<Vec<Token>> {
 async fn all_users(store: &dyn Store) -> Vec<Vec<User>> {
     pages(async |after: Option<String>| {
         let page = store.users(after.as_deref(), PAGE).await.unwrap();
+        (page.items, page.next)
+    })
+    .await
+}
+
+async fn all_secrets(store: &dyn Store) -> Vec<Vec<StoredSecret>> {
+    pages(async |after: Option<String>| {
+        let page = store.secrets(after.as_deref(), PAGE).await.unwrap();
         (page.items, page.next)
     })
     .await

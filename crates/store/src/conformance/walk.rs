@@ -4,7 +4,7 @@
 //! The cases of this suite say what must be true; this walk finds differences between two adapters that no
 //! case covers.
 
-use super::directory::{full_token, plain_token, user};
+use super::directory::{full_token, plain_token, secret as full_secret, user};
 use super::snapshot::{JobSnapshot, StoreSnapshot};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
@@ -559,9 +559,13 @@ impl Walk {
         let user = user(&id, &format!("{}@example.org", self.draw(9)));
         both!(self, replace_user(user, user.clone()));
         both!(self, add_user(user));
+        let version = self.draw(3) + 1;
+        both!(self, replace_secret(full_secret(&id, version + 1), version));
+        both!(self, add_secret(full_secret(&id, version)));
         if self.draw(9) == 0 {
             both!(self, remove_token(id.as_str()));
             both!(self, remove_user(id.as_str()));
+            both!(self, remove_secret(id.as_str()));
         }
         both!(self, put_token(full_token("t", secret)));
     }

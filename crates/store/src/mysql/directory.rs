@@ -39,4 +39,10 @@ impl DirectoryStatements for Connection {
     const REPLACE_USER: &'static str = "UPDATE users SET email = ?, role = ?, created_at = ?, about = ? \
          WHERE id = ? AND email = ? AND role = ? AND about <=> ?";
     const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = ?";
+    // Every warning about the row would be ignored, but the row follows from the layout.
+    const ADD_SECRET: &'static str =
+        "INSERT IGNORE INTO secrets (version, key_id, sealed, about, id) VALUES (?, ?, ?, ?, ?)";
+    const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = ?, key_id = ?, sealed = ?, about = ? \
+         WHERE id = ? AND version = ?";
+    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ?";
 }

@@ -35,4 +35,9 @@ impl DirectoryStatements for Wire {
     const REPLACE_USER: &'static str = "UPDATE users SET email = $1, role = $2, created_at = $3, about = $4 \
          WHERE id = $5 AND email = $6 AND role = $7 AND about IS NOT DISTINCT FROM $8 RETURNING 1";
     const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = $1 RETURNING 1";
+    const ADD_SECRET: &'static str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
+         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING 1";
+    const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = $1, key_id = $2, sealed = $3, about = $4 \
+         WHERE id = $5 AND version = $6 RETURNING 1";
+    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = $1 RETURNING 1";
 }

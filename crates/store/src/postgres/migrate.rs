@@ -24,6 +24,7 @@ pub(crate) const STEPS: &[MigrationStep] = &[
     MigrationStep { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
     MigrationStep { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
     MigrationStep { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
+    MigrationStep { name: "0007_secrets", sql: include_str!("schema/0007_secrets.sql") },
 ];
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();

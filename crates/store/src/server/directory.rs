@@ -1,14 +1,15 @@
-//! Tokens and users on a database server.
+//! Tokens, users and secrets on a database server.
 
 use super::connection::{Argument, ServerAnswer, ServerCall, ServerConnection, retry_conflicts, value};
 use super::list::{List, row};
 use super::maintenance::{Maintenance, MaintenanceStatements};
 use crate::cells::Cell;
 use crate::directory::{
-    DirectoryRow, UserStoring, last_uses, replaced_token, replaced_user, token_cells, user_cells,
+    DirectoryRow, UserStoring, last_uses, replaced_secret, replaced_token, replaced_user, secret_cells,
+    token_cells, user_cells,
 };
 use crate::fault::Fault;
-use punctual_core::ports::{Token, User, UserOutcome};
+use punctual_core::ports::{StoredSecret, Token, User, UserOutcome};
 use punctual_core::time::Timestamp;
 
 /// The statements of a dialect. The values of tokens and users are in the order of [`crate::directory`].
@@ -25,6 +26,9 @@ pub(crate) trait DirectoryStatements: ServerConnection {
     const ADD_USER: &'static str;
     const REPLACE_USER: &'static str;
     const REMOVE_USER: &'static str;
+    const ADD_SECRET: &'static str;
+    const REPLACE_SECRET: &'static str;
+    const REMOVE_SECRET: &'static str;
 }
 
 /// How often a change is run because of conflicts.
@@ -94,6 +98,18 @@ impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
         Ok(self.change(C::REMOVE_USER, row![id]).await?.count > 0)
     }
 
+    pub async fn add_secret(&self, secret: &StoredSecret) -> Result<bool, Fault> {
+        Ok(self.change(C::ADD_SECRET, secret_cells(secret)?).await?.count > 0)
+    }
+
+    pub async fn replace_secret(&self, secret: &StoredSecret, expected: u64) -> Result<bool, Fault> {
+        Ok(self.change(C::REPLACE_SECRET, replaced_secret(secret, expected)?).await?.count > 0)
+    }
+
+    pub async fn remove_secret(&self, name: &str) -> Result<bool, Fault> {
+        Ok(self.change(C::REMOVE_SECRET, row![name]).await?.count > 0)
+    }
+
     async fn change<const N: usize>(
         &self,
         sql: &'static str,
@@ -110,7 +126,7 @@ macro_rules! serve_directory {
         const _: () = {
             use crate::server::reads::ServerQuery;
             use async_trait::async_trait;
-            use punctual_core::ports::{Directory, Page, StoreError, Token, User, UserOutcome};
+            use punctual_core::ports::{Directory, Page, StoreError, StoredSecret, Token, User, UserOutcome};
             use punctual_core::time::Timestamp;
 
             #[async_trait]
@@ -173,6 +189,34 @@ macro_rules! serve_directory {
                     limit: usize,
                 ) -> Result<Page<User, String>, StoreError> {
                     read!(self.readers, reads => reads.listed_by_id(ServerQuery::Users, after, limit))
+                }
+
+                async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError> {
+                    Ok(self.maintenance.add_secret(&secret).await?)
+                }
+
+                async fn replace_secret(
+                    &self,
+                    secret: StoredSecret,
+                    expected_version: u64,
+                ) -> Result<bool, StoreError> {
+                    Ok(self.maintenance.replace_secret(&secret, expected_version).await?)
+                }
+
+                async fn remove_secret(&self, name: &str) -> Result<bool, StoreError> {
+                    Ok(self.maintenance.remove_secret(name).await?)
+                }
+
+                async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {
+                    read!(self.readers, reads => reads.found(ServerQuery::Secret, name))
+                }
+
+                async fn secrets(
+                    &self,
+                    after: Option<&str>,
+                    limit: usize,
+                ) -> Result<Page<StoredSecret, String>, StoreError> {
+                    read!(self.readers, reads => reads.listed_by_id(ServerQuery::Secrets, after, limit))
                 }
             }
         };

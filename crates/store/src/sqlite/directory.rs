@@ -1,4 +1,4 @@
-//! Tokens and users.
+//! Tokens, users and secrets.
 
 use super::reads::{PageItem, Reads, page};
 use super::rows::{all, bound, one};
@@ -6,13 +6,17 @@ use super::store::{SqliteStore, kept};
 use super::write::{SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use crate::cells::{Cell, RowCells};
 use crate::directory::{
-    DirectoryRow, UserStoring, last_uses, replaced_token, replaced_user, token_cells, user_cells,
+    DirectoryRow, UserStoring, last_uses, replaced_secret, replaced_token, replaced_user, secret_cells,
+    token_cells, user_cells,
 };
 use crate::fault::Fault;
-use crate::layout::{sqlite_token_columns as token_columns, sqlite_user_columns as user_columns};
+use crate::layout::{
+    sqlite_secret_columns as secret_columns, sqlite_token_columns as token_columns,
+    sqlite_user_columns as user_columns,
+};
 use crate::lists::PageRoom;
 use async_trait::async_trait;
-use punctual_core::ports::{Directory, Page, StoreError, Token, User, UserOutcome};
+use punctual_core::ports::{Directory, Page, StoreError, StoredSecret, Token, User, UserOutcome};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -30,6 +34,14 @@ const ADD_USER: &str = "INSERT INTO users (email, role, created_at, about, id) V
 const REPLACE_USER: &str = "UPDATE users SET email = ?1, role = ?2, created_at = ?3, about = ?4 \
      WHERE id = ?5 AND email = ?6 AND role = ?7 AND about IS ?8";
 const REMOVE_USER: &str = "DELETE FROM users WHERE id = ?1";
+const ADD_SECRET: &str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
+     VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING";
+const REPLACE_SECRET: &str = "UPDATE secrets SET version = ?1, key_id = ?2, sealed = ?3, about = ?4 \
+     WHERE id = ?5 AND version = ?6";
+const REMOVE_SECRET: &str = "DELETE FROM secrets WHERE id = ?1";
+pub(crate) const SECRET: &str = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id = ?1");
+pub(crate) const SECRETS: &str =
+    concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id > ?1 ORDER BY id LIMIT ?2");
 pub(crate) const TOKEN: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = ?1");
 pub(crate) const TOKENS: &str =
     concat!("SELECT ", token_columns!(), " FROM tokens WHERE id > ?1 ORDER BY id LIMIT ?2");
@@ -49,6 +61,9 @@ pub enum DirectoryCall {
     AddUser(User),
     ReplaceUser { user: User, expected: User },
     RemoveUser(String),
+    AddSecret(StoredSecret),
+    ReplaceSecret { secret: StoredSecret, expected_version: u64 },
+    RemoveSecret(String),
 }
 
 /// The reply to a [`DirectoryCall`].
@@ -111,6 +126,13 @@ pub(super) fn perform(conn: &Connection, call: &DirectoryCall) -> Result<Directo
         }
         DirectoryCall::RemoveToken(id) => DirectoryReply::Changed(remove(conn, REMOVE_TOKEN, id)?),
         DirectoryCall::RemoveUser(id) => DirectoryReply::Changed(remove(conn, REMOVE_USER, id)?),
+        DirectoryCall::AddSecret(secret) => {
+            DirectoryReply::Changed(execute(conn, ADD_SECRET, secret_cells(secret)?)? > 0)
+        }
+        DirectoryCall::ReplaceSecret { secret, expected_version } => DirectoryReply::Changed(
+            execute(conn, REPLACE_SECRET, replaced_secret(secret, *expected_version)?)? > 0,
+        ),
+        DirectoryCall::RemoveSecret(name) => DirectoryReply::Changed(remove(conn, REMOVE_SECRET, name)?),
     })
 }
 
@@ -221,5 +243,34 @@ impl Directory for SqliteStore {
     async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, StoreError> {
         let after = after.unwrap_or_default().to_owned();
         self.read(move |reads| reads.listed_by_id(USERS, &after, limit)).await
+    }
+
+    async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError> {
+        let call = DirectoryCall::AddSecret(secret);
+        changed!(self, call, DirectoryReply::Changed(changed) => changed)
+    }
+
+    async fn replace_secret(&self, secret: StoredSecret, expected_version: u64) -> Result<bool, StoreError> {
+        let call = DirectoryCall::ReplaceSecret { secret, expected_version };
+        changed!(self, call, DirectoryReply::Changed(changed) => changed)
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<bool, StoreError> {
+        let call = DirectoryCall::RemoveSecret(name.to_owned());
+        changed!(self, call, DirectoryReply::Changed(changed) => changed)
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |reads| reads.found(SECRET, &name)).await
+    }
+
+    async fn secrets(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<StoredSecret, String>, StoreError> {
+        let after = after.unwrap_or_default().to_owned();
+        self.read(move |reads| reads.listed_by_id(SECRETS, &after, limit)).await
     }
 }

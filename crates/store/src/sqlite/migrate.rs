@@ -14,6 +14,7 @@ pub(crate) const MAIN: &[&str] = &[
     include_str!("migrations/0006_unused.sql"),
     include_str!("migrations/0007_access.sql"),
     include_str!("migrations/0008_audit.sql"),
+    include_str!("migrations/0009_secrets.sql"),
 ];
 /// Steps of the database of log lines.
 pub(crate) const LOGS: &[&str] =

@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod executions;
 mod jobs;
+mod secrets;
 mod server;
 mod worker;
 mod workers;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Operation> {
         workers::operations(),
         server::operations(),
         access::operations(),
+        secrets::operations(),
         audit::operations(),
         worker::operations(),
     ]
@@ -36,6 +38,7 @@ const QUEUES: &str = "Queues";
 const WORKERS: &str = "Workers";
 const SERVER: &str = "Server";
 const ACCESS: &str = "Access";
+const SECRETS: &str = "Secrets";
 const CLOCK: &str = "Clock";
 const WORKER: &str = "Worker protocol";
 
@@ -50,6 +53,7 @@ pub fn tags() -> Value {
         {"name": WORKERS, "description": "Connected workers, their state, and orders to them."},
         {"name": SERVER, "description": "Health, statistics and documentation."},
         {"name": ACCESS, "description": "Tokens and users: who may use the server, and what each may do."},
+        {"name": SECRETS, "description": "Values that payloads refer to, and that only workers get."},
         {"name": CLOCK, "description": "The clock that schedules use, and how to move it on a server that \
                                         was started with a manual clock."},
         {"name": WORKER, "description": "How a worker in any language claims jobs, runs them and reports \

@@ -5,8 +5,8 @@ use crate::codecs::settings_columns;
 use crate::layout::{
     mysql_dead_letter_columns as dead_letter_columns, mysql_history_columns as history_columns,
     mysql_job_columns as job_columns, mysql_live_columns as live_columns,
-    mysql_schedule_columns as schedule_columns, mysql_token_columns as token_columns,
-    mysql_user_columns as user_columns,
+    mysql_schedule_columns as schedule_columns, mysql_secret_columns as secret_columns,
+    mysql_token_columns as token_columns, mysql_user_columns as user_columns,
 };
 use crate::mysql::names::LANES_BY_NUMBER;
 use crate::mysql::tables::{LIMITERS, STARTED};
@@ -201,6 +201,12 @@ statements! {
         "SELECT ",
         user_columns!(),
         " FROM users FORCE INDEX (PRIMARY) WHERE users.id > ? ORDER BY users.id LIMIT ?"
+    );
+    Secret [0] = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE secrets.id = ?");
+    Secrets [0, 1] = concat!(
+        "SELECT ",
+        secret_columns!(),
+        " FROM secrets FORCE INDEX (PRIMARY) WHERE secrets.id > ? ORDER BY secrets.id LIMIT ?"
     );
     WaitingLines [0, 1] = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_claim) \
          WHERE live.queued_lane = limiter_tallies.limiter LIMIT 1) \

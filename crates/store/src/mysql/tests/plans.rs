@@ -101,6 +101,8 @@ fn searches() -> Vec<Search> {
         search(sql(ServerQuery::User), vec![Value::from("user 7")], "users", "PRIMARY"),
         search(sql(ServerQuery::UserByEmail), vec![Value::from("7@example.org")], "users", "users_email"),
         search(sql(ServerQuery::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
+        search(sql(ServerQuery::Secret), vec![Value::from("secret 7")], "secrets", "PRIMARY"),
+        search(sql(ServerQuery::Secrets), vec![Value::from(""), limit()], "secrets", "PRIMARY"),
         search(Connection::AUDIT_PAGE, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
         search(Connection::AUDIT_CHAIN, vec![number(7), limit()], "audit", "audit_number"),
         search(Connection::UNSEALED, vec![limit()], "audit", "audit_number"),
@@ -190,6 +192,7 @@ const FILLING: &[&str] = &[
     ),
     fill!("tokens (id, secret_sha256, role, created_at)", "CONCAT('token ', n), UNHEX(SHA2(n, 256)), 0, n"),
     fill!("users (id, email, role, created_at)", "CONCAT('user ', n), CONCAT(n, '@example.org'), 0, n"),
+    fill!("secrets (id, version, key_id, sealed, about)", "CONCAT('secret ', n), n, 'k', 'x', '{}'"),
     fill!(
         "audit (id, at, token, name, action, object, outcome, number, hash)",
         "UNHEX(LPAD(HEX(n), 32, '0')), n, 'token 7', '', 'job.submit', '', 'ok', IF(n < 9990, n, NULL), UNHEX(SHA2(n, 256))"
@@ -229,6 +232,6 @@ const FILLING: &[&str] = &[
         "UNHEX(LPAD(HEX(n % 100), 32, '0')), 1, 1, n, n, 0, 'a line'"
     ),
     "DROP TABLE ten",
-    "ANALYZE TABLE lanes, workers, sessions, tokens, users, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
+    "ANALYZE TABLE lanes, workers, sessions, tokens, users, secrets, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
      checkpoints, log_lines",
 ];

@@ -5,8 +5,8 @@
 
 use crate::codecs::settings_columns;
 use crate::layout::{
-    dead_letter_columns, history_columns, job_columns, live_columns, schedule_columns, token_columns,
-    user_columns,
+    dead_letter_columns, history_columns, job_columns, live_columns, schedule_columns, secret_columns,
+    token_columns, user_columns,
 };
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
 use crate::server::reads::ServerQuery;
@@ -162,6 +162,8 @@ statements! {
     User = concat!("SELECT ", user_columns!(), " FROM users WHERE id = $1");
     UserByEmail = concat!("SELECT ", user_columns!(), " FROM users WHERE email = $1");
     Users = concat!("SELECT ", user_columns!(), " FROM users WHERE id > $1 ORDER BY id LIMIT $2");
+    Secret = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id = $1");
+    Secrets = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id > $1 ORDER BY id LIMIT $2");
     WaitingLines = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
          FROM limiter_tallies WHERE waiting > 0 AND limiter > $1 ORDER BY limiter LIMIT $2";
     Started = STARTED;

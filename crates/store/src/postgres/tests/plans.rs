@@ -54,6 +54,8 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ServerQuery::User), &["'user 7'"], "users_pkey"),
     (statement(ServerQuery::UserByEmail), &["'7@example.org'"], "users_email_key"),
     (statement(ServerQuery::Users), &["''", "100"], "users_pkey"),
+    (statement(ServerQuery::Secret), &["'secret 7'"], "secrets_pkey"),
+    (statement(ServerQuery::Secrets), &["''", "100"], "secrets_pkey"),
     (Wire::AUDIT_PAGE, &[JOB, AFTER_ALL, "100"], "audit_pkey"),
     (Wire::AUDIT_CHAIN, &["7", "100"], "audit_number"),
     (Wire::UNSEALED, &["100"], "audit_unsealed"),
@@ -81,6 +83,8 @@ const FILL: &str = "
     SELECT 'token ' || n, '', 0, n FROM generate_series(1, 2000) AS n;
     INSERT INTO users (id, email, role, created_at)
     SELECT 'user ' || n, n || '@example.org', 0, n FROM generate_series(1, 2000) AS n;
+    INSERT INTO secrets (id, version, key_id, sealed, about)
+    SELECT 'secret ' || n, n, 'k', 'x', '{}' FROM generate_series(1, 2000) AS n;
     INSERT INTO audit (id, at, token, name, action, object, outcome, number, hash)
     SELECT job(n), n, 'token 7', '', 'job.submit', '', 'ok', CASE WHEN n < 19990 THEN n END, '' FROM generate_series(1, 20000) AS n;
     INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)

@@ -53,6 +53,8 @@ pub(crate) enum ServerQuery {
     User,
     UserByEmail,
     Users,
+    Secret,
+    Secrets,
     WaitingLines,
     Started,
     Limiters,

@@ -4,7 +4,7 @@
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::counters::{JOB_COUNTERS, LANE_COUNTERS, STATUS_OF_JOB};
-use crate::sqlite::directory::{TOKEN, TOKENS, USER, USER_BY_EMAIL, USERS};
+use crate::sqlite::directory::{SECRET, SECRETS, TOKEN, TOKENS, USER, USER_BY_EMAIL, USERS};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION, OLDEST_LINES};
 use crate::sqlite::maintenance::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
@@ -88,6 +88,8 @@ const SEARCHES: &[(&str, &str)] = &[
     (USER, "users USING PRIMARY KEY (id=?)"),
     (USER_BY_EMAIL, "users USING INDEX sqlite_autoindex_users_2 (email=?)"),
     (USERS, "users USING PRIMARY KEY (id>?)"),
+    (SECRET, "secrets USING PRIMARY KEY (id=?)"),
+    (SECRETS, "secrets USING PRIMARY KEY (id>?)"),
     (DEAD_LETTERS_OF_JOB, "dead_letters USING INDEX dead_letters_job (job=? AND rowid<?)"),
 ];
 

@@ -1,0 +1,104 @@
+//! Secrets: set, list, remove and re-encrypt them. No response has a value.
+
+use super::tokens::{NoRequestKey, patterns, to_the_end};
+use crate::auth::Call;
+use crate::error::ApiError;
+use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody, OptionalBody};
+use crate::json::{self, DocumentShape};
+use crate::query::{QueryParams, next_cursor};
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use punctual_client::{Page, RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
+use punctual_core::access::NamePattern;
+use punctual_core::secrets::{SecretRule, secret_name_problem};
+use punctual_engine::{SecretView, SecretsRotated};
+use std::str::FromStr;
+
+/// The prefix of this list's cursors.
+const LIST: &str = "secrets";
+
+/// The name of a secret, in a cursor.
+struct SecretPlace(String);
+
+impl FromStr for SecretPlace {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if secret_name_problem(text).is_none() { Ok(SecretPlace(text.to_owned())) } else { Err(()) }
+    }
+}
+
+pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<SecretBody>>, ApiError> {
+    let (after, limit) = (query.cursor::<SecretPlace>(LIST), query.limit_or_most());
+    query.finish()?;
+    let page = call.cases.secrets(after.as_ref().map(|place| place.0.as_str()), limit).await?;
+    let items = page.items.into_iter().map(view).collect();
+    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+}
+
+pub async fn show(
+    call: Call,
+    IdInPath(name): IdInPath<String>,
+    query: QueryParams,
+) -> Result<Json<SecretBody>, ApiError> {
+    query.finish()?;
+    Ok(Json(view(call.cases.secret(&name).await?)))
+}
+
+/// Sets the value and all rules: those that the body leaves out get their defaults.
+pub async fn set(
+    call: Call,
+    IdInPath(name): IdInPath<String>,
+    _: NoRequestKey,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    let SetSecret { value, owners, queues, job_types } = json::parse(&body.bytes, DocumentShape::Secret)?;
+    let rule =
+        SecretRule { owners: patterns(owners), queues: patterns(queues), job_types: patterns(job_types) };
+    to_the_end(async move {
+        let (secret, is_new) = call.cases.set_secret(&name, &value, rule).await?;
+        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        Ok((status, Json(view(secret))).into_response())
+    })
+    .await
+}
+
+pub async fn remove(call: Call, IdInPath(name): IdInPath<String>, _: NoBody) -> Result<StatusCode, ApiError> {
+    to_the_end(async move {
+        call.cases.remove_secret(&name).await?;
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+pub async fn rotate(
+    call: Call,
+    body: OptionalBody<BODY_BYTES_MAX>,
+) -> Result<Json<RotatedSecrets>, ApiError> {
+    let RotateSecrets { after } = body.parse()?;
+    if let Some(problem) = after.as_deref().and_then(secret_name_problem) {
+        return Err(ApiError::field("after", problem));
+    }
+    let SecretsRotated { key_id, rotated, unreadable, next } =
+        to_the_end(async move { Ok(call.cases.rotate_secrets(after.as_deref()).await?) }).await?;
+    let unreadable = unreadable.into_iter().map(|(name, error)| format!("{name}: {error}")).collect();
+    Ok(Json(RotatedSecrets { key_id, rotated: rotated as u64, unreadable, next }))
+}
+
+fn view(secret: SecretView) -> SecretBody {
+    let texts = |patterns: Vec<NamePattern>| patterns.iter().map(|one| one.as_str().to_owned()).collect();
+    let SecretRule { owners, queues, job_types } = secret.about.rule;
+    SecretBody {
+        name: secret.name,
+        version: secret.version,
+        owners: texts(owners),
+        queues: texts(queues),
+        job_types: texts(job_types),
+        key_id: secret.key_id,
+        readable: secret.is_readable,
+        created_at: secret.about.created_at,
+        set_at: secret.about.set_at,
+        set_by: secret.about.set_by,
+    }
+}

@@ -1,0 +1,201 @@
+//! `punctual secret`: sets, lists, removes and re-encrypts secrets. Values come from a file, standard input or a hidden
+//! prompt, never from an argument, which every user of the machine could see.
+
+use crate::grant;
+use crate::login::typed_unseen;
+use anyhow::Context;
+use clap::Subcommand;
+use punctual_client::{Page, RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
+use punctual_config::args;
+use punctual_config::connect::ConnectArgs;
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{OutputArgs, details, print_text, table, tell, time};
+use punctual_core::limits;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+#[derive(Subcommand)]
+pub enum SecretCommand {
+    /// Set a secret, from a file, standard input or a hidden prompt
+    Set(SetArgs),
+    /// List secrets, without their values
+    List(ListArgs),
+    /// Show a secret, without its value
+    Show(ShowArgs),
+    /// Remove secrets; jobs that refer to them fail
+    Remove(RemoveArgs),
+    /// Encrypt all secrets with the current key, so that older keys can be removed
+    Rotate(ListArgs),
+}
+
+#[derive(clap::Args)]
+pub struct SetArgs {
+    /// The name of the secret, for references such as {"$secret": "NAME"} in payloads
+    #[arg(value_name = "NAME", value_parser = args::path_name)]
+    name: String,
+    /// Read the value from this file; one line break at its end is left out
+    #[arg(long, value_name = "FILE")]
+    from_file: Option<PathBuf>,
+    /// Let jobs of this owner use it, or of owners like team-*; by default those of your own owner. Can be given more
+    /// than once
+    #[arg(long, value_name = "PATTERN")]
+    owner: Vec<String>,
+    /// Let only jobs in this queue use it, or in queues like mail-*; can be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    queue: Vec<String>,
+    /// Let only jobs of this type use it, or of types like send-*; can be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    job_type: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    /// The name of the secret
+    #[arg(value_name = "NAME", value_parser = args::path_name)]
+    name: String,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct RemoveArgs {
+    /// The names of the secrets
+    #[arg(value_name = "NAME", required = true, value_parser = args::path_name)]
+    names: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+pub async fn run(command: SecretCommand) -> anyhow::Result<Exit> {
+    match command {
+        SecretCommand::Set(args) => {
+            let client = args.connect.client()?;
+            let value = value(&args.name, args.from_file.as_deref())?;
+            let secret =
+                SetSecret { value, owners: args.owner, queues: args.queue, job_types: args.job_type };
+            let secret = client.set_secret(&args.name, &secret).await?;
+            args.output.print(&secret, described)?;
+        }
+        SecretCommand::List(args) => {
+            let secrets = args.connect.client()?.secrets().await?;
+            args.output.print(&secrets, secrets_table)?;
+        }
+        SecretCommand::Show(args) => {
+            let secret = args.connect.client()?.secret(&args.name).await?;
+            args.output.print(&secret, described)?;
+        }
+        SecretCommand::Remove(args) => {
+            let client = args.connect.client()?;
+            for name in &args.names {
+                client.remove_secret(name).await?;
+                print_text(&format!("removed secret {name}"))?;
+            }
+        }
+        SecretCommand::Rotate(args) => return rotate(args).await,
+    }
+    Ok(Exit::Done)
+}
+
+/// All steps of a rotation. Fails if a secret is left with an older key.
+async fn rotate(args: ListArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let mut all: Option<RotatedSecrets> = None;
+    loop {
+        let after = all.as_ref().and_then(|all| all.next.clone());
+        let mut step = client.rotate_secrets(&RotateSecrets { after }).await?;
+        if let Some(before) = all.take() {
+            step.rotated += before.rotated;
+            step.unreadable.splice(0..0, before.unreadable);
+        }
+        let is_last = step.next.is_none();
+        all = Some(step);
+        if is_last {
+            break;
+        }
+    }
+    let Some(all) = all else { return Ok(Exit::Done) };
+    args.output
+        .print(&all, |all| format!("encrypted {} secrets with the key {}", all.rotated, all.key_id))?;
+    for problem in &all.unreadable {
+        tell(&format!("error: {problem}"));
+    }
+    Ok(if all.unreadable.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn value(name: &str, file: Option<&Path>) -> anyhow::Result<String> {
+    let text = match file {
+        Some(file) => {
+            let open = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+            read(open).with_context(|| format!("cannot read {}", file.display()))?
+        }
+        None if io::stdin().is_terminal() => return typed_unseen(&format!("value of {name}: ")),
+        None => read(io::stdin().lock()).context("cannot read the value from standard input")?,
+    };
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let value = line.strip_suffix('\r').unwrap_or(line);
+    if value.is_empty() {
+        let message = "no value: pass --from-file, or write the value to standard input".to_owned();
+        return Err(CliError { exit: Exit::Misunderstood, message }.into());
+    }
+    Ok(value.to_owned())
+}
+
+/// Reads a little more than the server accepts, so that it can say what is wrong.
+fn read(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(limits::SECRET_VALUE_BYTES_MAX as u64 + 3).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn described(secret: &SecretBody) -> String {
+    let key = if secret.readable {
+        secret.key_id.clone()
+    } else {
+        format!("{} (the server does not have it)", secret.key_id)
+    };
+    details([
+        ("secret", Some(secret.name.clone())),
+        ("version", Some(secret.version.to_string())),
+        ("owners", grant::joined(&secret.owners)),
+        ("queues", grant::joined(&secret.queues)),
+        ("job types", grant::joined(&secret.job_types)),
+        ("key", Some(key)),
+        ("set", Some(time(secret.set_at))),
+        ("set by", Some(secret.set_by.clone())),
+        ("created", Some(time(secret.created_at))),
+    ])
+}
+
+fn secrets_table(page: &Page<SecretBody>) -> String {
+    let all_if_none = |names: &[String]| grant::joined(names).unwrap_or_else(|| "all".to_owned());
+    let rows = page.items.iter().map(|secret| {
+        let key =
+            if secret.readable { secret.key_id.clone() } else { format!("{} (missing)", secret.key_id) };
+        vec![
+            secret.name.clone(),
+            secret.version.to_string(),
+            all_if_none(&secret.owners),
+            all_if_none(&secret.queues),
+            all_if_none(&secret.job_types),
+            key,
+            time(secret.set_at),
+            secret.set_by.clone(),
+        ]
+    });
+    table(&["SECRET", "VERSION", "OWNERS", "QUEUES", "JOB TYPES", "KEY", "SET", "SET BY"], rows)
+}

@@ -1,0 +1,171 @@
+//! Tests of references, rules and redaction.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn found(payload: &str) -> Vec<(String, String)> {
+    let references = references(payload).unwrap();
+    references.into_iter().map(|reference| (reference.path, reference.name)).collect()
+}
+
+fn refused(payload: &str) -> String {
+    let InvalidField { field, fix } = references(payload).unwrap_err();
+    format!("{field} {fix}")
+}
+
+fn rule(owners: &[&str], queues: &[&str], job_types: &[&str]) -> SecretRule {
+    let patterns = |names: &[&str]| names.iter().map(|name| NamePattern::new(*name)).collect();
+    SecretRule { owners: patterns(owners), queues: patterns(queues), job_types: patterns(job_types) }
+}
+
+#[test]
+fn references_are_found_at_every_place_in_the_order_of_the_text() {
+    let payload = r#"{"env": {"TOKEN": {"$secret": "api-token"}}, "command": ["run", { "$secret" : "b.1" }], "x": {"\u0024secret":"c"}}"#;
+    let expected = [("payload.env.TOKEN", "api-token"), ("payload.command[1]", "b.1"), ("payload.x", "c")];
+    assert_eq!(found(payload), expected.map(|(path, name)| (path.to_owned(), name.to_owned())));
+    assert_eq!(found(r#"{"$secret":"whole"}"#), [("payload".to_owned(), "whole".to_owned())]);
+    for none in
+        ["null", r#""$secret""#, r#"["$secret"]"#, r#"{"a":"{\"$secret\":\"x\"}"}"#, "not json $secret"]
+    {
+        assert_eq!(found(none), [], "{none}");
+    }
+}
+
+#[test]
+fn a_malformed_reference_is_named_by_its_path() {
+    assert_eq!(
+        refused(r#"{"a":[{"$secret":"x","default":1}]}"#),
+        "payload.a[0] must have no other key beside $secret"
+    );
+    assert_eq!(refused(r#"{"$secret":"a","$secret":"b"}"#), "payload must have no other key beside $secret");
+    assert_eq!(
+        refused(r#"{"a":{"$secret":7}}"#),
+        "payload.a must have the name of a secret as $secret, in quotes"
+    );
+    let wrong_name = refused(r#"{"a":{"b":{"$secret":"no spaces"}}}"#);
+    assert!(
+        wrong_name
+            .starts_with("payload.a.b must have the name of a secret as $secret: the name must consist of")
+    );
+    let many = vec![json!({ "$secret": "x" }); limits::SECRET_REFERENCES_MAX + 1];
+    assert!(references(&json!(many[1..]).to_string()).is_ok());
+    assert_eq!(
+        refused(&json!(many).to_string()),
+        "payload must have at most 32 references to secrets, not 33"
+    );
+}
+
+#[test]
+fn values_replace_references_and_the_rest_stays_to_the_letter() {
+    let payload = r#"{"b": 1.0e3,  "a":{ "$secret": "x" }, "c":[{"$secret":"y"}] }"#;
+    let references = references(payload).unwrap();
+    let value = |name: &str| format!("\"{name}\"\n");
+    assert_eq!(resolved(payload, &references, value), r#"{"b": 1.0e3,  "a":"\"x\"\n", "c":["\"y\"\n"] }"#);
+}
+
+#[test]
+fn a_rule_limits_owner_queue_and_type_together() {
+    let all = rule(&["*"], &[], &[]);
+    assert!(all.allows("ann", "mail", "send"));
+    let some = rule(&["ann", "team-*"], &["mail-*"], &["send"]);
+    assert!(some.allows("ann", "mail-eu", "send") && some.allows("team-a", "mail-us", "send"));
+    for (owner, queue, job_type) in
+        [("bob", "mail-eu", "send"), ("ann", "web", "send"), ("ann", "mail-eu", "x")]
+    {
+        assert!(!some.allows(owner, queue, job_type), "{owner} {queue} {job_type}");
+    }
+    assert!(!rule(&[], &[], &[]).allows("ann", "mail", "send"), "without an owner, nobody");
+    let long = vec![NamePattern::new("x"); limits::SCOPE_PATTERNS_MAX + 1];
+    let problems: Vec<_> = SecretRule { queues: long, ..rule(&[""], &[], &[]) }.problems().collect();
+    assert_eq!(
+        problems.iter().map(|problem| problem.field.as_str()).collect::<Vec<_>>(),
+        ["owners", "queues"]
+    );
+}
+
+#[test]
+fn names_and_values_have_limits() {
+    for good in ["a", "db.password", "A_1-b", &"x".repeat(limits::SECRET_NAME_BYTES_MAX)] {
+        assert_eq!(secret_name_problem(good), None, "{good}");
+    }
+    for bad in ["", ".a", "-a", "a b", "ä", "a/b", &"x".repeat(limits::SECRET_NAME_BYTES_MAX + 1)] {
+        assert!(secret_name_problem(bad).is_some(), "{bad}");
+    }
+    assert_eq!(secret_value_problem(&"x".repeat(limits::SECRET_VALUE_BYTES_MAX)), None);
+    assert!(secret_value_problem(&"x".repeat(limits::SECRET_VALUE_BYTES_MAX + 1)).is_some());
+    assert!(secret_value_problem("").is_some());
+}
+
+#[test]
+fn values_their_lines_and_their_base64_are_replaced() {
+    let redactor =
+        Redactor::new([("db", "hunter2hunter2"), ("pem", "-----BEGIN\nabcdefgh\nxyz\n"), ("pin", "12345")]);
+    let text = |text: &str| redactor.text(text.to_owned());
+    assert_eq!(text("a hunter2hunter2 b"), "a [secret db] b");
+    assert_eq!(text("hunter2hunter2hunter2hunter2"), "[secret db][secret db]");
+    assert_eq!(text("Basic aHVudGVyMmh1bnRlcjI="), "Basic [secret db]=");
+    assert_eq!(text("abcdefgh"), "[secret pem]");
+    assert_eq!(
+        text("the pin 12345 is too short, and so is xyz"),
+        "the pin 12345 is too short, and so is xyz"
+    );
+    assert!(!format!("{redactor:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_value_that_is_spread_over_lines_is_replaced_in_each_of_them() {
+    let redactor = Redactor::new([("db", "hunter2hunter2")]);
+    let mut lines = ["say hunter", "2hun", "ter2!", "the end"].map(str::to_owned);
+    let mut borrowed: Vec<&mut String> = lines.iter_mut().collect();
+    redactor.lines(&mut borrowed);
+    assert_eq!(lines, ["say [secret db]", "[secret db]", "[secret db]!", "the end"]);
+}
+
+#[test]
+fn documents_stay_documents() {
+    let redactor = Redactor::new([("db", "line one\n\"two\""), ("number", "12345678")]);
+    let json = |value: Value| redactor.json(value.to_string(), 1_000);
+    assert_eq!(
+        json(json!({ "a": ["line one\n\"two\""], "x 12345678": 1, "n": 12_345_678 })),
+        json!({ "a": ["[secret db]"], "x [secret number]": 1, "n": "[secret number]" }).to_string()
+    );
+    assert_eq!(redactor.json(r#"{"b": 1.0e3, "a":[ ]}"#.to_owned(), 1_000), r#"{"b": 1.0e3, "a":[ ]}"#);
+    assert_eq!(redactor.json(r#""\u0031\u0032345678""#.to_owned(), 1_000), r#""[secret number]""#);
+    let large = format!("[{}]", vec!["\"12345678\""; 20].join(","));
+    assert_eq!(redactor.json(large, 250), format!("\"{TOO_LARGE}\""));
+    assert_eq!(redactor.json("12345678 is no document {".to_owned(), 99), "[secret number] is no document {");
+}
+
+proptest! {
+    #[test]
+    fn no_value_is_left_however_it_is_surrounded_and_cut(
+        value in "[a-f]{6,20}", before in "[a-f ]{0,12}", after in "[a-f ]{0,12}", cut in 0_usize..40,
+    ) {
+        let redactor = Redactor::new([("x", value.as_str())]);
+        let text = format!("{before}{value}{after}");
+        prop_assert!(!redactor.text(text.clone()).contains(&value));
+        let (first, second) = text.split_at(cut.min(text.len()));
+        let (mut first, mut second) = (first.to_owned(), second.to_owned());
+        redactor.lines(&mut [&mut first, &mut second]);
+        prop_assert!(!(first + &second).contains(&value));
+    }
+
+    #[test]
+    fn a_resolved_payload_has_the_value_exactly_where_the_reference_was(
+        value in any::<String>(), key in any::<String>(), other in any::<String>(),
+    ) {
+        prop_assume!(key != REFERENCE_KEY && key != "other");
+        let payload = json!({ &key: [1, { "$secret": "x" }], "other": other }).to_string();
+        let references = references(&payload).unwrap();
+        prop_assert_eq!(references.len(), 1);
+        let given: Value = serde_json::from_str(&resolved(&payload, &references, |_| value.clone())).unwrap();
+        prop_assert_eq!(given, json!({ &key: [1, value], "other": other }));
+    }
+
+    #[test]
+    fn texts_without_values_stay_as_they_are(text in "[g-z \\n]{0,60}", value in "[a-f]{6,20}") {
+        let redactor = Redactor::new([("x", value.as_str())]);
+        prop_assert_eq!(redactor.text(text.clone()), text);
+    }
+}

@@ -1,0 +1,243 @@
+//! Secrets: setting, listing and removing them, re-encrypting them, and whether a job may refer to them. No use
+//! case returns a value.
+//!
+//! Names are shared by all owners. A caller that is limited to an owner sees the secrets that jobs of the owner
+//! may use, and changes those that only they may use.
+
+use super::{Forbidden, UseCase, UseCaseError, UseCases};
+use crate::secrets::NOT_USABLE;
+use punctual_core::access::{NamePattern, pattern_list};
+use punctual_core::job::{InvalidField, JobSpec};
+use punctual_core::limits;
+use punctual_core::ports::{CipherError, Page, SecretAbout, SecretCipher, StoreError, StoredSecret};
+use punctual_core::secrets::{SecretRule, references, secret_name_problem, secret_value_problem};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// How often a change is computed again because the secret was changed concurrently.
+const CHANGE_TRIES_MAX: usize = 20;
+
+/// A secret without its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretView {
+    pub name: String,
+    pub version: u64,
+    pub key_id: String,
+    /// Whether this node has the key.
+    pub is_readable: bool,
+    pub about: SecretAbout,
+}
+
+/// What a step of a rotation has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretsRotated {
+    /// The current key.
+    pub key_id: String,
+    pub rotated: usize,
+    /// Secrets that this node cannot decrypt, with the reason.
+    pub unreadable: Vec<(String, CipherError)>,
+    /// The name after which the next step continues; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// The rules of secrets that were read for one request; `None` for one that does not exist.
+pub(super) type SecretRules = BTreeMap<String, Option<SecretRule>>;
+
+impl UseCases {
+    /// The secrets that the caller may see, by name. A page may be empty although more follow.
+    pub async fn secrets(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<SecretView, String>, UseCaseError> {
+        self.permit(UseCase::ReadSecrets)?;
+        let page = self.store().secrets(after, limit).await?;
+        let visible = page.items.into_iter().filter(|secret| self.sees_secret(&secret.about.rule));
+        Ok(Page { items: visible.map(|secret| self.secret_view(secret)).collect(), next: page.next })
+    }
+
+    pub async fn secret(&self, name: &str) -> Result<SecretView, UseCaseError> {
+        self.permit(UseCase::ReadSecrets)?;
+        let secret = self.stored_secret(name).await?;
+        let visible = secret.filter(|secret| self.sees_secret(&secret.about.rule));
+        let visible = visible.ok_or_else(|| UseCaseError::NoSuchSecret(name.to_owned()))?;
+        Ok(self.secret_view(visible))
+    }
+
+    /// Stores a secret, in place of one with the same name. Without owners, only jobs of the caller's own owner may
+    /// use it. Returns whether it is new.
+    pub async fn set_secret(
+        &self,
+        name: &str,
+        value: &str,
+        mut rule: SecretRule,
+    ) -> Result<(SecretView, bool), UseCaseError> {
+        self.permit(UseCase::SetSecret)?;
+        if rule.owners.is_empty() {
+            rule.owners = vec![NamePattern::new(self.caller.grant.owner.clone())];
+        }
+        let named = [("name", secret_name_problem(name)), ("value", secret_value_problem(value))];
+        let problems = named.into_iter().filter_map(|(field, fix)| Some(InvalidField::new(field, fix?)));
+        let problems: Vec<InvalidField> = problems.chain(rule.problems()).collect();
+        if !problems.is_empty() {
+            return Err(UseCaseError::Invalid(problems));
+        }
+        self.noted(UseCase::SetSecret, self.check_manages(&rule))?;
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_secret(name).await?;
+            if let Some(stored) = &stored {
+                self.noted(UseCase::SetSecret, self.check_manages(&stored.about.rule))?;
+            } else {
+                self.check_room_for_secret().await?;
+            }
+            let now = self.now();
+            let version = stored.as_ref().map_or(0, |stored| stored.version) + 1;
+            let sealed = self.cipher()?.seal(value, &StoredSecret::bound_to(name, version, &rule))?;
+            let about = SecretAbout {
+                rule: rule.clone(),
+                created_at: stored.as_ref().map_or(now, |stored| stored.about.created_at),
+                set_at: now,
+                set_by: self.caller.name.clone(),
+            };
+            let secret = StoredSecret { name: name.to_owned(), version, sealed, about };
+            let is_stored = match &stored {
+                Some(stored) => self.store().replace_secret(secret.clone(), stored.version).await?,
+                None => self.store().add_secret(secret.clone()).await?,
+            };
+            if is_stored {
+                self.engine.context.secrets.are_present();
+                let before = stored.as_ref().map(described_secret);
+                let details = json!({ "before": before, "after": described_secret(&secret) });
+                self.record(UseCase::SetSecret, format!("secret {name}"), Some(&details)).await;
+                return Ok((self.secret_view(secret), stored.is_none()));
+            }
+        }
+        Err(UseCaseError::Busy)
+    }
+
+    pub async fn remove_secret(&self, name: &str) -> Result<(), UseCaseError> {
+        self.permit(UseCase::RemoveSecret)?;
+        let missing = || UseCaseError::NoSuchSecret(name.to_owned());
+        let stored = self.stored_secret(name).await?;
+        let stored = stored.filter(|stored| self.sees_secret(&stored.about.rule)).ok_or_else(missing)?;
+        self.noted(UseCase::RemoveSecret, self.check_manages(&stored.about.rule))?;
+        if !self.store().remove_secret(name).await? {
+            return Err(missing());
+        }
+        let details = json!({ "before": described_secret(&stored) });
+        self.record(UseCase::RemoveSecret, format!("secret {name}"), Some(&details)).await;
+        Ok(())
+    }
+
+    /// Encrypts the next secrets with the current key, as far as one call goes.
+    pub async fn rotate_secrets(&self, after: Option<&str>) -> Result<SecretsRotated, UseCaseError> {
+        self.permit(UseCase::RotateSecrets)?;
+        let cipher = self.cipher()?;
+        let key_id = cipher.current_key().ok_or(CipherError::NoKey)?;
+        let page = self.store().secrets(after, limits::SECRETS_ROTATED_MAX).await?;
+        let mut done = SecretsRotated { key_id, rotated: 0, unreadable: vec![], next: page.next };
+        for secret in page.items.into_iter().filter(|secret| secret.sealed.key_id != done.key_id) {
+            let name = secret.name.clone();
+            match resealed(cipher, &secret) {
+                // One that was changed meanwhile has the current key.
+                Ok(new) => {
+                    done.rotated += usize::from(self.store().replace_secret(new, secret.version).await?);
+                }
+                Err(error) => done.unreadable.push((name, error)),
+            }
+        }
+        let details =
+            json!({ "key_id": done.key_id, "rotated": done.rotated, "unreadable": done.unreadable.len() });
+        self.record(UseCase::RotateSecrets, "secrets".to_owned(), Some(&details)).await;
+        Ok(done)
+    }
+
+    /// What is wrong with the references of a job. A secret that it may not use is like one that does not exist.
+    pub(super) async fn secret_problem(
+        &self,
+        spec: &JobSpec,
+        rules: &mut SecretRules,
+    ) -> Result<Option<InvalidField>, StoreError> {
+        let found = match references(&spec.payload) {
+            Ok(found) => found,
+            Err(problem) => return Ok(Some(problem)),
+        };
+        for reference in found {
+            let name = &reference.name;
+            if !rules.contains_key(name) {
+                let rule = self.store().secret(name).await?.map(|secret| secret.about.rule);
+                rules.insert(name.clone(), rule);
+            }
+            let rule = rules.get(name).and_then(Option::as_ref);
+            if !rule.is_some_and(|rule| rule.allows(&spec.owner, &spec.queue, &spec.job_type)) {
+                let fix = format!("must refer to a secret that the job may use, not {name}: {NOT_USABLE}");
+                return Ok(Some(InvalidField::new(reference.path, fix)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One with an invalid name does not exist. Databases refuse some texts instead of finding nothing.
+    async fn stored_secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {
+        if secret_name_problem(name).is_some() { Ok(None) } else { self.store().secret(name).await }
+    }
+
+    fn sees_secret(&self, rule: &SecretRule) -> bool {
+        self.caller.grant.scope.owner.as_ref().is_none_or(|own| rule.has_owner(own))
+    }
+
+    /// Refuses a rule that reaches beyond the caller's scope.
+    fn check_manages(&self, rule: &SecretRule) -> Result<(), Forbidden> {
+        let scope = &self.caller.grant.scope;
+        if !scope.queues.is_empty() || !scope.job_types.is_empty() {
+            return Err(Forbidden(
+                "secrets are not limited to the queues and job types that the token is limited to".to_owned(),
+            ));
+        }
+        match &scope.owner {
+            Some(own) if rule.owners.iter().any(|owner| owner.as_str() != own) => Err(Forbidden(format!(
+                "jobs of {} may use the secret, and the token is limited to the owner {own}",
+                pattern_list(&rule.owners)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn check_room_for_secret(&self) -> Result<(), UseCaseError> {
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = self.store().secrets(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
+            count += page.items.len();
+            after = page.next;
+            if count >= limits::SECRETS_MAX {
+                return Err(UseCaseError::DirectoryFull { what: "secrets", max: limits::SECRETS_MAX });
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn cipher(&self) -> Result<&dyn SecretCipher, CipherError> {
+        self.engine.context.config.secret_cipher.as_deref().ok_or(CipherError::NoKey)
+    }
+
+    fn secret_view(&self, secret: StoredSecret) -> SecretView {
+        let StoredSecret { name, version, sealed, about } = secret;
+        let is_readable = self.cipher().is_ok_and(|cipher| cipher.has_key(&sealed.key_id));
+        SecretView { name, version, key_id: sealed.key_id, is_readable, about }
+    }
+}
+
+/// The same secret, encrypted with the current key.
+fn resealed(cipher: &dyn SecretCipher, secret: &StoredSecret) -> Result<StoredSecret, CipherError> {
+    let value = cipher.open(&secret.sealed, &secret.own_binding())?;
+    let version = secret.version + 1;
+    let bound_to = StoredSecret::bound_to(&secret.name, version, &secret.about.rule);
+    Ok(StoredSecret { version, sealed: cipher.seal(&value, &bound_to)?, ..secret.clone() })
+}
+
+/// A secret without its value.
+fn described_secret(secret: &StoredSecret) -> Value {
+    json!({ "version": secret.version, "key_id": secret.sealed.key_id, "rule": secret.about.rule })
+}
