@@ -91,7 +91,7 @@ impl HeldSecrets {
     }
 }
 
-/// Adds an entry; when there are too many, the one of the oldest job goes.
+/// Adds an entry; when there are too many, the one of the oldest job or session goes.
 fn put<K: Ord, V>(map: &Mutex<BTreeMap<K, V>>, key: K, value: V) {
     let mut map = lock(map);
     map.insert(key, value);
