@@ -62,6 +62,8 @@ pub enum DocumentShape {
     Worker,
     /// The optional arguments of a verb.
     Verb,
+    /// Any other object.
+    Object,
 }
 
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: DocumentShape) -> Result<T, ApiError> {
@@ -169,6 +171,10 @@ fn wrong_shape(shape: DocumentShape) -> ApiError {
             title: "the body is not an object",
             detail: "send nothing, or a JSON object as the documentation of the route says",
         },
+        DocumentShape::Object => ApiError::WrongShape {
+            title: "the body is not an object",
+            detail: "send a JSON object as the documentation of the route says",
+        },
         DocumentShape::JobOfBatch | DocumentShape::PatchedJob => {
             ApiError::field(BODY, "must be an object, such as {\"name\": \"hello\"}")
         }
@@ -221,8 +227,9 @@ fn unknown_field(path: &str, name: &str, message: &str) -> FieldError {
         return FieldError { field, detail: "is not supported yet".to_owned() };
     }
     let synonym = SYNONYMS.iter().find(|(theirs, _)| *theirs == strip_index(&field)).map(|(_, ours)| *ours);
-    let known = message.split('`').skip(3).step_by(2);
-    let detail = match synonym.or_else(|| suggest::closest(name, known)) {
+    let known = || message.split('`').skip(3).step_by(2);
+    let synonym = synonym.filter(|ours| known().any(|field| field == *ours));
+    let detail = match synonym.or_else(|| suggest::closest(name, known())) {
         Some(meant) => format!("is not a known field, did you mean {meant}?"),
         None => "is not a known field".to_owned(),
     };

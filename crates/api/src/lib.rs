@@ -8,6 +8,7 @@
 mod auth;
 mod body_check;
 mod browser;
+mod compat;
 mod conditional;
 mod connections;
 mod error;

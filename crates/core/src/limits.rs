@@ -72,6 +72,9 @@ pub const PAGE_ITEMS_MAX: usize = 1_000;
 /// Bytes of payloads, results, errors and log lines in one page. A page that would have more ends sooner,
 /// after at least one item, and returns where to continue.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Items that a list with page numbers reaches, in the routes for other job APIs. A page beyond it is rejected:
+/// a page number costs reading everything before it, and a cursor does not.
+pub const NUMBERED_ITEMS_MAX: usize = 10_000;
 /// Items of a page when the caller sets no limit.
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 /// Items of one store transaction that the engine batches from many callers; the rest go into the next one.

@@ -42,8 +42,14 @@ pub async fn retry(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Resu
 }
 
 async fn control(call: &Call, id: JobId, verb: Verb) -> Result<Response, ApiError> {
+    let controlled = changed(call, id, verb).await?;
+    shown(call, id, controlled).await
+}
+
+/// Applies a verb to a job.
+pub async fn changed(call: &Call, id: JobId, verb: Verb) -> Result<Controlled, ApiError> {
     match call.cases.control(id, verb.clone()).await {
-        Ok(controlled) => shown(call, id, controlled).await,
+        Ok(controlled) => Ok(controlled),
         Err(UseCaseError::Refused { refusal: Refusal::Finished(status), .. }) => {
             Err(finished(id, status, &verb))
         }

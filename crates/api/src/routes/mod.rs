@@ -28,6 +28,7 @@ mod workers;
 
 use crate::Api;
 use crate::auth;
+use crate::compat;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use crate::metrics::count_traffic;
@@ -39,12 +40,13 @@ use axum::http::header::ALLOW;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-pub use control::refused;
+pub use control::{changed, refused};
 use listed::Listed;
 use punctual_client::API_PREFIX;
 
 pub fn router(api: Api) -> Router {
-    guarded(all().into_router().merge(login::router()).fallback(not_found), api)
+    let routes = all().into_router().merge(login::router()).merge(compat::routes().into_router());
+    guarded(routes.fallback(not_found), api)
 }
 
 /// The routes of a process that serves no requests about jobs.

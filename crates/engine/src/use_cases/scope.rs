@@ -1,7 +1,7 @@
 //! What a caller may see: the jobs in its scope, and their data if it may read payloads. A job outside the
 //! scope does not exist for the caller.
 
-use super::{Forbidden, UseCaseError, UseCases};
+use super::{Forbidden, UseCase, UseCaseError, UseCases};
 use async_trait::async_trait;
 use punctual_core::access::{Permission, pattern_list};
 use punctual_core::ids::JobId;
@@ -107,6 +107,32 @@ impl UseCases {
             return refused("job_type", &spec.job_type, pattern_list(&scope.job_types));
         }
         Ok(())
+    }
+
+    /// These use cases, limited to the jobs of one owner: every other job does not exist for them. The id or
+    /// email address of the caller's own user stands for the caller's owner. Refuses a caller that may not
+    /// reach the jobs of the owner, whether there is such an owner or not.
+    pub async fn limited_to_owner(&self, case: UseCase, name: &str) -> Result<UseCases, UseCaseError> {
+        self.permit(case)?;
+        let grant = &self.caller.grant;
+        let owner = if self.is_own_user(name).await? { grant.owner.as_str() } else { name };
+        if let Some(own) = grant.scope.owner.as_ref().filter(|own| *own != owner) {
+            let refusal = Forbidden(format!("it is limited to the jobs of {own}, and the path names {name}"));
+            self.noted(case, Err(refusal))?;
+        }
+        let mut limited = self.clone();
+        limited.caller.grant.scope.owner = Some(owner.to_owned());
+        limited.caller.grant.owner = owner.to_owned();
+        Ok(limited)
+    }
+
+    async fn is_own_user(&self, name: &str) -> Result<bool, StoreError> {
+        let Some(own) = &self.caller.user else { return Ok(false) };
+        if !name.contains('@') {
+            return Ok(own == name);
+        }
+        let user = self.store().user_by_email(&name.to_ascii_lowercase()).await?;
+        Ok(user.is_some_and(|user| user.id == *own))
     }
 
     pub(super) fn may_read_payloads(&self) -> bool {

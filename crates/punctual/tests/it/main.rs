@@ -19,6 +19,7 @@ mod cli_terminal;
 mod cli_words;
 mod clock;
 mod cluster;
+mod compat;
 mod config;
 mod containment;
 mod control;
