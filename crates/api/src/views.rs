@@ -8,7 +8,6 @@ use punctual_client::{
 };
 use punctual_core::documents::check_document;
 use punctual_core::gates::{Gate, Gates};
-use punctual_core::job::JobStatus;
 use punctual_core::notes::{Noted, Progress};
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{
@@ -186,16 +185,6 @@ pub fn dead_letter(letter: DeadLetter) -> DeadLetterBody {
         scheduled_time: letter.scheduled_time,
         died_at: letter.died_at,
         error_message: letter.error,
-    }
-}
-
-pub const fn status_word(status: JobStatus) -> &'static str {
-    match status {
-        JobStatus::Active => "ACTIVE",
-        JobStatus::Paused => "PAUSED",
-        JobStatus::Completed => "COMPLETED",
-        JobStatus::Failed => "FAILED",
-        JobStatus::Cancelled => "CANCELLED",
     }
 }
 

@@ -145,41 +145,52 @@ wire! {
     }
 }
 
-/// The status of an execution, as one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ExecutionStatus {
-    Waiting,
-    Queued,
-    Running,
-    Succeeded,
-    Failed,
-    TimedOut,
-    Cancelled,
-    Lost,
-    Skipped,
-    Expired,
+/// Defines the statuses: of an open execution by its state, of a finished one as in history.
+macro_rules! statuses {
+    (open: $($open:ident $open_word:literal),*; finished: $($finished:ident $word:literal),* $(;)?) => {
+        /// The status of an execution, as one word.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+        pub enum ExecutionStatus {
+            $($open,)*
+            $($finished,)*
+        }
+
+        impl ExecutionStatus {
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(ExecutionStatus::$open => $open_word,)*
+                    $(ExecutionStatus::$finished => $word,)*
+                }
+            }
+
+            /// The status in history, if it has finished.
+            pub const fn finished(self) -> Option<Status> {
+                match self {
+                    $(ExecutionStatus::$open => None,)*
+                    $(ExecutionStatus::$finished => Some(Status::$finished),)*
+                }
+            }
+
+            pub const fn is_finished(self) -> bool {
+                self.finished().is_some()
+            }
+        }
+
+        impl From<Status> for ExecutionStatus {
+            fn from(status: Status) -> Self {
+                match status {
+                    $(Status::$finished => ExecutionStatus::$finished,)*
+                }
+            }
+        }
+    };
 }
 
-impl ExecutionStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ExecutionStatus::Waiting => "WAITING",
-            ExecutionStatus::Queued => "QUEUED",
-            ExecutionStatus::Running => "RUNNING",
-            ExecutionStatus::Succeeded => "SUCCEEDED",
-            ExecutionStatus::Failed => "FAILED",
-            ExecutionStatus::TimedOut => "TIMED_OUT",
-            ExecutionStatus::Cancelled => "CANCELLED",
-            ExecutionStatus::Lost => "LOST",
-            ExecutionStatus::Skipped => "SKIPPED",
-            ExecutionStatus::Expired => "EXPIRED",
-        }
-    }
-
-    pub const fn is_finished(self) -> bool {
-        !matches!(self, ExecutionStatus::Waiting | ExecutionStatus::Queued | ExecutionStatus::Running)
-    }
+statuses! {
+    open: Waiting "WAITING", Queued "QUEUED", Running "RUNNING";
+    finished: Succeeded "SUCCEEDED", Failed "FAILED", TimedOut "TIMED_OUT", Cancelled "CANCELLED", Lost "LOST",
+        Skipped "SKIPPED", Expired "EXPIRED";
 }
 
 impl fmt::Display for ExecutionStatus {
@@ -195,20 +206,6 @@ impl From<State> for ExecutionStatus {
             State::Queued => ExecutionStatus::Queued,
             State::Running { .. } => ExecutionStatus::Running,
             State::Finished(status) => status.into(),
-        }
-    }
-}
-
-impl From<Status> for ExecutionStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Succeeded => ExecutionStatus::Succeeded,
-            Status::Failed => ExecutionStatus::Failed,
-            Status::TimedOut => ExecutionStatus::TimedOut,
-            Status::Cancelled => ExecutionStatus::Cancelled,
-            Status::Lost => ExecutionStatus::Lost,
-            Status::Skipped => ExecutionStatus::Skipped,
-            Status::Expired => ExecutionStatus::Expired,
         }
     }
 }

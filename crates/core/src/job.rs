@@ -420,6 +420,22 @@ pub enum JobStatus {
     Cancelled,
 }
 
+impl JobStatus {
+    pub const ALL: [JobStatus; 5] =
+        [JobStatus::Active, JobStatus::Paused, JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled];
+
+    /// As in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            JobStatus::Active => "ACTIVE",
+            JobStatus::Paused => "PAUSED",
+            JobStatus::Completed => "COMPLETED",
+            JobStatus::Failed => "FAILED",
+            JobStatus::Cancelled => "CANCELLED",
+        }
+    }
+}
+
 impl StoredStatus {
     pub const fn status(self, has_schedule: bool, has_open_occurrence: bool) -> JobStatus {
         match self {

@@ -33,6 +33,18 @@ pub enum Status {
     Expired,
 }
 
+impl Status {
+    pub const ALL: [Status; 7] = [
+        Status::Succeeded,
+        Status::Failed,
+        Status::TimedOut,
+        Status::Cancelled,
+        Status::Lost,
+        Status::Skipped,
+        Status::Expired,
+    ];
+}
+
 /// How a run ended, as reported by its worker or by the recovery of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {

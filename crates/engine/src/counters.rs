@@ -47,19 +47,32 @@ macro_rules! counters {
     };
 }
 
+/// The counter of executions that ended with a status.
+macro_rules! counter_of {
+    ($counters:expr, $status:expr) => {
+        match $status {
+            Status::Succeeded => &$counters.succeeded,
+            Status::Failed => &$counters.failed,
+            Status::TimedOut => &$counters.timed_out,
+            Status::Cancelled => &$counters.cancelled,
+            Status::Lost => &$counters.lost,
+            Status::Skipped => &$counters.skipped,
+            Status::Expired => &$counters.expired,
+        }
+    };
+}
+
 impl EngineCounters {
     /// Counts an execution that has ended with this status in history.
     pub(crate) fn ended(&self, status: Status) {
-        let counter = match status {
-            Status::Succeeded => &self.succeeded,
-            Status::Failed => &self.failed,
-            Status::TimedOut => &self.timed_out,
-            Status::Cancelled => &self.cancelled,
-            Status::Lost => &self.lost,
-            Status::Skipped => &self.skipped,
-            Status::Expired => &self.expired,
-        };
-        counter.add(1);
+        counter_of!(self, status).add(1);
+    }
+}
+
+impl CounterSnapshot {
+    /// How many executions have ended with this status.
+    pub fn of(&self, status: Status) -> u64 {
+        *counter_of!(self, status)
     }
 }
 

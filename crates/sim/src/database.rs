@@ -9,7 +9,6 @@ use crate::lock;
 use crate::random::Rng;
 use crate::reads::StoreReads;
 use crate::world::World;
-use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     DeadLetterQuery, ExecutionView, Host, JobCounts, JobQuery, JobView, NotedClock, StoreError, Write,
@@ -392,14 +391,7 @@ fn read_contents(reads: &mut StoreReads<'_>) -> Result<(StoreContents, Vec<Strin
 fn counts_of(views: &[JobView]) -> JobCounts {
     let mut counts = JobCounts::default();
     for view in views {
-        let count = match view.status() {
-            JobStatus::Active => &mut counts.active,
-            JobStatus::Paused => &mut counts.paused,
-            JobStatus::Completed => &mut counts.completed,
-            JobStatus::Failed => &mut counts.failed,
-            JobStatus::Cancelled => &mut counts.cancelled,
-        };
-        *count += 1;
+        *counts.of(view.status()) += 1;
     }
     counts
 }

@@ -6,6 +6,10 @@
 //! does not change when others commit. A repair therefore adds the difference, and no process has to stop
 //! for it. Only two repairs must not run at the same time.
 
+use crate::layout::{
+    CountedRows, CounterColumn, JOB_TALLY, JobTally, LANE_TALLIES, LIMITER_TALLIES, LaneCounts, Layout,
+    LimiterCounts, StoredCounts,
+};
 use punctual_core::limiter::LimiterId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,11 +87,19 @@ impl CounterTable {
     pub const ALL: [CounterTable; 3] = [CounterTable::Lanes, CounterTable::Limiters, CounterTable::Jobs];
 
     /// The counters, in the order of their columns.
-    pub const fn counts(self) -> &'static [&'static str] {
+    pub const fn columns(self) -> &'static [CounterColumn] {
         match self {
-            CounterTable::Lanes => &["waiting", "queued", "running"],
-            CounterTable::Limiters => &["waiting", "in_use"],
-            CounterTable::Jobs => &["active", "paused", "completed", "failed", "cancelled", "dead_letters"],
+            CounterTable::Lanes => LaneCounts::COLUMNS,
+            CounterTable::Limiters => LimiterCounts::COLUMNS,
+            CounterTable::Jobs => JobTally::COLUMNS,
+        }
+    }
+
+    const fn layout(self) -> Layout {
+        match self {
+            CounterTable::Lanes => LANE_TALLIES,
+            CounterTable::Limiters => LIMITER_TALLIES,
+            CounterTable::Jobs => JOB_TALLY,
         }
     }
 
@@ -95,53 +107,58 @@ impl CounterTable {
     /// one), the counts of the rows, and the stored counters. The SQL is common to all databases except
     /// `integer`, the type of whole numbers.
     pub fn sql(self, integer: &str) -> String {
-        let counts = self.counts();
-        let each = |write: &dyn Fn(&str) -> String, separator: &str| {
-            counts.iter().map(|count| write(count)).collect::<Vec<_>>().join(separator)
-        };
         let sum = |name: String| format!("CAST(COALESCE(SUM({name}), 0) AS {integer})");
-        let counted = each(&|count| sum(format!("counted_{count}")), ", ");
-        let kept = each(&|count| sum(format!("kept_{count}")), ", ");
-        let differs = each(&|count| format!("SUM(counted_{count}) <> SUM(kept_{count})"), " OR ");
-        let (key, group) = match self {
-            CounterTable::Lanes | CounterTable::Limiters => ("number", "GROUP BY number"),
-            CounterTable::Jobs => ("COUNT(*)", ""),
-        };
-        let rows = self.rows();
-        format!("SELECT {key}, {counted}, {kept} FROM ({rows}) AS each_one {group} HAVING {differs}")
+        let counted = self.each(", ", |count| sum(format!("counted_{}", count.name)));
+        let kept = self.each(", ", |count| sum(format!("kept_{}", count.name)));
+        let is_keyed = self.columns()[0].rows.key.is_some();
+        let (key, group) = if is_keyed { ("number", "GROUP BY number") } else { ("COUNT(*)", "") };
+        let (rows, differ) = (self.rows(), self.differ());
+        format!("SELECT {key}, {counted}, {kept} FROM ({rows}) AS each_one {group} HAVING {differ}")
+    }
+
+    /// A query for the keys of counters that differ or count nothing. No row should exist for the latter.
+    pub fn wrong_keys(self) -> String {
+        let (rows, differ) = (self.rows(), self.differ());
+        let empty = self.each(" AND ", |count| format!("SUM(counted_{}) = 0", count.name));
+        format!("SELECT number FROM ({rows}) AS each_one GROUP BY number HAVING {differ} OR ({empty})")
+    }
+
+    fn differ(self) -> String {
+        self.each(" OR ", |count| format!("SUM(counted_{0}) <> SUM(kept_{0})", count.name))
     }
 
     /// The rows to count, together with the stored counters.
-    fn rows(self) -> &'static str {
-        match self {
-            CounterTable::Lanes => {
-                "SELECT lane AS number, CASE WHEN state = 0 THEN 1 ELSE 0 END AS counted_waiting, \
-                 CASE WHEN state = 1 THEN 1 ELSE 0 END AS counted_queued, \
-                 CASE WHEN state = 2 THEN 1 ELSE 0 END AS counted_running, \
-                 0 AS kept_waiting, 0 AS kept_queued, 0 AS kept_running FROM live \
-                 UNION ALL SELECT lane, 0, 0, 0, waiting, queued, running FROM lane_tallies"
-            }
-            CounterTable::Limiters => {
-                "SELECT line AS number, 1 AS counted_waiting, 0 AS counted_in_use, 0 AS kept_waiting, 0 AS kept_in_use \
-                 FROM live WHERE line IS NOT NULL \
-                 UNION ALL SELECT limiter, 0, 1, 0, 0 FROM live \
-                 WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter) \
-                 UNION ALL SELECT limiter, 0, 0, waiting, in_use FROM limiter_tallies"
-            }
-            CounterTable::Jobs => {
-                "SELECT CASE WHEN mark = 0 AND unfinished = 1 THEN 1 ELSE 0 END AS counted_active, \
-                 CASE WHEN mark = 1 AND unfinished = 1 THEN 1 ELSE 0 END AS counted_paused, \
-                 CASE WHEN mark IN (0, 1) AND unfinished = 0 THEN 1 ELSE 0 END AS counted_completed, \
-                 CASE WHEN mark = 2 THEN 1 ELSE 0 END AS counted_failed, \
-                 CASE WHEN mark = 3 THEN 1 ELSE 0 END AS counted_cancelled, 0 AS counted_dead_letters, \
-                 0 AS kept_active, 0 AS kept_paused, 0 AS kept_completed, 0 AS kept_failed, 0 AS kept_cancelled, \
-                 0 AS kept_dead_letters FROM (SELECT mark, CASE WHEN id IN (SELECT job FROM schedules) \
-                 OR id IN (SELECT job FROM live) THEN 1 ELSE 0 END AS unfinished FROM jobs) AS marked \
-                 UNION ALL SELECT 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0 FROM dead_letters \
-                 UNION ALL SELECT 0, 0, 0, 0, 0, 0, active, paused, completed, failed, cancelled, dead_letters \
-                 FROM job_tally"
-            }
-        }
+    fn rows(self) -> String {
+        let mut kinds: Vec<CountedRows> = self.columns().iter().map(|count| count.rows).collect();
+        kinds.dedup();
+        let zero = |_: &CounterColumn| "0".to_owned();
+        let counted = |rows: &CountedRows| {
+            let value = |count: &CounterColumn| if count.rows == *rows { count.value() } else { zero(count) };
+            self.select(rows.key, value, zero, rows.from)
+        };
+        let Layout { name, columns, .. } = self.layout();
+        let key = kinds[0].key.map(|_| columns[0].name);
+        let kept = self.select(key, zero, |count| count.name.to_owned(), name);
+        let selects: Vec<String> = kinds.iter().map(counted).chain([kept]).collect();
+        selects.join(" UNION ALL ")
+    }
+
+    /// A row of each of these, with by how much it raises each counter, and its stored counters.
+    fn select(
+        self,
+        key: Option<&str>,
+        counted: impl Fn(&CounterColumn) -> String,
+        kept: impl Fn(&CounterColumn) -> String,
+        from: &str,
+    ) -> String {
+        let key = key.map(|key| format!("{key} AS number, ")).unwrap_or_default();
+        let counted = self.each(", ", |count| format!("{} AS counted_{}", counted(count), count.name));
+        let kept = self.each(", ", |count| format!("{} AS kept_{}", kept(count), count.name));
+        format!("SELECT {key}{counted}, {kept} FROM {from}")
+    }
+
+    fn each(self, separator: &str, write: impl FnMut(&CounterColumn) -> String) -> String {
+        self.columns().iter().map(write).collect::<Vec<_>>().join(separator)
     }
 }
 
@@ -156,15 +173,19 @@ pub(crate) struct MismatchRow {
 impl MismatchRow {
     /// Reads the columns one by one.
     pub fn read<E>(kind: CounterTable, mut column: impl FnMut(usize) -> Result<i64, E>) -> Result<Self, E> {
-        let count = kind.counts().len();
+        let count = kind.columns().len();
         let counted = (1..=count).map(&mut column).collect::<Result<_, E>>()?;
         let kept = (count + 1..=count * 2).map(&mut column).collect::<Result<_, E>>()?;
         Ok(MismatchRow { key: column(0)?, counted, kept })
     }
 
     /// The amount to add to each counter.
-    pub fn missing(&self) -> Vec<i64> {
-        self.counted.iter().zip(&self.kept).map(|(counted, kept)| counted - kept).collect()
+    pub fn missing<C: StoredCounts>(&self) -> C {
+        let mut missing = C::default();
+        for (missing, (counted, kept)) in missing.each_mut().zip(self.counted.iter().zip(&self.kept)) {
+            *missing = counted - kept;
+        }
+        missing
     }
 
     fn named(&self, kind: CounterTable, names: &NamesByLane) -> CounterMismatch {
@@ -181,11 +202,13 @@ impl MismatchRow {
             },
             CounterTable::Jobs => CounterSubject::Jobs,
         };
-        let counts = kind.counts().iter().zip(self.kept.iter().zip(&self.counted));
-        let counts = counts.filter(|(_, (kept, counted))| kept != counted);
-        let counts =
-            counts.map(|(name, (kept, counted))| MismatchedCounter { name, kept: *kept, counted: *counted });
-        CounterMismatch { of, counts: counts.collect() }
+        let counts = kind.columns().iter().zip(self.kept.iter().zip(&self.counted));
+        let counts = counts.map(|(count, (kept, counted))| MismatchedCounter {
+            name: count.name,
+            kept: *kept,
+            counted: *counted,
+        });
+        CounterMismatch { of, counts: counts.filter(|count| count.kept != count.counted).collect() }
     }
 }
 
@@ -211,5 +234,27 @@ impl NamesByLane {
     fn queue_of(&self, limiter: i64) -> Option<&str> {
         let mut queues = self.lanes.values().map(|(queue, _)| queue.as_str());
         queues.find(|queue| LimiterId::of_queue(queue).number() == limiter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_counters_are_compared_in_one_statement() {
+        assert_eq!(
+            CounterTable::Limiters.sql("INTEGER"),
+            "SELECT number, CAST(COALESCE(SUM(counted_waiting), 0) AS INTEGER), \
+             CAST(COALESCE(SUM(counted_in_use), 0) AS INTEGER), CAST(COALESCE(SUM(kept_waiting), 0) AS INTEGER), \
+             CAST(COALESCE(SUM(kept_in_use), 0) AS INTEGER) FROM (\
+             SELECT line AS number, 1 AS counted_waiting, 0 AS counted_in_use, 0 AS kept_waiting, 0 AS kept_in_use \
+             FROM live WHERE line IS NOT NULL \
+             UNION ALL SELECT limiter AS number, 0 AS counted_waiting, 1 AS counted_in_use, 0 AS kept_waiting, \
+             0 AS kept_in_use FROM live WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter) \
+             UNION ALL SELECT limiter AS number, 0 AS counted_waiting, 0 AS counted_in_use, waiting AS kept_waiting, \
+             in_use AS kept_in_use FROM limiter_tallies) AS each_one GROUP BY number \
+             HAVING SUM(counted_waiting) <> SUM(kept_waiting) OR SUM(counted_in_use) <> SUM(kept_in_use)"
+        );
     }
 }

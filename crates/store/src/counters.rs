@@ -1,25 +1,21 @@
-//! Counters stored next to the rows they count: live rows by lane, jobs by status, dead letters. A write
-//! records its changes here. The transaction sums them up and writes each changed counter once, before it
-//! commits. So an overview reads only a few rows, and a transaction of a thousand jobs writes as many
-//! counters as one of a single job. Each adapter knows how to write them.
+//! Counters stored next to the rows they count: live rows by lane, jobs by status, dead letters. `layout.rs`
+//! describes them and the rows. A write records its changes here. The transaction sums them up and writes
+//! each changed counter once, before it commits. So an overview reads only a few rows, and a transaction of
+//! a thousand jobs writes as many counters as one of a single job. Each adapter knows how to write them.
 //!
 //! These counters decide only whether a queue with a `max_depth` is full and whether a limit has room. The
 //! status of a job follows from its rows.
 
 use crate::codes::state_code;
+pub(crate) use crate::layout::{JobTally, LaneCounts, LimiterCounts, StoredCounts};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::limiter::LimiterId;
 use punctual_core::mix::mix;
 use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::ports::{Depth, JobCounts, Lane};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
-
-/// Waiting, queued and running executions.
-pub(crate) type LaneCounts = [i64; 3];
-
-/// Executions on the wait list of a limiter, and executions that count against it.
-pub(crate) type LimiterCounts = [i64; 2];
 
 /// Where to start the search for expired rate-limit entries. Limiter numbers are hashes, so from any start
 /// all are equally likely to be found.
@@ -45,9 +41,7 @@ pub(crate) struct CounterChanges {
     pub limiters: BTreeMap<LimiterId, LimiterCounts>,
     /// The times for which the last starts were counted, if there is a rate limit.
     pub last_starts: BTreeMap<LimiterId, Timestamp>,
-    /// In the order of [`JobStatus`].
-    pub jobs: [i64; 5],
-    pub dead_letters: i64,
+    pub jobs: JobTally,
 }
 
 impl Counters {
@@ -86,32 +80,32 @@ impl Counters {
     /// A job's status changed. `None` means that the job does not exist, or no longer does.
     pub fn job(&mut self, from: Option<JobStatus>, to: Option<JobStatus>) {
         if let Some(from) = from {
-            self.current.jobs[from as usize] -= 1;
+            *self.current.jobs.of(from) -= 1;
         }
         if let Some(to) = to {
-            self.current.jobs[to as usize] += 1;
+            *self.current.jobs.of(to) += 1;
         }
     }
 
     /// The number of dead letters changed by this much.
     pub fn dead_letters(&mut self, change: i64) {
-        self.current.dead_letters += change;
+        self.current.jobs.dead_letters += change;
     }
 
     /// By how much this transaction changes the number of executions in this lane that have not started.
     pub fn unstarted(&self, lane: i64) -> i64 {
-        self.changes_of(lane).map(|[waiting, queued, _]| waiting + queued).sum()
+        self.changes_of(lane).map(LaneCounts::unstarted).sum()
     }
 
     /// By how much this transaction changes the number of executions in this lane that are queued or
     /// running.
     pub fn started(&self, lane: i64) -> i64 {
-        self.changes_of(lane).map(|[_, queued, running]| queued + running).sum()
+        self.changes_of(lane).map(LaneCounts::started).sum()
     }
 
     /// By how much this transaction changes the number of queued executions in this lane.
     pub fn queued(&self, lane: i64) -> i64 {
-        self.changes_of(lane).map(|[_, queued, _]| queued).sum()
+        self.changes_of(lane).map(|counts| counts.queued).sum()
     }
 
     fn changes_of(&self, lane: i64) -> impl Iterator<Item = LaneCounts> {
@@ -124,10 +118,10 @@ impl Counters {
     }
 
     /// The counters of a limiter as this transaction sees them.
-    pub fn of_limiter(&self, limiter: LimiterId, before: LimiterCounts) -> LimiterCounts {
-        let noted = [&self.kept, &self.current].map(|counts| counts.limiters.get(&limiter).copied());
-        let noted = noted.into_iter().flatten();
-        noted.fold(before, |[waiting, in_use], [w, u]| [waiting.saturating_add(w), in_use.saturating_add(u)])
+    pub fn of_limiter(&self, limiter: LimiterId, mut counts: LimiterCounts) -> LimiterCounts {
+        let noted = [&self.kept, &self.current].map(|changes| changes.limiters.get(&limiter));
+        noted.into_iter().flatten().for_each(|changes| counts.add(*changes));
+        counts
     }
 
     /// The time for which the last start was counted, as this transaction sees it.
@@ -138,18 +132,9 @@ impl Counters {
 
     /// The current write is complete.
     pub fn keep(&mut self) {
-        for (lane, counts) in std::mem::take(&mut self.current.lanes) {
-            let kept = self.kept.lanes.entry(lane).or_default();
-            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
-        }
-        for (limiter, counts) in std::mem::take(&mut self.current.limiters) {
-            let kept = self.kept.limiters.entry(limiter).or_default();
-            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
-        }
-        let CounterChanges { jobs, dead_letters, last_starts, .. } = std::mem::take(&mut self.current);
-        self.kept.last_starts.extend(last_starts);
-        self.kept.jobs.iter_mut().zip(jobs).for_each(|(kept, count)| *kept += count);
-        self.kept.dead_letters += dead_letters;
+        let current = std::mem::take(&mut self.current);
+        self.kept.add_all(&current);
+        self.kept.last_starts.extend(current.last_starts);
     }
 
     /// The current write was rolled back.
@@ -169,31 +154,93 @@ impl Counters {
 }
 
 impl CounterChanges {
-    fn add(&mut self, lane: i64, state: LiveState, count: i64) {
-        self.lanes.entry(lane).or_default()[state_code(state) as usize] += count;
+    pub fn add(&mut self, lane: i64, state: LiveState, count: i64) {
+        *self.lanes.entry(lane).or_default().of(state) += count;
     }
 
     /// Executions without limits cost nothing here.
-    fn add_to_limiters(&mut self, live: &Live, count: i64) {
+    pub fn add_to_limiters(&mut self, live: &Live, count: i64) {
         let [line, limiter] = places(live);
         if let Some(line) = line {
-            self.limiters.entry(line).or_default()[0] += count;
+            self.limiters.entry(line).or_default().waiting += count;
         }
         if let Some(limiter) = limiter {
-            self.limiters.entry(limiter).or_default()[1] += count;
+            self.limiters.entry(limiter).or_default().in_use += count;
         }
+    }
+
+    /// Adds other changes, besides their last starts.
+    pub fn add_all(&mut self, others: &CounterChanges) {
+        for (lane, changes) in &others.lanes {
+            self.lanes.entry(*lane).or_default().add(*changes);
+        }
+        for (limiter, changes) in &others.limiters {
+            self.limiters.entry(*limiter).or_default().add(*changes);
+        }
+        self.jobs.add(others.jobs);
+    }
+
+    /// The lanes whose counters have changed.
+    pub fn changed_lanes(&self) -> impl Iterator<Item = (i64, LaneCounts)> {
+        let changed = self.lanes.iter().filter(|(_, change)| !change.is_zero());
+        changed.map(|(lane, change)| (*lane, *change))
     }
 
     /// The limiters whose counters have changed.
     pub fn changed_limiters(&self) -> impl Iterator<Item = (i64, LimiterCounts)> {
-        let changed = self.limiters.iter().filter(|(_, change)| **change != [0; 2]);
+        let changed = self.limiters.iter().filter(|(_, change)| !change.is_zero());
         changed.map(|(limiter, change)| (limiter.number(), *change))
     }
 
     /// The limiters with a counter that went down, so that it may be zero now.
     pub fn lessened_limiters(&self) -> Vec<i64> {
-        let lessened = self.changed_limiters().filter(|(_, change)| change.iter().any(|count| *count < 0));
+        let lessened = self.changed_limiters().filter(|(_, change)| change.each().any(|count| count < 0));
         lessened.map(|(limiter, _)| limiter).collect()
+    }
+}
+
+impl LaneCounts {
+    fn of(&mut self, state: LiveState) -> &mut i64 {
+        match state {
+            LiveState::Waiting(_) => &mut self.waiting,
+            LiveState::Queued => &mut self.queued,
+            LiveState::Running(_) => &mut self.running,
+        }
+    }
+
+    pub fn unstarted(self) -> i64 {
+        self.waiting.saturating_add(self.queued)
+    }
+
+    pub fn started(self) -> i64 {
+        self.queued.saturating_add(self.running)
+    }
+
+    /// As users see it.
+    pub fn depth(self, lane: Lane, oldest_queued: Option<Timestamp>) -> Depth {
+        let LaneCounts { waiting, queued, running } = self;
+        Depth { lane, waiting: shown(waiting), queued: shown(queued), running: shown(running), oldest_queued }
+    }
+}
+
+impl JobTally {
+    pub fn of(&mut self, status: JobStatus) -> &mut i64 {
+        match status {
+            JobStatus::Active => &mut self.active,
+            JobStatus::Paused => &mut self.paused,
+            JobStatus::Completed => &mut self.completed,
+            JobStatus::Failed => &mut self.failed,
+            JobStatus::Cancelled => &mut self.cancelled,
+        }
+    }
+
+    /// As users see it.
+    pub fn shown(mut self) -> JobCounts {
+        let mut counts = JobCounts { dead_letters: shown(self.dead_letters), ..JobCounts::default() };
+        for status in JobStatus::ALL {
+            *counts.of(status) = shown(*self.of(status));
+        }
+        counts
     }
 }
 

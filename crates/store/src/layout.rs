@@ -181,6 +181,131 @@ macro_rules! table {
 }
 pub(crate) use {mysql_column, sqlite_column};
 
+/// Rows that counters count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CountedRows {
+    /// The column whose value says in which row they are counted, if there are several.
+    pub key: Option<&'static str>,
+    /// A table or subquery, and a condition for all of them.
+    pub from: &'static str,
+}
+
+/// A column that counts rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CounterColumn {
+    pub name: &'static str,
+    pub rows: CountedRows,
+    /// The condition for a row to be counted here. If it is empty, all are.
+    condition: &'static str,
+}
+
+impl CounterColumn {
+    /// By how much a row raises the counter.
+    pub fn value(&self) -> String {
+        match self.condition {
+            "" => "1".to_owned(),
+            condition => format!("CASE WHEN {condition} THEN 1 ELSE 0 END"),
+        }
+    }
+}
+
+/// The counters in a row of a table, or differences to add to them.
+pub(crate) trait StoredCounts: Copy + Default + PartialEq + 'static {
+    const COLUMNS: &'static [CounterColumn];
+
+    /// In the order of the columns.
+    fn each(self) -> impl Iterator<Item = i64>;
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut i64>;
+
+    /// Reads the columns from this index on.
+    fn read<E>(first: usize, mut column: impl FnMut(usize) -> Result<i64, E>) -> Result<Self, E> {
+        let mut counts = Self::default();
+        for (count, place) in counts.each_mut().zip(first..) {
+            *count = column(place)?;
+        }
+        Ok(counts)
+    }
+
+    /// A damaged counter does not overflow.
+    fn add(&mut self, changes: Self) {
+        for (count, change) in self.each_mut().zip(changes.each()) {
+            *count = count.saturating_add(change);
+        }
+    }
+
+    fn is_zero(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Defines counters from the rows that each counts: the struct of their values, a macro for the tables that hold
+/// them, and a macro that repeats a part of a statement for each of them, with its name inserted.
+macro_rules! counters {
+    (
+        $d:tt $(#[$doc:meta])* $counts:ident in $table:ident, $each:ident {
+            $($count:ident = $rows:ident $(if $condition:literal)?,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub(crate) struct $counts {
+            $(pub $count: i64,)*
+        }
+
+        impl StoredCounts for $counts {
+            const COLUMNS: &'static [CounterColumn] = &[$(CounterColumn {
+                name: stringify!($count),
+                rows: $rows,
+                condition: concat!("" $(, $condition)?),
+            },)*];
+
+            fn each(self) -> impl Iterator<Item = i64> {
+                [$(self.$count),*].into_iter()
+            }
+
+            fn each_mut(&mut self) -> impl Iterator<Item = &mut i64> {
+                [$(&mut self.$count),*].into_iter()
+            }
+        }
+
+        macro_rules! $table {
+            ($d layout:ident[$d key:literal] { $d($d column:ident $d type:ty),* }) => {
+                table! { $d layout = $table[$d key] { $d($d column $d type,)* $($count Big),* } }
+            };
+        }
+
+        counters! { @each $d $each: $($count)* }
+    };
+    (@each $d:tt $each:ident: $first:ident $($count:ident)*) => {
+        macro_rules! $each {
+            ($d separator:literal, $d text:literal) => {
+                concat!($d text $(, $d separator, $d text, $crate::layout::unnamed!($count))*)
+            };
+            ($d separator:literal, $d before:literal, $d after:literal) => {
+                concat!(
+                    $d before, stringify!($first), $d after
+                    $(, $d separator, $d before, stringify!($count), $d after)*
+                )
+            };
+            ($d separator:literal, $d before:literal, $d between:literal, $d after:literal) => {
+                concat!(
+                    $d before, stringify!($first), $d between, stringify!($first), $d after
+                    $(, $d separator, $d before, stringify!($count), $d between, stringify!($count), $d after)*
+                )
+            };
+        }
+        pub(crate) use $each;
+    };
+}
+
+/// Nothing, for each counter.
+macro_rules! unnamed {
+    ($count:ident) => {
+        ""
+    };
+}
+pub(crate) use unnamed;
+
 /// All tables that a data migration copies, in the order of copying.
 pub(crate) static TABLES: &[Layout] = &[
     LANES,
@@ -297,18 +422,55 @@ table! { AUDIT = audit[1] as AuditColumns, audit_columns, mysql_audit_columns,
     object ShortText, outcome ShortText, details Option<Document>, number Option<Count>, hash Option<Digest>,
 } }
 table! { AUDIT_CHAIN = audit_chain[1] { name ShortText, number Count, hash Digest } }
-// Counters, summed over all writers.
-table! { LANE_TALLIES = lane_tallies[1] { lane Big, waiting Big, queued Big, running Big } }
-table! { LIMITER_TALLIES = limiter_tallies[1] { limiter Big, waiting Big, in_use Big } }
-table! { LIMITER_PACES = limiter_paces[1] { limiter Big, last_at Time } }
-table! { JOB_TALLY = job_tally[1] {
-    id Bits, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
-} }
+const LIVE_BY_LANE: CountedRows = CountedRows { key: Some("lane"), from: "live" };
+const LIVE_IN_LINE: CountedRows = CountedRows { key: Some("line"), from: "live WHERE line IS NOT NULL" };
+/// Executions that count against the limit of their key, as [`punctual_core::occurrence::Live::counts_for_key`].
+const LIVE_IN_LIMIT: CountedRows = CountedRows {
+    key: Some("limiter"),
+    from: "live WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter)",
+};
+/// Jobs with their stored status, and whether they have open or future occurrences.
+pub(crate) const MARKED_JOBS: CountedRows = CountedRows {
+    key: None,
+    from: "(SELECT mark, CASE WHEN id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live) \
+           THEN 1 ELSE 0 END AS unfinished FROM jobs) AS marked",
+};
+pub(crate) const DEAD: CountedRows = CountedRows { key: None, from: "dead_letters" };
+
+counters! { $
+    /// Live executions of a lane, by state.
+    LaneCounts in lane_tallies, each_lane_count {
+        waiting = LIVE_BY_LANE if "state = 0",
+        queued = LIVE_BY_LANE if "state = 1",
+        running = LIVE_BY_LANE if "state = 2",
+    }
+}
+counters! { $
+    /// Executions on the wait list of a limiter, and executions that count against it.
+    LimiterCounts in limiter_tallies, each_limiter_count {
+        waiting = LIVE_IN_LINE,
+        in_use = LIVE_IN_LIMIT,
+    }
+}
+counters! { $
+    /// Jobs by status, and dead letters.
+    JobTally in job_tally, each_job_count {
+        active = MARKED_JOBS if "mark = 0 AND unfinished = 1",
+        paused = MARKED_JOBS if "mark = 1 AND unfinished = 1",
+        completed = MARKED_JOBS if "mark IN (0, 1) AND unfinished = 0",
+        failed = MARKED_JOBS if "mark = 2",
+        cancelled = MARKED_JOBS if "mark = 3",
+        dead_letters = DEAD,
+    }
+}
+// Summed over all writers.
+lane_tallies! { LANE_TALLIES[1] { lane Big } }
+limiter_tallies! { LIMITER_TALLIES[1] { limiter Big } }
+job_tally! { JOB_TALLY[1] { id Bits } }
 // The same as they are stored on database servers, where each writer adds to a shard of its own.
-table! { SHARDED_LANE_TALLIES = lane_tallies[2] { lane Big, shard Shard, waiting Big, queued Big, running Big } }
-table! { SHARDED_JOB_TALLY = job_tally[1] {
-    shard Shard, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
-} }
+lane_tallies! { SHARDED_LANE_TALLIES[2] { lane Big, shard Shard } }
+job_tally! { SHARDED_JOB_TALLY[1] { shard Shard } }
+table! { LIMITER_PACES = limiter_paces[1] { limiter Big, last_at Time } }
 // Not copied: workers report it again.
 table! { SESSION_CONDITIONS = session_conditions[1] { session Session } }
 // The last numbers that were assigned: of sessions, and of history that was deleted.

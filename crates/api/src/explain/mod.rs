@@ -274,7 +274,7 @@ fn runs_left(state: &ScheduleState) -> String {
 /// The jobs it waits for, by id, name and status.
 fn parents(parents: &[ParentJob]) -> String {
     let one = |parent: &ParentJob| match &parent.known {
-        Some((name, status)) => format!("job {} ({name}, {})", parent.id, views::status_word(*status)),
+        Some((name, status)) => format!("job {} ({name}, {})", parent.id, status.as_str()),
         None => format!("job {} (deleted)", parent.id),
     };
     listed(parents.iter().map(one).collect(), parents.len())

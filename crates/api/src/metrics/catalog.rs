@@ -2,6 +2,9 @@
 //! this list. Names follow the Prometheus rules: base units, the unit last, `_total` for counters.
 
 use super::{MetricFamily, MetricKind, MetricsSnapshot, SampleSource, Samples};
+use punctual_client::ExecutionStatus;
+use punctual_core::job::JobStatus;
+use punctual_core::lifecycle::Status;
 use punctual_core::ports::StoreHealth;
 
 const fn counter(
@@ -42,12 +45,10 @@ impl MetricFamily {
 pub(super) const FAMILIES: &[MetricFamily] = &[
     // Current state.
     gauge("punctual_jobs", "Stored jobs, by status.", |now, out| {
-        let jobs = &now.jobs;
-        out.value(&["active"], jobs.active);
-        out.value(&["paused"], jobs.paused);
-        out.value(&["completed"], jobs.completed);
-        out.value(&["failed"], jobs.failed);
-        out.value(&["cancelled"], jobs.cancelled);
+        let mut jobs = now.jobs;
+        for status in JobStatus::ALL {
+            out.value(&[&status.as_str().to_ascii_lowercase()], *jobs.of(status));
+        }
     })
     .by(&["status"]),
     gauge(
@@ -153,13 +154,11 @@ pub(super) const FAMILIES: &[MetricFamily] = &[
         out.value(&[], now.counters.claimed);
     }),
     counter("punctual_executions_finished_total", "Executions that have ended, by how.", |now, out| {
-        let counted = &now.counters;
-        out.value(&["succeeded"], counted.succeeded);
-        out.value(&["failed"], counted.failed);
-        out.value(&["timed_out"], counted.timed_out);
-        out.value(&["cancelled"], counted.cancelled);
-        out.value(&["expired"], counted.expired);
-        out.value(&["lost"], counted.lost);
+        // Occurrences that were skipped have a metric of their own.
+        for status in Status::ALL.into_iter().filter(|status| *status != Status::Skipped) {
+            let label = ExecutionStatus::from(status).as_str().to_ascii_lowercase();
+            out.value(&[&label], now.counters.of(status));
+        }
     })
     .by(&["status"]),
     counter(

@@ -66,7 +66,7 @@ fn finished(id: JobId, status: JobStatus, verb: &Verb) -> ApiError {
     };
     ApiError::Conflict(format!(
         "the job is {} and nothing of it is open: there is nothing to {nothing_to}",
-        views::status_word(status)
+        status.as_str()
     ))
 }
 
@@ -132,7 +132,7 @@ pub fn reason_of(refusal: &Refusal) -> String {
         Refusal::Finished(status) => {
             format!(
                 "the job is {}: it has no executions left to act on; to run it again, trigger it",
-                views::status_word(*status)
+                status.as_str()
             )
         }
         Refusal::Overlap => {

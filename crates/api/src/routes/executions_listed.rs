@@ -7,7 +7,6 @@ use crate::views;
 use axum::Json;
 use punctual_client::{ExecutionBody, ExecutionStatus, Page};
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::lifecycle::Status;
 use punctual_core::notes::Noted;
 use punctual_core::ports::{ExecutionQuery, ExecutionWalk, ListedExecution, RunningPlace};
 use std::fmt;
@@ -44,21 +43,14 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<Execut
 
 /// The walk over executions of this status, from the end of the previous page.
 fn begun(status: ExecutionStatus, query: &mut QueryParams) -> ExecutionWalk {
-    let finished = match status {
-        ExecutionStatus::Running => {
-            return ExecutionWalk::Running { after: query.cursor(RUNNING).map(|RunningCursor(place)| place) };
+    match (status.finished(), status) {
+        (Some(status), _) => ExecutionWalk::Finished { status, before: query.cursor(FINISHED) },
+        (None, ExecutionStatus::Queued) => ExecutionWalk::Queued { before: query.cursor(QUEUED) },
+        (None, ExecutionStatus::Waiting) => ExecutionWalk::Waiting { before: query.cursor(WAITING) },
+        (None, _) => {
+            ExecutionWalk::Running { after: query.cursor(RUNNING).map(|RunningCursor(place)| place) }
         }
-        ExecutionStatus::Queued => return ExecutionWalk::Queued { before: query.cursor(QUEUED) },
-        ExecutionStatus::Waiting => return ExecutionWalk::Waiting { before: query.cursor(WAITING) },
-        ExecutionStatus::Succeeded => Status::Succeeded,
-        ExecutionStatus::Failed => Status::Failed,
-        ExecutionStatus::TimedOut => Status::TimedOut,
-        ExecutionStatus::Cancelled => Status::Cancelled,
-        ExecutionStatus::Lost => Status::Lost,
-        ExecutionStatus::Skipped => Status::Skipped,
-        ExecutionStatus::Expired => Status::Expired,
-    };
-    ExecutionWalk::Finished { status: finished, before: query.cursor(FINISHED) }
+    }
 }
 
 fn cursor(walk: ExecutionWalk) -> Option<String> {

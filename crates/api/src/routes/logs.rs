@@ -5,7 +5,6 @@ use crate::error::ApiError;
 use crate::extract::IdInPath;
 use crate::query::{QueryParams, next_cursor, place_in};
 use crate::stream::{self, Stream, StreamResponse};
-use crate::views;
 use axum::Json;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -202,7 +201,7 @@ async fn look(
 fn status_of(end: LogEnd) -> String {
     match end {
         LogEnd::Execution(status) => ExecutionStatus::from(status).to_string(),
-        LogEnd::Job(status) => views::status_word(status).to_owned(),
+        LogEnd::Job(status) => status.as_str().to_owned(),
         LogEnd::Deleted => "DELETED".to_owned(),
     }
 }

@@ -10,6 +10,8 @@ use punctual_client::{CountersBody, JobsBody, LiveBody, StatsBody};
 use punctual_core::limits;
 use punctual_core::ports::Depth;
 use punctual_engine::{CounterSnapshot, Stats};
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, MapDeserializer};
 use std::cmp::Reverse;
 
 pub async fn stats(call: Call) -> Result<Json<StatsBody>, ApiError> {
@@ -60,31 +62,31 @@ fn fullest(depths: &[Depth]) -> Vec<&Depth> {
     shown.into_iter().map(|(_, depth)| depth).collect()
 }
 
+/// The counters that the API shows, by their names.
 fn counters(counted: CounterSnapshot) -> CountersBody {
-    CountersBody {
-        submitted: counted.submitted,
-        fired: counted.fired,
-        skipped: counted.skipped,
-        fire_conflicts: counted.fire_conflicts,
-        claimed: counted.claimed,
-        succeeded: counted.succeeded,
-        failed: counted.failed,
-        timed_out: counted.timed_out,
-        cancelled: counted.cancelled,
-        expired: counted.expired,
-        lost: counted.lost,
-        retried: counted.retried,
-        given_back: counted.given_back,
-        stale_reports: counted.stale_reports,
-        sessions_lost: counted.sessions_lost,
-        store_errors: counted.store_errors,
-    }
+    let named = MapDeserializer::<_, ValueError>::new(counted.named());
+    CountersBody::deserialize(named).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use punctual_core::ports::Lane;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_counter_that_is_shown_is_counted() {
+        let none = CounterSnapshot::default();
+        let named: BTreeMap<String, u64> =
+            none.named().zip(1..).map(|((name, _), count)| (name.to_owned(), count)).collect();
+        let body = counters(none.plus(&named));
+        let shown: BTreeMap<String, u64> =
+            serde_json::from_value(serde_json::to_value(body).unwrap()).unwrap();
+        assert!(!shown.is_empty());
+        for (name, count) in shown {
+            assert_eq!(named.get(&name), Some(&count), "{name}");
+        }
+    }
 
     #[test]
     fn of_many_lanes_those_that_hold_most_are_shown_in_their_order() {

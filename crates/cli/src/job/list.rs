@@ -135,12 +135,5 @@ fn jobs_table(page: &Page<JobBody>) -> String {
 }
 
 pub fn status(status: JobStatus) -> String {
-    let word = match status {
-        JobStatus::Active => "ACTIVE",
-        JobStatus::Paused => "PAUSED",
-        JobStatus::Completed => "COMPLETED",
-        JobStatus::Failed => "FAILED",
-        JobStatus::Cancelled => "CANCELLED",
-    };
-    word.to_owned()
+    status.as_str().to_owned()
 }

@@ -1,6 +1,7 @@
 //! Statistics of a store, for users and metrics. No rule depends on them.
 
 use crate::histogram::HistogramSnapshot;
+use crate::job::JobStatus;
 use crate::ports::Lane;
 use crate::time::Timestamp;
 
@@ -25,6 +26,19 @@ pub struct JobCounts {
     pub cancelled: u64,
     /// Occurrences that failed finally and were neither redriven nor discarded.
     pub dead_letters: u64,
+}
+
+impl JobCounts {
+    /// The number of jobs with this status.
+    pub fn of(&mut self, status: JobStatus) -> &mut u64 {
+        match status {
+            JobStatus::Active => &mut self.active,
+            JobStatus::Paused => &mut self.paused,
+            JobStatus::Completed => &mut self.completed,
+            JobStatus::Failed => &mut self.failed,
+            JobStatus::Cancelled => &mut self.cancelled,
+        }
+    }
 }
 
 /// Statistics of a store since it was opened, for metrics. Durations are in microseconds.

@@ -77,15 +77,9 @@ impl Auditor {
         let finished = self.jobs.values().flat_map(|job| job.occurrences.values());
         let finished: Vec<Status> =
             finished.flat_map(|occurrence| occurrence.finished.iter().map(|one| one.status)).collect();
-        let of = |count: fn(&CounterSnapshot) -> u64| counted.iter().map(count).sum::<u64>();
-        for (status, counted) in [
-            (Status::Succeeded, of(|counters| counters.succeeded)),
-            (Status::Failed, of(|counters| counters.failed)),
-            (Status::TimedOut, of(|counters| counters.timed_out)),
-            (Status::Cancelled, of(|counters| counters.cancelled)),
-            (Status::Lost, of(|counters| counters.lost)),
-            (Status::Expired, of(|counters| counters.expired)),
-        ] {
+        // Schedules skip occurrences that history does not have.
+        for status in Status::ALL.into_iter().filter(|status| *status != Status::Skipped) {
+            let counted: u64 = counted.iter().map(|counters| counters.of(status)).sum();
             let recorded = finished.iter().filter(|one| **one == status).count() as u64;
             rule!(
                 counted <= recorded,

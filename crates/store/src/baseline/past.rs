@@ -2,8 +2,9 @@
 //! history, spread evenly over a time span and ordered by end.
 
 use super::rows::{SESSION, payload};
+use crate::counters::JobTally;
 use punctual_core::ids::{Epoch, JobId};
-use punctual_core::job::{Job, JobSpec, JobStatus, StoredStatus};
+use punctual_core::job::{Job, JobSpec, StoredStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::time::{Timestamp, duration_micros};
@@ -38,10 +39,8 @@ pub(crate) struct PastBatch {
 
 impl PastBatch {
     /// Jobs by status, for the stored counters.
-    pub fn job_counts(&self) -> [i64; 5] {
-        let mut counts = [0; 5];
-        counts[JobStatus::Completed as usize] = self.jobs.len() as i64;
-        counts
+    pub fn job_counts(&self) -> JobTally {
+        JobTally { completed: self.jobs.len() as i64, ..JobTally::default() }
     }
 }
 

@@ -19,7 +19,6 @@ pub use walk::{PORTION, Pair, walk_alike};
 #[cfg(test)]
 pub(crate) use {snapshot::all_of, walk::walk_partly};
 
-use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::ports::{DeadLetterQuery, JobCounts, JobQuery, Store};
 use std::future::Future;
@@ -37,7 +36,7 @@ pub async fn counts_agree(store: &dyn Store) {
     loop {
         let page = store.jobs(query.clone()).await.unwrap();
         for view in &page.items {
-            *count_of(&mut shown, view.status()) += 1;
+            *shown.of(view.status()) += 1;
         }
         query.before = page.next;
         if query.before.is_none() {
@@ -55,16 +54,6 @@ pub async fn counts_agree(store: &dyn Store) {
         }
     }
     assert_eq!(counted.dead_letters, 0, "dead letters that are counted and not shown");
-}
-
-fn count_of(counts: &mut JobCounts, status: JobStatus) -> &mut u64 {
-    match status {
-        JobStatus::Active => &mut counts.active,
-        JobStatus::Paused => &mut counts.paused,
-        JobStatus::Completed => &mut counts.completed,
-        JobStatus::Failed => &mut counts.failed,
-        JobStatus::Cancelled => &mut counts.cancelled,
-    }
 }
 
 /// Passes the list of all cases, by module, to another macro: to this module's own for [`CASES`], and to an

@@ -12,6 +12,7 @@ use crate::data_migration::{
     Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
 };
 use crate::fault::Fault;
+use crate::layout::{each_job_count, each_lane_count};
 use crate::server::export::{ExportedTables, page, rows_of_page};
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
@@ -42,13 +43,18 @@ const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) N
 const PUT_NOTE: &str =
     "INSERT INTO moving (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)";
 
-const LANE_COUNTERS: &str = "(SELECT lane, CAST(SUM(waiting) AS SIGNED) AS waiting, CAST(SUM(queued) AS SIGNED) AS queued, \
-     CAST(SUM(running) AS SIGNED) AS running FROM lane_tallies GROUP BY lane \
-     HAVING SUM(waiting) <> 0 OR SUM(queued) <> 0 OR SUM(running) <> 0) AS counted";
-const JOB_COUNTERS: &str = "(SELECT 1 AS id, CAST(COALESCE(SUM(active), 0) AS SIGNED) AS active, \
-     CAST(COALESCE(SUM(paused), 0) AS SIGNED) AS paused, CAST(COALESCE(SUM(completed), 0) AS SIGNED) AS completed, \
-     CAST(COALESCE(SUM(failed), 0) AS SIGNED) AS failed, CAST(COALESCE(SUM(cancelled), 0) AS SIGNED) AS cancelled, \
-     CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) AS dead_letters FROM job_tally) AS counted";
+const LANE_COUNTERS: &str = concat!(
+    "(SELECT lane, ",
+    each_lane_count!(", ", "CAST(SUM(", ") AS SIGNED) AS ", ""),
+    " FROM lane_tallies GROUP BY lane HAVING ",
+    each_lane_count!(" OR ", "SUM(", ") <> 0"),
+    ") AS counted"
+);
+const JOB_COUNTERS: &str = concat!(
+    "(SELECT 1 AS id, ",
+    each_job_count!(", ", "CAST(COALESCE(SUM(", "), 0) AS SIGNED) AS ", ""),
+    " FROM job_tally) AS counted"
+);
 const NUMBERS: &str = "(SELECT 'history_given' AS name, GREATEST(given, retained) AS given FROM history_bounds \
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', given FROM numbers WHERE numbers.name = 'session') AS counted";

@@ -4,6 +4,7 @@ use super::connection::{Connection, for_update_of};
 use super::lists::list;
 use crate::cells::get;
 use crate::fault::Fault;
+use crate::layout::each_lane_count;
 use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame};
 use crate::server::list::{List, row};
 use crate::server::unused::UnusedStatements;
@@ -41,8 +42,9 @@ impl UnusedStatements for Connection {
         "SELECT given.number FROM ",
         list!(0 number int),
         " WHERE NOT EXISTS (SELECT 1 FROM jobs FORCE INDEX (jobs_lane) WHERE jobs.lane = given.number) \
-         AND (SELECT COALESCE(SUM(waiting), 0) = 0 AND COALESCE(SUM(queued), 0) = 0 AND COALESCE(SUM(running), 0) = 0 \
-              FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane_tallies.lane = given.number)"
+         AND (SELECT ",
+        each_lane_count!(" AND ", "COALESCE(SUM(", "), 0) = 0"),
+        " FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane_tallies.lane = given.number)"
     );
     const DELETE_LANES: &'static [&'static str] = &[
         concat!(
@@ -56,11 +58,16 @@ impl UnusedStatements for Connection {
             " STRAIGHT_JOIN lanes FORCE INDEX (PRIMARY) ON lanes.id = given.number"
         ),
     ];
-    const COUNTERS_LOOKED_AT: &'static str = "SELECT lane, SUM(waiting) = 0 AND SUM(queued) = 0 AND SUM(running) = 0, COUNT(*) \
-         FROM (SELECT * FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane > ? ORDER BY lane, shard LIMIT ?) AS page \
-         GROUP BY lane ORDER BY lane";
+    const COUNTERS_LOOKED_AT: &'static str = concat!(
+        "SELECT lane, ",
+        each_lane_count!(" AND ", "SUM(", ") = 0"),
+        ", COUNT(*) FROM (SELECT * FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane > ? ORDER BY lane, shard LIMIT ?) \
+         AS page GROUP BY lane ORDER BY lane"
+    );
     const LOCK_COUNTERS: &'static str = concat!(
-        "SELECT lane_tallies.lane, lane_tallies.shard, lane_tallies.waiting, lane_tallies.queued, lane_tallies.running FROM ",
+        "SELECT lane_tallies.lane, lane_tallies.shard, ",
+        each_lane_count!(", ", "lane_tallies.", ""),
+        " FROM ",
         list!(0 number int),
         " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number",
         for_update_of!("lane_tallies"),

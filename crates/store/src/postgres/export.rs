@@ -11,6 +11,7 @@ use crate::data_migration::{
     Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
 };
 use crate::fault::Fault;
+use crate::layout::{each_job_count, each_lane_count};
 use crate::server::export::{ExportedTables, page, rows_of_page};
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
@@ -36,13 +37,18 @@ const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
 const PUT_NOTE: &str = "INSERT INTO moving (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
-const LANE_COUNTERS: &str = "(SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
-     sum(running)::bigint AS running FROM lane_tallies GROUP BY lane \
-     HAVING sum(waiting) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0) AS given";
-const JOB_COUNTERS: &str = "(SELECT 1::smallint AS id, coalesce(sum(active), 0)::bigint AS active, \
-     coalesce(sum(paused), 0)::bigint AS paused, coalesce(sum(completed), 0)::bigint AS completed, \
-     coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled, \
-     coalesce(sum(dead_letters), 0)::bigint AS dead_letters FROM job_tally) AS given";
+const LANE_COUNTERS: &str = concat!(
+    "(SELECT lane, ",
+    each_lane_count!(", ", "sum(", ")::bigint AS ", ""),
+    " FROM lane_tallies GROUP BY lane HAVING ",
+    each_lane_count!(" OR ", "sum(", ") <> 0"),
+    ") AS given"
+);
+const JOB_COUNTERS: &str = concat!(
+    "(SELECT 1::smallint AS id, ",
+    each_job_count!(", ", "coalesce(sum(", "), 0)::bigint AS ", ""),
+    " FROM job_tally) AS given"
+);
 const NUMBERS: &str = "(SELECT 'history_given'::text AS name, greatest(given, retained) AS given FROM history_bounds \
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', CASE WHEN is_called THEN last_value ELSE 0 END FROM session_numbers) AS given";

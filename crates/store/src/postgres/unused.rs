@@ -3,6 +3,7 @@
 use super::wire::Wire;
 use crate::cells::get;
 use crate::fault::Fault;
+use crate::layout::each_lane_count;
 use crate::server::asks::numbers;
 use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
 use crate::server::unused::UnusedStatements;
@@ -26,16 +27,25 @@ impl UnusedStatements for Wire {
          FROM (SELECT id FROM lanes WHERE id > $1 ORDER BY id LIMIT $2) AS page ORDER BY page.id";
     const LOCK_LANES: &'static str =
         "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
-    const UNUSED_LANES: &'static str = "DELETE FROM lanes WHERE id = ANY($1) \
+    const UNUSED_LANES: &'static str = concat!(
+        "DELETE FROM lanes WHERE id = ANY($1) \
          AND (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id LIMIT 1) AS one) = 0 \
-         AND (SELECT coalesce(sum(waiting), 0) = 0 AND coalesce(sum(queued), 0) = 0 AND coalesce(sum(running), 0) = 0 \
-              FROM lane_tallies WHERE lane_tallies.lane = lanes.id) RETURNING id";
+         AND (SELECT ",
+        each_lane_count!(" AND ", "coalesce(sum(", "), 0) = 0"),
+        " FROM lane_tallies WHERE lane_tallies.lane = lanes.id) RETURNING id"
+    );
     const DELETE_LANES: &'static [&'static str] = &["DELETE FROM lane_tallies WHERE lane = ANY($1)"];
-    const COUNTERS_LOOKED_AT: &'static str = "SELECT lane, sum(waiting) = 0 AND sum(queued) = 0 AND sum(running) = 0, count(*) \
-         FROM (SELECT * FROM lane_tallies WHERE lane > $1 ORDER BY lane, shard LIMIT $2) AS page \
-         GROUP BY lane ORDER BY lane";
-    const LOCK_COUNTERS: &'static str = "SELECT lane, shard, waiting, queued, running FROM lane_tallies \
-         WHERE lane = ANY($1) ORDER BY lane, shard FOR UPDATE SKIP LOCKED";
+    const COUNTERS_LOOKED_AT: &'static str = concat!(
+        "SELECT lane, ",
+        each_lane_count!(" AND ", "sum(", ") = 0"),
+        ", count(*) FROM (SELECT * FROM lane_tallies WHERE lane > $1 ORDER BY lane, shard LIMIT $2) AS page \
+         GROUP BY lane ORDER BY lane"
+    );
+    const LOCK_COUNTERS: &'static str = concat!(
+        "SELECT lane, shard, ",
+        each_lane_count!(", ", "", ""),
+        " FROM lane_tallies WHERE lane = ANY($1) ORDER BY lane, shard FOR UPDATE SKIP LOCKED"
+    );
     const DELETE_COUNTERS: &'static str = "DELETE FROM lane_tallies USING unnest($1::bigint[], $2::smallint[]) AS old(lane, shard) \
          WHERE lane_tallies.lane = old.lane AND lane_tallies.shard = old.shard";
     const WORKERS_LOOKED_AT: &'static str =

@@ -6,7 +6,7 @@ use super::list::{List, row};
 use crate::cells::Cell;
 use crate::codes::{fired_column, limits_column, readmission_column};
 use crate::counter_mismatch::{CounterTable, MismatchRow};
-use crate::counters::CounterChanges;
+use crate::counters::{CounterChanges, JobTally, LaneCounts, LimiterCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::layout::{
     AUDIT, AuditColumns, CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, DeadLetterColumns, HistoryColumns,
@@ -169,9 +169,9 @@ impl TableChange {
             C::InsertRequests => put(REQUESTS, 5, Conflict::Fail),
             // All but the seal. A repeated write finds its entry.
             C::InsertAudit => put(AUDIT, AUDIT_WRITTEN, Conflict::Ignore),
-            C::AddToLanes => put(SHARDED_LANE_TALLIES, 5, Conflict::Add),
-            C::AddToLimiters => put(LIMITER_TALLIES, 3, Conflict::Add),
-            C::AddToJobs => put(SHARDED_JOB_TALLY, 7, Conflict::Add),
+            C::AddToLanes => add_to(SHARDED_LANE_TALLIES),
+            C::AddToLimiters => add_to(LIMITER_TALLIES),
+            C::AddToJobs => add_to(SHARDED_JOB_TALLY),
             C::AskForAttention
             | C::UpdateNumbered
             | C::Lease
@@ -197,6 +197,10 @@ fn insert_from(table: Layout, first: usize) -> ChangeShape {
 /// The first columns.
 fn put(table: Layout, count: usize, conflict: Conflict) -> ChangeShape {
     ChangeShape::Insert { table, columns: &table.columns[..count], conflict }
+}
+
+fn add_to(table: Layout) -> ChangeShape {
+    put(table, table.columns.len(), Conflict::Add)
 }
 
 fn named(table: &Layout, names: &[&str]) -> Vec<Column> {
@@ -248,18 +252,14 @@ pub(crate) fn changes(write_set: &WriteSet, shard: i64) -> Result<Vec<Changed<'_
 
 /// The changes of counters alone.
 pub(crate) fn changes_of_counts<'a>(counts: &CounterChanges, shard: i64) -> Vec<Changed<'a>> {
-    let lanes = counts.lanes.iter().filter(|(_, change)| **change != [0; 3]);
-    let lanes =
-        lanes.map(|(lane, [waiting, queued, running])| row![*lane, shard, *waiting, *queued, *running]);
-    let limiters = counts.changed_limiters().map(|(id, [waiting, in_use])| row![id, waiting, in_use]);
-    let is_changed = counts.jobs != [0; 5] || counts.dead_letters != 0;
-    let [active, paused, completed, failed, cancelled] = counts.jobs;
-    let jobs = row![shard, active, paused, completed, failed, cancelled, counts.dead_letters];
+    let lanes = counts.changed_lanes().map(|(lane, changes)| (row![lane, shard], changes));
+    let limiters = counts.changed_limiters().map(|(id, changes)| (row![id], changes));
+    let jobs = Some((row![shard], counts.jobs)).filter(|_| !counts.jobs.is_zero());
     let mut changes = vec![
-        (TableChange::AddToLanes, List::of(lanes)),
-        (TableChange::AddToLimiters, List::of(limiters)),
+        (TableChange::AddToLanes, List::of_counts(lanes)),
+        (TableChange::AddToLimiters, List::of_counts(limiters)),
         (TableChange::ForgetLimiters, List::of(counts.lessened_limiters().into_iter().map(|id| row![id]))),
-        (TableChange::AddToJobs, List::of(is_changed.then_some(jobs))),
+        (TableChange::AddToJobs, List::of_counts(jobs)),
     ];
     changes.retain(|(_, list)| !list.is_empty());
     changes
@@ -268,38 +268,24 @@ pub(crate) fn changes_of_counts<'a>(counts: &CounterChanges, shard: i64) -> Vec<
 /// The changes that add what counters lack, in their first shard.
 pub(crate) fn repairs<'a>(table: CounterTable, mismatches: &[MismatchRow]) -> Vec<Changed<'a>> {
     const SHARD: i64 = 0;
-    let keys = || List::of(mismatches.iter().map(|row| row![row.key]));
+    let all = || mismatches.iter();
     match table {
-        CounterTable::Lanes => vec![(
-            TableChange::AddToLanes,
-            List::of(mismatches.iter().map(|row| {
-                let [waiting, queued, running] = missing(row);
-                row![row.key, SHARD, waiting, queued, running]
-            })),
-        )],
-        CounterTable::Limiters => vec![
-            (
-                TableChange::AddToLimiters,
-                List::of(mismatches.iter().map(|row| {
-                    let [waiting, in_use] = missing(row);
-                    row![row.key, waiting, in_use]
-                })),
-            ),
-            (TableChange::ForgetLimiters, keys()),
-        ],
-        CounterTable::Jobs => vec![(
-            TableChange::AddToJobs,
-            List::of(mismatches.iter().map(|row| {
-                let [active, paused, completed, failed, cancelled, dead_letters] = missing(row);
-                row![SHARD, active, paused, completed, failed, cancelled, dead_letters]
-            })),
-        )],
+        CounterTable::Lanes => {
+            let lanes = all().map(|row| (row![row.key, SHARD], row.missing::<LaneCounts>()));
+            vec![(TableChange::AddToLanes, List::of_counts(lanes))]
+        }
+        CounterTable::Limiters => {
+            let limiters = all().map(|row| (row![row.key], row.missing::<LimiterCounts>()));
+            vec![
+                (TableChange::AddToLimiters, List::of_counts(limiters)),
+                (TableChange::ForgetLimiters, List::of(all().map(|row| row![row.key]))),
+            ]
+        }
+        CounterTable::Jobs => {
+            let jobs = all().map(|row| (row![SHARD], row.missing::<JobTally>()));
+            vec![(TableChange::AddToJobs, List::of_counts(jobs))]
+        }
     }
-}
-
-/// As many counters as the table has.
-fn missing<const N: usize>(row: &MismatchRow) -> [i64; N] {
-    row.missing().try_into().unwrap_or([0; N])
 }
 
 fn ids<'a>(jobs: &[JobId]) -> List<'a> {

@@ -3,6 +3,7 @@
 
 use crate::cells::{Cell, ColumnKind, RowCells};
 use crate::fault::Fault;
+use crate::layout::StoredCounts;
 
 /// Rows of equal length.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -33,6 +34,18 @@ impl<'a> List<'a> {
             cells.extend(row?);
         }
         Ok(List { cells, width: N })
+    }
+
+    /// Keys, each with the counters of its row.
+    pub fn of_counts<const N: usize, C: StoredCounts>(
+        rows: impl IntoIterator<Item = ([Cell<'a>; N], C)>,
+    ) -> Self {
+        let mut cells = Vec::new();
+        for (key, counts) in rows {
+            cells.extend(key);
+            cells.extend(counts.each().map(Cell::Number));
+        }
+        List { cells, width: N + C::COLUMNS.len() }
     }
 
     /// The first columns of rows that were read.

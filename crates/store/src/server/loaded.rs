@@ -7,6 +7,7 @@ use crate::codecs::{
     read_schedule, read_terms,
 };
 use crate::codes::{queue_row, read_limiter, read_limits, read_readmission};
+use crate::counters::{LimiterCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::layout::{JOBS, JobColumns, LIVE, SCHEDULES};
 use crate::malformed::pass_over;
@@ -285,9 +286,10 @@ fn read_session(row: &impl RowCells) -> Result<LoadedSession, Fault> {
 
 pub(crate) fn read_limiter_row(row: &(impl RowCells + ?Sized)) -> Result<Option<LoadedLimiter>, Fault> {
     let Some(id) = read_limiter(Some(get(row, 0)?), "limiter_tallies.limiter")? else { return Ok(None) };
+    let counts = LimiterCounts::read(1, |column| get(row, column))?;
     // Without the last start the rate is exceeded once at most, and the next start repairs the row.
-    let last_at = pass_over(read(row, 3, "limiter_paces.last_at"))?.flatten();
-    Ok(Some(LoadedLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at }))
+    let last_at = pass_over(read(row, 1 + LimiterCounts::COLUMNS.len(), "limiter_paces.last_at"))?.flatten();
+    Ok(Some(LoadedLimiter { id, counts, last_at }))
 }
 
 /// A row whose settings cannot be read carries the reason.

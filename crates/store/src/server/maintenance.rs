@@ -194,7 +194,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         for row in connection.send_one(TransactionFrame::None, of(C::OVER, &locked, before)).await?.rows {
             over.push(job_id(&row, 0)?);
             if let Some(status) = counters::status(read(&row, 1, "jobs.mark")?, false) {
-                counts.jobs[status as usize] -= 1;
+                *counts.jobs.of(status) -= 1;
             }
         }
         let mut changes: Vec<Changed<'_>> = Vec::new();

@@ -3,7 +3,7 @@
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{job_id, occurrence_id};
 use crate::codes::{read_condition, read_names};
-use crate::counters::shown;
+use crate::counters::{JobTally, StoredCounts};
 use crate::fault::Fault;
 use crate::lists::Candidate;
 use crate::malformed::pass_over;
@@ -48,15 +48,7 @@ pub(crate) fn read_session(row: &(impl RowCells + ?Sized)) -> Result<SessionRow,
 }
 
 pub(crate) fn read_job_counts(row: &(impl RowCells + ?Sized)) -> Result<JobCounts, Fault> {
-    let counted = |column| -> Result<u64, Fault> { Ok(shown(get(row, column)?)) };
-    Ok(JobCounts {
-        active: counted(0)?,
-        paused: counted(1)?,
-        completed: counted(2)?,
-        failed: counted(3)?,
-        cancelled: counted(4)?,
-        dead_letters: counted(5)?,
-    })
+    Ok(JobTally::read(0, |column| get(row, column))?.shown())
 }
 
 pub(crate) fn read_noted(job: JobId, row: &(impl RowCells + ?Sized)) -> Result<Noted, Fault> {

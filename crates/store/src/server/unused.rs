@@ -7,6 +7,7 @@ use super::connection::{Argument, ServerCall, ServerConnection, TransactionFrame
 use super::list::{List, row};
 use crate::cells::get;
 use crate::codecs::limit;
+use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
 use async_trait::async_trait;
 use punctual_core::ports::Horizon;
@@ -113,15 +114,13 @@ async fn delete_lane_counters<C: UnusedStatements>(connection: &mut C, lanes: Ve
         return Ok(());
     }
     let lock = ServerCall::new(C::LOCK_COUNTERS, [Argument::Rows(numbers(lanes))]);
-    let mut locked: BTreeMap<i64, (Vec<i64>, [i64; 3])> = BTreeMap::new();
+    let mut locked: BTreeMap<i64, (Vec<i64>, LaneCounts)> = BTreeMap::new();
     for row in connection.send_one(TransactionFrame::Begin, lock).await?.rows {
         let (shards, sum) = locked.entry(get(&row, 0)?).or_default();
         shards.push(get(&row, 1)?);
-        for (sum, column) in sum.iter_mut().zip(2..) {
-            *sum += get::<i64>(&row, column)?;
-        }
+        sum.add(LaneCounts::read(2, |column| get(&row, column))?);
     }
-    locked.retain(|_, (_, sum)| *sum == [0; 3]);
+    locked.retain(|_, (_, sum)| sum.is_zero());
     let keys =
         locked.iter().flat_map(|(lane, (shards, _))| shards.iter().map(move |shard| row![*lane, *shard]));
     let deletion = ServerCall::new(C::DELETE_COUNTERS, [Argument::Rows(List::of(keys))]);

@@ -7,10 +7,12 @@
 //! when a read of the claim index finds nothing. So a wrong counter delays no work, and a claim reads only
 //! the lanes whose bound is among the lowest.
 
+use super::counters::read_counts;
 use super::names::LaneNumbers;
 use super::rows::{all, one};
-use crate::counters::LaneCounts;
+use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
+use crate::layout::each_lane_count;
 use crate::malformed::pass_over;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::ports::Lane;
@@ -20,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const NEXT_LANE_WITH_WORK: &str =
     "SELECT lane FROM live WHERE state = 1 AND lane > ?1 ORDER BY lane LIMIT 1";
 pub(crate) const HAS_WORK: &str = "SELECT 1 FROM live WHERE lane = ?1 AND state = 1 LIMIT 1";
-const COUNTED: &str = "SELECT lane, waiting, queued, running FROM lane_tallies";
+const COUNTED: &str = concat!("SELECT lane, ", each_lane_count!(", ", "", ""), " FROM lane_tallies");
 
 #[derive(Debug, Default)]
 pub(crate) struct ActiveLanes {
@@ -60,22 +62,21 @@ impl ActiveLanes {
         if self.is_loaded {
             return Ok(());
         }
-        let counted = all(&mut *conn.prepare_cached(COUNTED)?, [], |row| {
-            Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?]))
-        })?;
+        let counted =
+            all(&mut *conn.prepare_cached(COUNTED)?, [], |row| Ok((row.get(0)?, read_counts(row, 1)?)))?;
         for (id, counts) in counted {
             self.insert_named(conn, names, id, counts)?;
         }
         for id in changed {
             if !self.lanes.contains_key(&id) {
-                self.insert_named(conn, names, id, [0; 3])?;
+                self.insert_named(conn, names, id, LaneCounts::default())?;
             }
         }
         let mut select = conn.prepare_cached(NEXT_LANE_WITH_WORK)?;
         let mut last = i64::MIN;
         while let Some(id) = one(&mut select, [last], |row| Ok(row.get::<_, i64>(0)?))? {
             if !self.lanes.contains_key(&id) {
-                self.insert_named(conn, names, id, [0; 3])?;
+                self.insert_named(conn, names, id, LaneCounts::default())?;
             }
             if let Some(active) = self.lanes.get_mut(&id) {
                 active.first_queued = Some(FirstQueued::Unknown);
@@ -118,7 +119,7 @@ impl ActiveLanes {
             return Ok(());
         }
         if !self.lanes.contains_key(&id) {
-            self.insert(id, names.lane(conn, id)?, [0; 3]);
+            self.insert(id, names.lane(conn, id)?, LaneCounts::default());
         }
         if let Some(active) = self.lanes.get_mut(&id) {
             let queued = queued.map(FirstQueued::NotBefore);
@@ -180,10 +181,10 @@ impl ActiveLanes {
     ) -> Result<(), Fault> {
         match self.lanes.get_mut(&id) {
             Some(active) => active.counts = counts,
-            None if counts == [0; 3] => return Ok(()),
+            None if counts.is_zero() => return Ok(()),
             None => self.insert_named(conn, names, id, counts)?,
         }
-        if counts == [0; 3] && !self.has_work(conn, id)? {
+        if counts.is_zero() && !self.has_work(conn, id)? {
             self.remove(id);
         }
         Ok(())

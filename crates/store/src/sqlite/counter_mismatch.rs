@@ -31,20 +31,16 @@ pub(super) fn repair(conn: &Connection, memory: &mut CoreMemory) -> Result<Vec<C
 
 fn missing(kind: CounterTable, mismatch: &MismatchRow) -> Result<CounterChanges, Fault> {
     let mut counts = CounterChanges::default();
-    match (kind, mismatch.missing().as_slice()) {
-        (CounterTable::Lanes, &[waiting, queued, running]) => {
-            counts.lanes.insert(mismatch.key, [waiting, queued, running]);
+    match kind {
+        CounterTable::Lanes => {
+            counts.lanes.insert(mismatch.key, mismatch.missing());
         }
-        (CounterTable::Limiters, &[waiting, in_use]) => {
+        CounterTable::Limiters => {
             let limiter = LimiterId::from_number(mismatch.key)
                 .ok_or_else(|| Fault::damaged("limiter_tallies.limiter", mismatch.key))?;
-            counts.limiters.insert(limiter, [waiting, in_use]);
+            counts.limiters.insert(limiter, mismatch.missing());
         }
-        (_, &[active, paused, completed, failed, cancelled, dead_letters]) => {
-            counts.jobs = [active, paused, completed, failed, cancelled];
-            counts.dead_letters = dead_letters;
-        }
-        (kind, missing) => unreachable!("{} counts of {kind:?}", missing.len()),
+        CounterTable::Jobs => counts.jobs = mismatch.missing(),
     }
     Ok(counts)
 }

@@ -3,40 +3,53 @@
 use super::active::ActiveLanes;
 use super::names::LaneNumbers;
 use super::rows::{all, decode, one, one_readable, time};
-use crate::counters::{CounterChanges, LaneCounts, LimiterCounts, shown, status};
+use crate::counters::{CounterChanges, JobTally, LaneCounts, LimiterCounts, StoredCounts, status};
 use crate::fault::Fault;
+use crate::layout::{each_job_count, each_lane_count, each_limiter_count};
 use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use punctual_core::limiter::LimiterId;
 use punctual_core::ports::JobCounts;
 use punctual_core::time::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, ParamsFromIter, Row, params_from_iter};
 use std::collections::BTreeMap;
 
 /// Limiters that are remembered at once: there may be as many as keys. Beyond this, all are looked up
 /// again.
 const LIMITERS_REMEMBERED_MAX: usize = 10_000;
 
-const LANE: &str = "SELECT waiting, queued, running FROM lane_tallies WHERE lane = ?1";
-const PUT_LANE: &str = "INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (?1, ?2, ?3, ?4) \
-     ON CONFLICT (lane) DO UPDATE SET waiting = ?2, queued = ?3, running = ?4";
-const LIMITER: &str = "SELECT waiting, in_use FROM limiter_tallies WHERE limiter = ?1";
-const PUT_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (?1, ?2, ?3) \
-     ON CONFLICT (limiter) DO UPDATE SET waiting = ?2, in_use = ?3";
+const LANE: &str = concat!("SELECT ", each_lane_count!(", ", "", ""), " FROM lane_tallies WHERE lane = ?");
+const PUT_LANE: &str = concat!(
+    "INSERT INTO lane_tallies (lane, ",
+    each_lane_count!(", ", "", ""),
+    ") VALUES (?, ",
+    each_lane_count!(", ", "?"),
+    ") ON CONFLICT (lane) DO UPDATE SET ",
+    each_lane_count!(", ", "", " = excluded.", "")
+);
+const LIMITER: &str =
+    concat!("SELECT ", each_limiter_count!(", ", "", ""), " FROM limiter_tallies WHERE limiter = ?");
+const PUT_LIMITER: &str = concat!(
+    "INSERT INTO limiter_tallies (limiter, ",
+    each_limiter_count!(", ", "", ""),
+    ") VALUES (?, ",
+    each_limiter_count!(", ", "?"),
+    ") ON CONFLICT (limiter) DO UPDATE SET ",
+    each_limiter_count!(", ", "", " = excluded.", "")
+);
 const LAST_START: &str = "SELECT last_at FROM limiter_paces WHERE limiter = ?1";
 const PUT_LAST_START: &str = "INSERT INTO limiter_paces (limiter, last_at) VALUES (?1, ?2) \
      ON CONFLICT (limiter) DO UPDATE SET last_at = ?2";
 /// A damaged counter must not overflow: that would roll back the whole transaction.
-const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = min(active, 1 << 62) + ?1, paused = min(paused, 1 << 62) + ?2, \
-     completed = min(completed, 1 << 62) + ?3, failed = min(failed, 1 << 62) + ?4, \
-     cancelled = min(cancelled, 1 << 62) + ?5, dead_letters = min(dead_letters, 1 << 62) + ?6 WHERE id = 1";
+const ADD_TO_JOBS: &str =
+    concat!("UPDATE job_tally SET ", each_job_count!(", ", "", " = min(", ", 1 << 62) + ?"), " WHERE id = 1");
 pub(crate) const STATUS_OF_JOB: &str = "SELECT mark, EXISTS (SELECT 1 FROM schedules WHERE job = ?1) \
      OR EXISTS (SELECT 1 FROM live WHERE job = ?1) FROM jobs WHERE id = ?1";
 pub(crate) const LANE_COUNTERS: &str =
-    "SELECT lane, waiting, queued, running FROM lane_tallies ORDER BY lane";
+    concat!("SELECT lane, ", each_lane_count!(", ", "", ""), " FROM lane_tallies ORDER BY lane");
 pub(crate) const JOB_COUNTERS: &str =
-    "SELECT active, paused, completed, failed, cancelled, dead_letters FROM job_tally WHERE id = 1";
+    concat!("SELECT ", each_job_count!(", ", "", ""), " FROM job_tally WHERE id = 1");
 
 /// A cache of the stored counters. Only the writer changes them, so the cache stays valid between
 /// transactions. After a transaction that did not commit it must be discarded.
@@ -79,9 +92,9 @@ impl CounterCache {
         active: &mut ActiveLanes,
         counts: CounterChanges,
     ) -> Result<(), Fault> {
-        let CounterChanges { lanes, limiters, last_starts, jobs, dead_letters } = counts;
+        let CounterChanges { lanes, limiters, last_starts, jobs } = counts;
         for (limiter, changes) in limiters {
-            if changes != [0; 2] {
+            if !changes.is_zero() {
                 self.add_to_limiter(conn, limiter, changes)?;
             }
         }
@@ -97,19 +110,14 @@ impl CounterCache {
                 Some(counts) => counts,
                 None => read_lane(conn, lane)?,
             };
-            if changes != [0; 3] {
-                counts
-                    .iter_mut()
-                    .zip(changes)
-                    .for_each(|(count, change)| *count = count.saturating_add(change));
+            if !changes.is_zero() {
+                counts.add(changes);
                 put_lane(conn, lane, counts)?;
             }
             active.written(conn, names, lane, counts)?;
         }
-        if jobs != [0; 5] || dead_letters != 0 {
-            let [active, paused, completed, failed, cancelled] = jobs;
-            let changes = [active, paused, completed, failed, cancelled, dead_letters];
-            conn.prepare_cached(ADD_TO_JOBS)?.execute(changes)?;
+        if !jobs.is_zero() {
+            conn.prepare_cached(ADD_TO_JOBS)?.execute(params_from_iter(jobs.each()))?;
         }
         Ok(())
     }
@@ -122,17 +130,12 @@ impl CounterCache {
         changes: LimiterCounts,
     ) -> Result<(), Fault> {
         let mut written = self.limiter(conn, limiter)?;
-        written
-            .counts
-            .iter_mut()
-            .zip(changes)
-            .for_each(|(count, change)| *count = count.saturating_add(change));
-        let [waiting, in_use] = written.counts;
-        if written.counts == [0; 2] {
+        written.counts.add(changes);
+        if written.counts.is_zero() {
             conn.prepare_cached("DELETE FROM limiter_tallies WHERE limiter = ?1")?
                 .execute([limiter.number()])?;
         } else {
-            conn.prepare_cached(PUT_LIMITER)?.execute([limiter.number(), waiting, in_use])?;
+            conn.prepare_cached(PUT_LIMITER)?.execute(keyed(limiter.number(), written.counts))?;
         }
         self.limiters.insert(limiter, written);
         Ok(())
@@ -141,32 +144,37 @@ impl CounterCache {
 
 /// A lane without live executions has no row, so that unused lanes cost nothing.
 fn put_lane(conn: &Connection, lane: i64, counts: LaneCounts) -> Result<(), Fault> {
-    let [waiting, queued, running] = counts;
-    if counts == [0; 3] {
+    if counts.is_zero() {
         conn.prepare_cached("DELETE FROM lane_tallies WHERE lane = ?1")?.execute([lane])?;
     } else {
-        conn.prepare_cached(PUT_LANE)?.execute(params![lane, waiting, queued, running])?;
+        conn.prepare_cached(PUT_LANE)?.execute(keyed(lane, counts))?;
     }
     Ok(())
 }
 
+/// The parameters of a statement that writes a row of counters.
+fn keyed(key: i64, counts: impl StoredCounts) -> ParamsFromIter<impl Iterator<Item = i64>> {
+    params_from_iter([key].into_iter().chain(counts.each()))
+}
+
 fn read_lane(conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
-    let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
+    let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| read_counts(row, 0))?;
     Ok(written.unwrap_or_default())
 }
 
 /// The use of a limiter.
 pub(crate) fn read_limiter(conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
     let mut counts = conn.prepare_cached(LIMITER)?;
-    let counts = one(&mut counts, [limiter.number()], |row| Ok([row.get(0)?, row.get(1)?]))?;
+    let counts = one(&mut counts, [limiter.number()], |row| read_counts(row, 0))?;
     // Without the last start the rate is exceeded once at most, and the next start repairs the row.
     let mut last_start = conn.prepare_cached(LAST_START)?;
     let last_at = one_readable(&mut last_start, [limiter.number()], |row| time(row, 0))?;
     Ok(WrittenLimiter { counts: counts.unwrap_or_default(), last_at })
 }
 
-fn lane_counts(row: &Row<'_>, first: usize) -> Result<LaneCounts, Fault> {
-    Ok([row.get(first)?, row.get(first + 1)?, row.get(first + 2)?])
+/// The counters in a row, from this column on.
+pub(crate) fn read_counts<C: StoredCounts>(row: &Row<'_>, first: usize) -> Result<C, Fault> {
+    Ok(C::read(first, |column| row.get(column))?)
 }
 
 /// The current status of a job; `None` if it is deleted or does not exist.
@@ -178,33 +186,13 @@ pub(crate) fn status_of(conn: &Connection, job: JobId) -> Result<Option<JobStatu
     Ok(found.flatten())
 }
 
-/// The counters of one lane.
-pub(crate) struct LaneCounters {
-    pub lane: i64,
-    pub waiting: u64,
-    pub queued: u64,
-    pub running: u64,
-}
-
 /// All lanes with live executions.
-pub(crate) fn lanes(conn: &Connection) -> Result<Vec<LaneCounters>, Fault> {
-    all(&mut *conn.prepare_cached(LANE_COUNTERS)?, [], |row| {
-        let [waiting, queued, running] = lane_counts(row, 1)?.map(shown);
-        Ok(LaneCounters { lane: row.get(0)?, waiting, queued, running })
-    })
+pub(crate) fn lanes(conn: &Connection) -> Result<Vec<(i64, LaneCounts)>, Fault> {
+    all(&mut *conn.prepare_cached(LANE_COUNTERS)?, [], |row| Ok((row.get(0)?, read_counts(row, 1)?)))
 }
 
 pub(crate) fn jobs(conn: &Connection) -> Result<JobCounts, Fault> {
-    let counts = one(&mut *conn.prepare_cached(JOB_COUNTERS)?, [], |row| {
-        Ok(JobCounts {
-            active: shown(row.get(0)?),
-            paused: shown(row.get(1)?),
-            completed: shown(row.get(2)?),
-            failed: shown(row.get(3)?),
-            cancelled: shown(row.get(4)?),
-            dead_letters: shown(row.get(5)?),
-        })
-    })?;
+    let counts = one(&mut *conn.prepare_cached(JOB_COUNTERS)?, [], |row| read_counts::<JobTally>(row, 0))?;
     let counts = pass_over(counts.ok_or_else(|| Fault::Missing("the row of job_tally".to_owned())))?;
-    Ok(counts.unwrap_or_default())
+    Ok(counts.unwrap_or_default().shown())
 }

@@ -3,9 +3,12 @@
 use super::damage::{CheckScope, read_structure};
 use super::malformed::malformed_rows;
 use super::scan::{ScanReport, scan_all};
+use crate::counter_mismatch::CounterTable;
 use crate::fault::Fault;
+use crate::layout::{DEAD, JobTally, MARKED_JOBS, StoredCounts};
 use punctual_core::limits;
 use rusqlite::Connection;
+use std::sync::LazyLock;
 
 /// Rules between tables, each with a query for what breaks it.
 const RULES: &[(&str, &str)] = &[
@@ -127,43 +130,31 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Rules between counts and what they count, as [`RULES`].
-const COUNTER_RULES: &[(&str, &str)] = &[
-    (
-        "a lane whose counts are not those of its rows",
-        "SELECT count(*) FROM (SELECT lane, sum(state = 0) AS waiting, sum(state = 1) AS queued, \
-         sum(state = 2) AS running FROM live GROUP BY lane) AS counted \
-         FULL JOIN lane_tallies AS kept ON kept.lane = counted.lane \
-         WHERE (kept.waiting, kept.queued, kept.running) IS NOT (counted.waiting, counted.queued, counted.running)",
-    ),
-    (
-        "a limiter whose counts are not those of its rows",
-        "SELECT count(*) FROM (SELECT limiter, sum(waiting) AS waiting, sum(in_use) AS in_use FROM \
-         (SELECT line AS limiter, 1 AS waiting, 0 AS in_use FROM live WHERE line IS NOT NULL \
-          UNION ALL SELECT limiter, 0, 1 FROM live WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter)) \
-         GROUP BY limiter) AS counted FULL JOIN limiter_tallies AS kept ON kept.limiter = counted.limiter \
-         WHERE (kept.waiting, kept.in_use) IS NOT (counted.waiting, counted.in_use)",
-    ),
-    (
-        "counts of jobs that are not those of their rows",
-        "SELECT count(*) FROM job_tally WHERE (active, paused, completed, failed, cancelled) IS NOT \
-         (SELECT coalesce(sum(mark = 0 AND is_unfinished), 0), coalesce(sum(mark = 1 AND is_unfinished), 0), \
-         coalesce(sum(mark IN (0, 1) AND NOT is_unfinished), 0), coalesce(sum(mark = 2), 0), \
-         coalesce(sum(mark = 3), 0) FROM (SELECT mark, id IN (SELECT job FROM schedules) \
-         OR id IN (SELECT job FROM live) AS is_unfinished FROM jobs))",
-    ),
-    (
-        "a count of dead letters that is not theirs",
-        "SELECT count(*) FROM job_tally WHERE dead_letters <> (SELECT count(*) FROM dead_letters)",
-    ),
-    ("counts of jobs that are not there", "SELECT count(*) <> 1 FROM job_tally"),
-    (
-        "an occurrence that is said to be all that is left of an active job and is not",
-        "SELECT count(*) FROM live AS sole JOIN jobs ON jobs.id = sole.job WHERE (sole.ties & 128) = 128 \
-         AND (mark <> 0 OR sole.job IN (SELECT job FROM schedules) OR EXISTS (SELECT 1 FROM live AS other \
-         WHERE other.job = sole.job AND other.occurrence <> sole.occurrence))",
-    ),
-];
+/// Rules between counts and what they count, as [`RULES`]. Most follow from the description of the counters.
+static COUNTER_RULES: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
+    let keyed = |table: CounterTable| format!("SELECT count(*) FROM ({})", table.wrong_keys());
+    let of_jobs = |rows| {
+        let columns = JobTally::COLUMNS.iter().filter(|column| column.rows == rows);
+        let (names, sums): (Vec<_>, Vec<_>) =
+            columns.map(|column| (column.name, format!("coalesce(sum({}), 0)", column.value()))).unzip();
+        let (names, sums, from) = (names.join(", "), sums.join(", "), rows.from);
+        format!("SELECT count(*) FROM job_tally WHERE ({names}) IS NOT (SELECT {sums} FROM {from})")
+    };
+    vec![
+        ("a lane whose counts are not those of its rows", keyed(CounterTable::Lanes)),
+        ("a limiter whose counts are not those of its rows", keyed(CounterTable::Limiters)),
+        ("counts of jobs that are not those of their rows", of_jobs(MARKED_JOBS)),
+        ("a count of dead letters that is not theirs", of_jobs(DEAD)),
+        ("counts of jobs that are not there", "SELECT count(*) <> 1 FROM job_tally".to_owned()),
+        (
+            "an occurrence that is said to be all that is left of an active job and is not",
+            "SELECT count(*) FROM live AS sole JOIN jobs ON jobs.id = sole.job WHERE (sole.ties & 128) = 128 \
+             AND (mark <> 0 OR sole.job IN (SELECT job FROM schedules) OR EXISTS (SELECT 1 FROM live AS other \
+             WHERE other.job = sole.job AND other.occurrence <> sole.occurrence))"
+                .to_owned(),
+        ),
+    ]
+});
 
 /// Everything that is wrong; empty when all is well.
 pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
@@ -179,17 +170,20 @@ pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
         // These name no rows. They count where no table of the store is concerned.
         problems = malformed;
     }
-    problems.extend(broken(conn, RULES)?);
+    problems.extend(broken(conn, RULES.iter().copied())?);
     problems.extend(counter_problems(conn)?);
     Ok(problems)
 }
 
 /// What is wrong with counts; empty when all is well.
 pub(crate) fn counter_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
-    broken(conn, COUNTER_RULES)
+    broken(conn, COUNTER_RULES.iter().map(|(rule, query)| (*rule, query.as_str())))
 }
 
-fn broken(conn: &Connection, rules: &[(&str, &str)]) -> Result<Vec<String>, Fault> {
+fn broken<'a>(
+    conn: &Connection,
+    rules: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Vec<String>, Fault> {
     let mut problems = Vec::new();
     for (rule, query) in rules {
         let broken: i64 = conn.prepare_cached(query)?.query_row([], |row| row.get(0))?;

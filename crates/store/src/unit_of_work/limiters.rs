@@ -32,7 +32,7 @@ impl Limiters {
     pub fn add_loaded(&mut self, read_set: &ReadSet, found: &LoadedRows) {
         self.started.extend(read_set.limited_queues.iter().map(|queue| (queue.clone(), 0)));
         self.started.extend(found.started.iter().cloned());
-        self.counts.extend(read_set.limiters.iter().map(|limiter| (*limiter, [0; 2])));
+        self.counts.extend(read_set.limiters.iter().map(|limiter| (*limiter, LimiterCounts::default())));
         self.counts.extend(found.limiters.iter().map(|found| (found.id, found.counts)));
         self.last_starts.retain(|limiter, _| !read_set.limiters.contains(limiter));
         self.last_starts.extend(found.limiters.iter().filter_map(|found| Some((found.id, found.last_at?))));
@@ -51,7 +51,7 @@ impl UnitOfWork {
             self.read_set.add_limiter(line);
             return self.unloaded();
         };
-        let [waiting, in_use] = self.counters.of_limiter(id, *counts);
+        let LimiterCounts { waiting, in_use } = self.counters.of_limiter(id, *counts);
         let in_use = if line.key.is_some() {
             in_use
         } else {

@@ -7,7 +7,7 @@ pub(crate) mod statements;
 use super::lists::documents;
 use crate::cells::{Cell, CellValue, RowCells, get, read};
 use crate::codecs::{execution_id, job_id, read_finished, read_live};
-use crate::counters::shown;
+use crate::counters::{LaneCounts, StoredCounts, shown};
 use crate::fault::Fault;
 use crate::layout::{LIVE, LiveColumns};
 use crate::lists::heads_looked_at;
@@ -244,9 +244,9 @@ impl MySqlReading {
         let (mut used, mut queued) = (Vec::new(), Vec::new());
         for row in rows {
             let lane: i64 = get(&row, 0)?;
-            let counts = [shown(get(&row, 1)?), shown(get(&row, 2)?), shown(get(&row, 3)?)];
-            queued.extend((counts[1] > 0).then_some(lane));
-            used.extend((counts != [0; 3]).then_some((lane, row)));
+            let counts = LaneCounts::read(1, |column| get(&row, column))?;
+            queued.extend((counts.queued > 0).then_some(lane));
+            used.extend(counts.each().any(|count| count > 0).then_some((lane, row)));
         }
         let (mut oldest, looked_at) = (BTreeMap::new(), heads_looked_at(queued.len()));
         for some in queued.chunks(HEADS_AT_ONCE) {

@@ -3,10 +3,11 @@
 
 use crate::codecs::settings_columns;
 use crate::layout::{
-    mysql_dead_letter_columns as dead_letter_columns, mysql_history_columns as history_columns,
-    mysql_job_columns as job_columns, mysql_live_columns as live_columns,
-    mysql_schedule_columns as schedule_columns, mysql_secret_columns as secret_columns,
-    mysql_token_columns as token_columns, mysql_user_columns as user_columns,
+    each_job_count, each_lane_count, mysql_dead_letter_columns as dead_letter_columns,
+    mysql_history_columns as history_columns, mysql_job_columns as job_columns,
+    mysql_live_columns as live_columns, mysql_schedule_columns as schedule_columns,
+    mysql_secret_columns as secret_columns, mysql_token_columns as token_columns,
+    mysql_user_columns as user_columns,
 };
 use crate::mysql::names::LANES_BY_NUMBER;
 use crate::mysql::tables::{LIMITERS, STARTED};
@@ -183,12 +184,13 @@ statements! {
          GROUP BY session ORDER BY session";
     Queues [] = "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
     // Each writing connection counts in its own rows.
-    Depths [] = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
-         CAST(SUM(running) AS SIGNED) FROM lane_tallies GROUP BY lane ORDER BY lane";
-    JobCounts [] = "SELECT CAST(COALESCE(SUM(active), 0) AS SIGNED), \
-         CAST(COALESCE(SUM(paused), 0) AS SIGNED), CAST(COALESCE(SUM(completed), 0) AS SIGNED), \
-         CAST(COALESCE(SUM(failed), 0) AS SIGNED), CAST(COALESCE(SUM(cancelled), 0) AS SIGNED), \
-         CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) FROM job_tally";
+    Depths [] = concat!(
+        "SELECT lane, ",
+        each_lane_count!(", ", "CAST(SUM(", ") AS SIGNED)"),
+        " FROM lane_tallies GROUP BY lane ORDER BY lane"
+    );
+    JobCounts [] =
+        concat!("SELECT ", each_job_count!(", ", "CAST(COALESCE(SUM(", "), 0) AS SIGNED)"), " FROM job_tally");
     Token [0] = concat!("SELECT ", token_columns!(), " FROM tokens WHERE tokens.id = ?");
     Tokens [0, 1] = concat!(
         "SELECT ",

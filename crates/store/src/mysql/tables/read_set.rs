@@ -10,7 +10,7 @@ use crate::cells::get;
 use crate::codecs::{fact_columns, limit, occurrence_id};
 use crate::fault::Fault;
 use crate::layout::{
-    mysql_dead_letter_columns as dead_letter_columns, mysql_job_columns as job_columns,
+    each_limiter_count, mysql_dead_letter_columns as dead_letter_columns, mysql_job_columns as job_columns,
     mysql_live_columns as live_columns, mysql_schedule_columns as schedule_columns,
 };
 use crate::mysql::connection::{Connection, for_share_of, for_update_of};
@@ -117,8 +117,9 @@ pub(crate) const STARTED: &str = concat!(
      STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id GROUP BY lanes.queue"
 );
 pub(crate) const LIMITERS: &str = concat!(
-    "SELECT given.number, COALESCE(limiter_tallies.waiting, 0), COALESCE(limiter_tallies.in_use, 0), \
-     limiter_paces.last_at FROM ",
+    "SELECT given.number, ",
+    each_limiter_count!(", ", "COALESCE(limiter_tallies.", ", 0)"),
+    ", limiter_paces.last_at FROM ",
     list!(0 number int),
     " LEFT JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
      LEFT JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.number"

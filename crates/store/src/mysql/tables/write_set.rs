@@ -3,7 +3,7 @@
 use crate::cells::Cell;
 use crate::codes::state;
 use crate::fault::Fault;
-use crate::layout::{Column, HISTORY, LIVE, Layout};
+use crate::layout::{Column, HISTORY, LIVE, Layout, each_limiter_count};
 use crate::mysql::lists::{Insertion, Statement, documents, list};
 use crate::mysql::sql::{column_name, each, given, join, json_table, names};
 use crate::server::changes::{ChangeShape, Changed, Conflict, TableChange, changes, columns_to_set};
@@ -73,7 +73,8 @@ const FORGET_LIMITERS: &str = concat!(
     "DELETE limiter_tallies FROM ",
     list!(0 number int),
     " STRAIGHT_JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
-     WHERE limiter_tallies.waiting = 0 AND limiter_tallies.in_use = 0"
+     WHERE ",
+    each_limiter_count!(" AND ", "limiter_tallies.", " = 0")
 );
 
 /// How the rows of a change are sent.

@@ -1,5 +1,6 @@
 //! Invariants of every database between two transactions; the counterpart of `sqlite/integrity.rs`.
 
+use crate::counter_mismatch::CounterTable;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -128,39 +129,8 @@ const RULES: &[(&str, &str)] = &[
          WHERE state = 2 AND cancel_requested AND NOT attention",
     ),
     (
-        "a lane whose counts are not those of its rows",
-        "SELECT COUNT(*) FROM (SELECT lane FROM (SELECT lane, state = 0 AS waiting, state = 1 AS queued, \
-         state = 2 AS running FROM live UNION ALL SELECT lane, -waiting, -queued, -running FROM lane_tallies) AS each_one \
-         GROUP BY lane HAVING SUM(waiting) <> 0 OR SUM(queued) <> 0 OR SUM(running) <> 0) AS differing",
-    ),
-    (
-        "a limiter whose counts are not those of its rows",
-        "SELECT COUNT(*) FROM (SELECT limiter FROM (SELECT line AS limiter, 1 AS waiting, 0 AS in_use FROM live \
-         WHERE line IS NOT NULL UNION ALL SELECT limiter, 0, 1 FROM live WHERE limiter IS NOT NULL \
-         AND (state <> 0 OR line <> limiter) UNION ALL SELECT limiter, -waiting, -in_use FROM limiter_tallies) AS each_one \
-         GROUP BY limiter HAVING SUM(waiting) <> 0 OR SUM(in_use) <> 0) AS differing",
-    ),
-    (
         "a live row in a line without the gate of one, or behind that gate without a line",
         "SELECT COUNT(*) FROM live WHERE (line IS NOT NULL) <> (state = 0 AND (gates & 8) = 8)",
-    ),
-    (
-        "counts of jobs that are not those of their rows",
-        "SELECT COUNT(*) FROM (SELECT COALESCE(SUM(active), 0) AS active, COALESCE(SUM(paused), 0) AS paused, \
-         COALESCE(SUM(completed), 0) AS completed, COALESCE(SUM(failed), 0) AS failed, \
-         COALESCE(SUM(cancelled), 0) AS cancelled FROM job_tally) AS kept, \
-         (SELECT COALESCE(SUM(mark = 0 AND is_unfinished), 0) AS active, \
-         COALESCE(SUM(mark = 1 AND is_unfinished), 0) AS paused, \
-         COALESCE(SUM(mark IN (0, 1) AND NOT is_unfinished), 0) AS completed, \
-         COALESCE(SUM(mark = 2), 0) AS failed, COALESCE(SUM(mark = 3), 0) AS cancelled \
-         FROM (SELECT mark, id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live) AS is_unfinished \
-         FROM jobs) AS each_one) AS counted WHERE kept.active <> counted.active OR kept.paused <> counted.paused \
-         OR kept.completed <> counted.completed OR kept.failed <> counted.failed OR kept.cancelled <> counted.cancelled",
-    ),
-    (
-        "a count of dead letters that is not theirs",
-        "SELECT COUNT(*) FROM (SELECT COALESCE(SUM(dead_letters), 0) AS kept FROM job_tally) AS tally \
-         WHERE kept <> (SELECT COUNT(*) FROM dead_letters)",
     ),
     (
         "an occurrence that is said to be all that is left of an active job and is not",
@@ -173,8 +143,11 @@ const RULES: &[(&str, &str)] = &[
 /// All problems; empty if there are none.
 pub(crate) async fn problems(conn: &mut Conn) -> Vec<String> {
     let mut problems = Vec::new();
-    for (rule, query) in RULES {
-        let broken: Option<i64> = conn.query_first(*query).await.unwrap();
+    let counters =
+        CounterTable::ALL.map(|table| format!("SELECT COUNT(*) FROM ({}) AS wrong", table.sql("SIGNED")));
+    let counters = counters.iter().map(|query| ("counters that differ from their rows", query.as_str()));
+    for (rule, query) in RULES.iter().copied().chain(counters) {
+        let broken: Option<i64> = conn.query_first(query).await.unwrap();
         if broken != Some(0) {
             problems.push(format!("{rule}: {broken:?}"));
         }

@@ -5,8 +5,8 @@
 
 use crate::codecs::settings_columns;
 use crate::layout::{
-    dead_letter_columns, history_columns, job_columns, live_columns, schedule_columns, secret_columns,
-    token_columns, user_columns,
+    dead_letter_columns, each_job_count, each_lane_count, history_columns, job_columns, live_columns,
+    schedule_columns, secret_columns, token_columns, user_columns,
 };
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
 use crate::server::reads::ServerQuery;
@@ -142,16 +142,22 @@ statements! {
     // The counters of a lane are split into several rows, one for each writing connection. One statement,
     // because the heads of the queues must match the counters. [`crate::lists::heads_looked_at`] determines
     // how much of a head is read.
-    Depths = "SELECT tallies.lane, tallies.waiting, tallies.queued, tallies.running, \
-         CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
+    Depths = concat!(
+        "SELECT tallies.lane, ",
+        each_lane_count!(", ", "tallies.", ""),
+        ", CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
          WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT greatest(1, least($2::bigint, $1::bigint / greatest(tallies.busy, 1)))) AS head) END \
-         FROM (SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
-         sum(running)::bigint AS running, count(CASE WHEN sum(queued) > 0 THEN 1 END) OVER () AS busy \
-         FROM lane_tallies GROUP BY lane) AS tallies \
-         WHERE (tallies.waiting, tallies.queued, tallies.running) <> (0, 0, 0) ORDER BY tallies.lane";
-    JobCounts = "SELECT coalesce(sum(active), 0)::bigint, coalesce(sum(paused), 0)::bigint, \
-         coalesce(sum(completed), 0)::bigint, coalesce(sum(failed), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, \
-         coalesce(sum(dead_letters), 0)::bigint FROM job_tally";
+         FROM (SELECT lane, ",
+        each_lane_count!(", ", "sum(", ")::bigint AS ", ""),
+        ", count(CASE WHEN sum(queued) > 0 THEN 1 END) OVER () AS busy \
+         FROM lane_tallies GROUP BY lane) AS tallies WHERE (",
+        each_lane_count!(", ", "tallies.", ""),
+        ") <> (",
+        each_lane_count!(", ", "0"),
+        ") ORDER BY tallies.lane"
+    );
+    JobCounts =
+        concat!("SELECT ", each_job_count!(", ", "coalesce(sum(", "), 0)::bigint"), " FROM job_tally");
     // One statement, so that its position and the executions before it are from the same snapshot.
     Ahead = "SELECT (SELECT count(*) FROM (SELECT 1 FROM live AS earlier \
          WHERE earlier.lane = live.lane AND earlier.state = 1 \

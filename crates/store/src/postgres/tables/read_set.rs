@@ -5,7 +5,7 @@
 //! round needs, because two sorted lists one after the other are not one order.
 
 use crate::codecs::{fact_columns, limit};
-use crate::layout::{dead_letter_columns, job_columns, live_columns, schedule_columns};
+use crate::layout::{dead_letter_columns, each_limiter_count, job_columns, live_columns, schedule_columns};
 use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
 use crate::postgres::rows::ListColumn;
 use crate::postgres::wire::{Parameter, StatementCall, column, value};
@@ -90,10 +90,13 @@ pub(crate) const QUEUES: &str =
 const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
 pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
-pub(crate) const LIMITERS: &str = "SELECT wanted.limiter, coalesce(limiter_tallies.waiting, 0), coalesce(limiter_tallies.in_use, 0), \
-     limiter_paces.last_at FROM unnest($1::bigint[]) AS wanted(limiter) \
+pub(crate) const LIMITERS: &str = concat!(
+    "SELECT wanted.limiter, ",
+    each_limiter_count!(", ", "coalesce(limiter_tallies.", ", 0)"),
+    ", limiter_paces.last_at FROM unnest($1::bigint[]) AS wanted(limiter) \
      LEFT JOIN limiter_tallies ON limiter_tallies.limiter = wanted.limiter \
-     LEFT JOIN limiter_paces ON limiter_paces.limiter = wanted.limiter";
+     LEFT JOIN limiter_paces ON limiter_paces.limiter = wanted.limiter"
+);
 pub(crate) const LINES: &str = concat!(
     "SELECT ",
     live_columns!(),

@@ -1,7 +1,7 @@
 //! Statements that change rows: one for each kind of change, with an array for each column.
 
 use crate::fault::Fault;
-use crate::layout::{HISTORY, Layout};
+use crate::layout::{HISTORY, Layout, each_limiter_count};
 use crate::postgres::sql::{arrays, each, names};
 use crate::postgres::tables::read_set::columns;
 use crate::postgres::wire::StatementCall;
@@ -32,8 +32,10 @@ const FORGET_CHECKPOINTS: &str = "DELETE FROM checkpoints WHERE job = ANY($1) AN
 const ANSWER_REQUESTS: &str = "UPDATE requests SET status = new.status, location = new.location, body = new.body \
      FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::text[]) AS new(token, key, status, location, body) \
      WHERE requests.token = new.token AND requests.key = new.key";
-const FORGET_LIMITERS: &str =
-    "DELETE FROM limiter_tallies WHERE limiter = ANY($1) AND waiting = 0 AND in_use = 0";
+const FORGET_LIMITERS: &str = concat!(
+    "DELETE FROM limiter_tallies WHERE limiter = ANY($1) AND ",
+    each_limiter_count!(" AND ", "", " = 0")
+);
 
 /// By the numbers of the changes.
 static STATEMENTS: LazyLock<Vec<String>> =

@@ -1,5 +1,6 @@
 //! Invariants of every database between two transactions; the counterpart of `sqlite/integrity.rs`.
 
+use crate::counter_mismatch::CounterTable;
 use tokio_postgres::Client;
 
 /// Rules between tables, each with a query that finds violations.
@@ -125,44 +126,10 @@ const RULES: &[(&str, &str)] = &[
         "SELECT count(*) FROM live JOIN sessions ON sessions.id = session \
          WHERE state = 2 AND cancel_requested AND NOT attention",
     ),
-    (
-        "a lane whose counts are not those of its rows",
-        "SELECT count(*) FROM (SELECT lane, count(*) FILTER (WHERE state = 0) AS waiting, \
-         count(*) FILTER (WHERE state = 1) AS queued, count(*) FILTER (WHERE state = 2) AS running \
-         FROM live GROUP BY lane) AS counted FULL JOIN (SELECT lane, sum(waiting) AS waiting, sum(queued) AS queued, \
-         sum(running) AS running FROM lane_tallies GROUP BY lane) AS kept ON kept.lane = counted.lane \
-         WHERE (coalesce(kept.waiting, 0), coalesce(kept.queued, 0), coalesce(kept.running, 0)) \
-         <> (coalesce(counted.waiting, 0), coalesce(counted.queued, 0), coalesce(counted.running, 0))",
-    ),
-    (
-        "a limiter whose counts are not those of its rows",
-        "SELECT count(*) FROM (SELECT limiter, sum(waiting) AS waiting, sum(in_use) AS in_use FROM \
-         (SELECT line AS limiter, 1 AS waiting, 0 AS in_use FROM live WHERE line IS NOT NULL \
-          UNION ALL SELECT limiter, 0, 1 FROM live WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter)) AS each \
-         GROUP BY limiter) AS counted FULL JOIN limiter_tallies AS kept ON kept.limiter = counted.limiter \
-         WHERE (kept.waiting, kept.in_use) IS DISTINCT FROM (counted.waiting, counted.in_use)",
-    ),
+    ("a limiter that nothing uses", "SELECT count(*) FROM limiter_tallies WHERE waiting = 0 AND in_use = 0"),
     (
         "a live row in a line without the gate of one, or behind that gate without a line",
         "SELECT count(*) FROM live WHERE (line IS NOT NULL) <> (state = 0 AND (gates & 8) = 8)",
-    ),
-    (
-        "counts of jobs that are not those of their rows",
-        "SELECT count(*) FROM (SELECT coalesce(sum(active), 0) AS active, coalesce(sum(paused), 0) AS paused, \
-         coalesce(sum(completed), 0) AS completed, coalesce(sum(failed), 0) AS failed, \
-         coalesce(sum(cancelled), 0) AS cancelled FROM job_tally) AS kept, \
-         (SELECT count(*) FILTER (WHERE mark = 0 AND is_unfinished) AS active, \
-         count(*) FILTER (WHERE mark = 1 AND is_unfinished) AS paused, \
-         count(*) FILTER (WHERE mark IN (0, 1) AND NOT is_unfinished) AS completed, \
-         count(*) FILTER (WHERE mark = 2) AS failed, count(*) FILTER (WHERE mark = 3) AS cancelled \
-         FROM (SELECT mark, id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live) AS is_unfinished \
-         FROM jobs) AS each) AS counted WHERE (kept.active, kept.paused, kept.completed, kept.failed, kept.cancelled) \
-         <> (counted.active, counted.paused, counted.completed, counted.failed, counted.cancelled)",
-    ),
-    (
-        "a count of dead letters that is not theirs",
-        "SELECT count(*) FROM (SELECT coalesce(sum(dead_letters), 0) AS kept FROM job_tally) AS tally \
-         WHERE kept <> (SELECT count(*) FROM dead_letters)",
     ),
     (
         "an occurrence that is said to be all that is left of an active job and is not",
@@ -175,7 +142,10 @@ const RULES: &[(&str, &str)] = &[
 /// All problems; empty if there are none.
 pub(crate) async fn problems(client: &Client) -> Vec<String> {
     let mut problems = Vec::new();
-    for (rule, query) in RULES {
+    let counters =
+        CounterTable::ALL.map(|table| format!("SELECT count(*) FROM ({}) AS wrong", table.sql("bigint")));
+    let counters = counters.iter().map(|query| ("counters that differ from their rows", query.as_str()));
+    for (rule, query) in RULES.iter().copied().chain(counters) {
         let broken: i64 = client.query_one(&format!("SELECT ({query})::bigint"), &[]).await.unwrap().get(0);
         if broken > 0 {
             problems.push(format!("{rule}: {broken}"));

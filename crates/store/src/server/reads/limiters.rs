@@ -4,7 +4,7 @@ use super::{Query, Reads, ServerQuery};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
-use crate::counters::shown;
+use crate::counters::{LimiterCounts, shown};
 use crate::fault::Fault;
 use crate::malformed::readable;
 use crate::server::asks;
@@ -53,7 +53,7 @@ impl Reads<'_> {
         }
         let used = |line: &WaitList| {
             let found = limiters.get(&line.id());
-            let [waiting, in_use] = found.map_or([0; 2], |found| found.counts);
+            let LimiterCounts { waiting, in_use } = found.map(|found| found.counts).unwrap_or_default();
             let in_use = match line.key {
                 Some(_) => in_use,
                 None => started.get(&line.queue).copied().unwrap_or(0),

@@ -4,7 +4,7 @@ use super::{Query, Reads, ServerQuery};
 use crate::cells::{get, read};
 use crate::codecs::limit;
 use crate::codes::held_queues;
-use crate::counters::shown;
+use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::lists::OLDEST_LOOKED_AT_MAX;
 use crate::malformed::{pass_over, readable};
@@ -58,13 +58,9 @@ impl Reads<'_> {
         let lanes = self.lanes_in(&fetched, 0).await?;
         self.connection.end_snapshot().await?;
         readable(fetched.iter().map(|row| {
-            Ok(Depth {
-                lane: lanes.lane(get(row, 0)?)?.clone(),
-                waiting: shown(get(row, 1)?),
-                queued: shown(get(row, 2)?),
-                running: shown(get(row, 3)?),
-                oldest_queued: pass_over(read(row, 4, "live.available_at"))?.flatten(),
-            })
+            let counts = LaneCounts::read(1, |column| get(row, column))?;
+            let oldest = read(row, 1 + LaneCounts::COLUMNS.len(), "live.available_at");
+            Ok(counts.depth(lanes.lane(get(row, 0)?)?.clone(), pass_over(oldest)?.flatten()))
         }))
     }
 

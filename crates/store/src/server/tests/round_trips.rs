@@ -3,7 +3,7 @@
 use super::database::TestDatabase;
 use super::dialect::{STORED_NUL, query, tables};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, write};
-use crate::counters::CounterChanges;
+use crate::counters::{CounterChanges, JobTally, LaneCounts};
 use crate::rows::{AssignedJob, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
 use crate::unit_of_work::{
     DependencyRow, EndedRow, Leased, NewDeadLetter, NewSession, NoteChange, Numbered, ReadSet,
@@ -440,9 +440,9 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
             unreadable: None,
         };
         write(&mut one, &WriteSet { queues_put: vec![queue.clone()], ..WriteSet::default() }).await;
-        let mut counts =
-            CounterChanges { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..CounterChanges::default() };
-        counts.lanes.insert(lane, [1, 2, -1]);
+        let jobs = JobTally { active: 1, cancelled: -1, dead_letters: 2, ..JobTally::default() };
+        let mut counts = CounterChanges { jobs, ..CounterChanges::default() };
+        counts.lanes.insert(lane, LaneCounts { waiting: 1, queued: 2, running: -1 });
         let counted = WriteSet { counts, ..WriteSet::default() };
         write(&mut one, &counted).await;
         write(&mut other, &counted).await;

@@ -2,7 +2,7 @@
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
-use crate::counters::shown;
+use crate::counters::{LimiterCounts, shown};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::sqlite::counters::{self, WrittenLimiter};
@@ -49,7 +49,7 @@ impl Reads<'_> {
     }
 
     fn limiter(&mut self, line: &WaitList) -> Result<LimiterUse, Fault> {
-        let WrittenLimiter { counts: [waiting, mut in_use], last_at } =
+        let WrittenLimiter { counts: LimiterCounts { waiting, mut in_use }, last_at } =
             counters::read_limiter(self.conn, line.id())?;
         if line.key.is_none() {
             // The lanes that this connection remembers may be incomplete by now.

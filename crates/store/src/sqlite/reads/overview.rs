@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::malformed::pass_over;
 use crate::server::rows::{read_session, session_columns};
-use crate::sqlite::counters::{self, LaneCounters};
+use crate::sqlite::counters;
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, limit, one, one_readable, time, time_or_none};
 use crate::stored_numbers::StoredNumber;
@@ -101,12 +101,12 @@ impl Reads<'_> {
         // The heads of the queues must match the counters.
         let snapshot = self.conn.unchecked_transaction()?;
         let lane_counters = counters::lanes(self.conn)?;
-        let looked_at = heads_looked_at(lane_counters.iter().filter(|counters| counters.queued > 0).count());
+        let looked_at = heads_looked_at(lane_counters.iter().filter(|(_, counts)| counts.queued > 0).count());
         let mut depths = Vec::with_capacity(lane_counters.len());
-        for LaneCounters { lane: id, waiting, queued, running } in lane_counters {
-            let oldest_queued = if queued > 0 { self.oldest_of_head(id, looked_at)? } else { None };
+        for (id, counts) in lane_counters {
+            let oldest_queued = if counts.queued > 0 { self.oldest_of_head(id, looked_at)? } else { None };
             let Some(lane) = pass_over(self.lanes.lane(self.conn, id))? else { continue };
-            depths.push(Depth { lane, waiting, queued, running, oldest_queued });
+            depths.push(counts.depth(lane, oldest_queued));
         }
         drop(snapshot);
         Ok(depths)

@@ -2,7 +2,7 @@
 
 use super::Tx;
 use super::names::lanes_through;
-use crate::counters::shown;
+use crate::counters::{LimiterCounts, shown};
 use crate::fault::Fault;
 use crate::layout::sqlite_live_columns as live_columns;
 use crate::rows::LiveRow;
@@ -20,7 +20,7 @@ pub(crate) const FIRST_IN_LINE: &str = concat!(
 pub(super) fn limiter(tx: &mut Tx<'_>, line: &WaitList) -> Result<LimiterUse, Fault> {
     let id = line.id();
     let written = tx.memory.written.limiter(tx.conn, id)?;
-    let [waiting, in_use] = tx.memory.counters.of_limiter(id, written.counts);
+    let LimiterCounts { waiting, in_use } = tx.memory.counters.of_limiter(id, written.counts);
     let in_use = if line.key.is_some() { in_use } else { started(tx, &line.queue)? };
     let last_at = tx.memory.counters.last_start(id, written.last_at);
     Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
@@ -30,9 +30,8 @@ pub(super) fn limiter(tx: &mut Tx<'_>, line: &WaitList) -> Result<LimiterUse, Fa
 fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     let mut started = 0;
     for (lane, _) in lanes_through(tx, queue)? {
-        let [_, queued, running] = tx.memory.active(tx.conn)?.counts(lane);
-        let counts = [queued, running, tx.memory.counters.started(lane)];
-        started = counts.into_iter().fold(started, i64::saturating_add);
+        let written = tx.memory.active(tx.conn)?.counts(lane).started();
+        started = [written, tx.memory.counters.started(lane)].into_iter().fold(started, i64::saturating_add);
     }
     Ok(started)
 }

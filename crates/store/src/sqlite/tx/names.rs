@@ -79,9 +79,9 @@ pub(super) fn queue_as_seen(tx: &mut Tx<'_>, name: &str) -> Result<Option<QueueR
 pub(super) fn unstarted_of(tx: &mut Tx<'_>, queue: &str) -> Result<u64, Fault> {
     let mut unstarted = 0;
     for (lane, _) in lanes_through(tx, queue)? {
-        let [waiting, queued, _] = tx.memory.active(tx.conn)?.counts(lane);
-        let counts = [waiting, queued, tx.memory.counters.unstarted(lane)];
-        unstarted = counts.into_iter().fold(unstarted, i64::saturating_add);
+        let written = tx.memory.active(tx.conn)?.counts(lane).unstarted();
+        unstarted =
+            [written, tx.memory.counters.unstarted(lane)].into_iter().fold(unstarted, i64::saturating_add);
     }
     Ok(shown(unstarted))
 }

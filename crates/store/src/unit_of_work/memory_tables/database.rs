@@ -1,7 +1,7 @@
 //! The rows of an in-memory database. It applies write sets, answers read sets, and checks what every
 //! database checks: unique keys, and that updated rows exist. It knows no transactions.
 
-use crate::counters::CounterChanges;
+use crate::counters::{CounterChanges, StoredCounts};
 use crate::fault::Fault;
 use crate::rows::{
     AssignedJob, EndedAttempt, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
@@ -344,19 +344,10 @@ impl MemoryDatabase {
         self.write_ends(write_set);
         self.write_notes(write_set);
         self.write_rest(write_set);
-        for (lane, counts) in &write_set.counts.lanes {
-            let kept = self.counts.lanes.entry(*lane).or_default();
-            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
-        }
-        self.counts.lanes.retain(|_, counts| *counts != [0; 3]);
-        for (limiter, counts) in &write_set.counts.limiters {
-            let kept = self.counts.limiters.entry(*limiter).or_default();
-            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
-        }
-        self.counts.limiters.retain(|_, counts| *counts != [0; 2]);
+        self.counts.add_all(&write_set.counts);
+        self.counts.lanes.retain(|_, counts| !counts.is_zero());
+        self.counts.limiters.retain(|_, counts| !counts.is_zero());
         self.last_starts.extend(&write_set.counts.last_starts);
-        self.counts.jobs.iter_mut().zip(write_set.counts.jobs).for_each(|(kept, count)| *kept += count);
-        self.counts.dead_letters += write_set.counts.dead_letters;
         Ok(())
     }
 

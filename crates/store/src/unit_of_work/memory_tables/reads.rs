@@ -3,11 +3,11 @@
 use super::MemoryDatabase;
 use super::database::lease;
 use crate::codes::{WaitedIn, held_queues, lines_to_look_at, read_line};
-use crate::counters::shown;
+use crate::counters::{LaneCounts, LimiterCounts, shown};
 use crate::rows::{JobRow, LiveRow};
 use crate::unit_of_work::EndedRow;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::job::{JobStatus, StoredStatus};
+use punctual_core::job::StoredStatus;
 use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::{Finished, LiveState};
@@ -221,7 +221,8 @@ impl MemoryDatabase {
 
     pub fn limiters(&mut self, lines: &[WaitList]) -> Result<Vec<LimiterUse>, StoreError> {
         let used = |line: &WaitList| {
-            let [waiting, in_use] = self.counts.limiters.get(&line.id()).copied().unwrap_or_default();
+            let LimiterCounts { waiting, in_use } =
+                self.counts.limiters.get(&line.id()).copied().unwrap_or_default();
             let in_use = if line.key.is_none() { self.started(&line.queue) } else { in_use };
             let last_at = self.last_starts.get(&line.id()).copied();
             LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at }
@@ -263,31 +264,16 @@ impl MemoryDatabase {
     }
 
     pub fn depths(&mut self) -> Result<Vec<Depth>, StoreError> {
-        let depth = |(lane, [waiting, queued, running]): (&i64, &[i64; 3])| Depth {
-            lane: self.lane_of(*lane),
-            waiting: shown(*waiting),
-            queued: shown(*queued),
-            running: shown(*running),
-            oldest_queued: self
-                .live
-                .values()
-                .filter(|row| row.lane == *lane && row.live.state == LiveState::Queued)
-                .map(|row| row.live.available_at)
-                .min(),
+        let depth = |(lane, counts): (&i64, &LaneCounts)| {
+            let queued =
+                self.live.values().filter(|row| row.lane == *lane && row.live.state == LiveState::Queued);
+            counts.depth(self.lane_of(*lane), queued.map(|row| row.live.available_at).min())
         };
         Ok(self.counts.lanes.iter().map(depth).collect())
     }
 
     pub fn job_counts(&mut self) -> Result<JobCounts, StoreError> {
-        let count = |status: JobStatus| shown(self.counts.jobs[status as usize]);
-        Ok(JobCounts {
-            active: count(JobStatus::Active),
-            paused: count(JobStatus::Paused),
-            completed: count(JobStatus::Completed),
-            failed: count(JobStatus::Failed),
-            cancelled: count(JobStatus::Cancelled),
-            dead_letters: shown(self.counts.dead_letters),
-        })
+        Ok(self.counts.jobs.shown())
     }
 
     fn lane_of(&self, number: i64) -> Lane {

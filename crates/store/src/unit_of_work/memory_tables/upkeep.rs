@@ -2,11 +2,10 @@
 //! left for later.
 
 use super::MemoryDatabase;
-use crate::codes::state_code;
 use crate::counters::{self, CounterChanges};
 use crate::sqlite::Purged;
 use punctual_core::ids::JobId;
-use punctual_core::job::{JobStatus, StoredStatus};
+use punctual_core::job::StoredStatus;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
@@ -58,7 +57,7 @@ impl MemoryDatabase {
         for id in &over {
             let job = &mut self.jobs.get_mut(id)?.job;
             if let Some(status) = counters::status(job.mark, false) {
-                self.counts.jobs[status as usize] -= 1;
+                *self.counts.jobs.of(status) -= 1;
             }
             (job.mark, job.updated_at) = (StoredStatus::Deleted, now);
             self.keys.retain(|_, holder| holder != id);
@@ -112,21 +111,16 @@ impl MemoryDatabase {
     pub fn counter_check(&self) -> Vec<String> {
         let mut counted = CounterChanges::default();
         for row in self.live.values() {
-            counted.lanes.entry(row.lane).or_default()[state_code(row.live.state) as usize] += 1;
-            if let Some(line) = row.live.line {
-                counted.limiters.entry(line).or_default()[0] += 1;
-            }
-            if let Some(limiter) = row.live.limiter.filter(|_| row.live.counts_for_key()) {
-                counted.limiters.entry(limiter).or_default()[1] += 1;
-            }
+            counted.add(row.lane, row.live.state, 1);
+            counted.add_to_limiters(&row.live, 1);
         }
         for row in self.jobs.values() {
-            let status: Option<JobStatus> = counters::status(row.job.mark, self.is_unfinished(row.job.id));
+            let status = counters::status(row.job.mark, self.is_unfinished(row.job.id));
             if let Some(status) = status {
-                counted.jobs[status as usize] += 1;
+                *counted.jobs.of(status) += 1;
             }
         }
-        counted.dead_letters = self.dead.len() as i64;
+        counted.jobs.dead_letters = self.dead.len() as i64;
         let is_right = counted == CounterChanges { last_starts: Default::default(), ..self.counts.clone() };
         if is_right { vec![] } else { vec![format!("the rows give {counted:?}, kept are {:?}", self.counts)] }
     }

@@ -3,7 +3,6 @@
 use super::memory_tables::Called;
 use super::*;
 use punctual_core::ids::OccurrenceId;
-use punctual_core::job::JobStatus;
 use punctual_core::ports::{Beat, FireOutcome, FireRequest, ReportAnswer, SubmitOutcome};
 
 const ONE_ROUND: [&str; 3] = ["begin", "fetch", "commit"];
@@ -129,7 +128,7 @@ async fn a_conflict_is_run_again_and_its_shares_are_counted_once() {
         store.apply(submit((3..6).map(job))).await;
     }
     assert_eq!(calm.tables.database().live, store.tables.database().live, "ranks are alike");
-    assert_eq!(store.tables.database().counts.jobs[JobStatus::Active as usize], 6);
+    assert_eq!(store.tables.database().counts.jobs.active, 6);
     assert_eq!(store.tables.calls().iter().filter(|call| **call == "abandon").count(), 5);
 }
 

@@ -160,7 +160,7 @@ async fn a_dead_letter_that_is_dug_up_and_dies_again_in_one_batch_takes_two_tran
     assert_eq!(assignments(replies[1].clone().unwrap()), second);
     assert!(replies[2].is_ok());
     let database = store.tables.database();
-    assert_eq!((database.dead.len(), database.counts.dead_letters), (1, 1));
+    assert_eq!((database.dead.len(), database.counts.jobs.dead_letters), (1, 1));
     assert_eq!(database.history.len(), 2);
 }
 

@@ -3,6 +3,7 @@
 
 use super::Store;
 use crate::codes::Code;
+use crate::counters::StoredCounts;
 use crate::rows::KeyKind;
 use crate::sqlite::SqliteCore;
 use crate::sqlite::tests::walk::{Company, Walk};
@@ -189,7 +190,7 @@ fn rows_of_maps(database: &MemoryDatabase) -> Contents {
             (lane.queue(), lane.job_type(), counts)
         })
         .collect();
-    counters.sort();
+    counters.sort_by_key(|(queue, job_type, _)| (*queue, *job_type));
     Contents::from([
         (
             "marks",
@@ -307,15 +308,10 @@ fn rows_of_maps(database: &MemoryDatabase) -> Contents {
             counters
                 .into_iter()
                 .map(|(queue, job_type, counts)| {
-                    [text(queue), text(job_type)].into_iter().chain(counts.map(number)).collect()
+                    [text(queue), text(job_type)].into_iter().chain(counts.each().map(number)).collect()
                 })
                 .collect(),
         ),
-        (
-            "job_tally",
-            vec![
-                database.counts.jobs.into_iter().chain([database.counts.dead_letters]).map(number).collect(),
-            ],
-        ),
+        ("job_tally", vec![database.counts.jobs.each().map(number).collect()]),
     ])
 }
