@@ -2,6 +2,7 @@
 
 use crate::value::choice;
 use punctual_shim::containment::ContainmentMode;
+use punctual_shim::sandbox::IsolationMode;
 
 /// The clock of schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -24,4 +25,4 @@ pub enum ClientAuth {
     Workers,
 }
 
-choice!(ClientAuth, ClockKind, LogFormat, ContainmentMode);
+choice!(ClientAuth, ClockKind, LogFormat, ContainmentMode, IsolationMode);

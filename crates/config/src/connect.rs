@@ -88,6 +88,12 @@ impl ConnectArgs {
         self.data_dir.within(around)
     }
 
+    /// The files with secrets that this client may use.
+    pub fn secret_files(&self, around: &Surroundings) -> Vec<PathBuf> {
+        let contexts = Contexts::read().ok().map(|contexts| contexts.path().to_owned());
+        around.secret_files(&self.client).into_iter().chain(contexts).collect()
+    }
+
     pub fn connection_within(&self, around: &Surroundings) -> anyhow::Result<ServerConnect> {
         let data_dir = self.data_dir.within(around)?;
         let mut settings = around.read(&self.client)?;

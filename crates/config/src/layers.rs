@@ -2,6 +2,7 @@
 
 use crate::exit::{CliError, Exit};
 use crate::file::{ConfigFile, USUAL_FILE};
+use crate::handover;
 use crate::settings::{Default, Setting, SettingsTable};
 use crate::value::{self, Raw, Value};
 use serde::Serialize;
@@ -176,12 +177,7 @@ impl Surroundings {
     }
 
     pub fn without_file() -> Self {
-        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-        };
-        let is_ours = |(name, _): &(String, String)| name.starts_with("PUNCTUAL_");
-        let variables = std::env::vars_os().filter_map(text).filter(is_ours).collect();
-        Surroundings { variables, file: None }
+        Surroundings { variables: handover::variables(), file: None }
     }
 
     /// Without the variables of this process, which another terminal does not have.
@@ -206,6 +202,13 @@ impl Surroundings {
         }
     }
 
+    /// The files with secrets that the settings of a table name.
+    pub fn secret_files<T: SettingsTable>(&self, flags: &Flags<T>) -> Vec<PathBuf> {
+        let sources = self.sources(flags).into_iter();
+        let named = sources.filter(|(setting, ..)| names_secret_file(setting.key));
+        named.filter_map(|(_, value, _)| std::path::absolute(value.as_str()?).ok()).collect()
+    }
+
     /// Every setting of a table with its value and origin; `read` reports invalid ones.
     pub fn sources<T: SettingsTable>(&self, flags: &Flags<T>) -> Vec<(&'static Setting, Json, Source)> {
         let layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
@@ -216,6 +219,11 @@ impl Surroundings {
         };
         T::settings().into_iter().map(found).collect()
     }
+}
+
+/// Whether a setting names a file that only the server needs to read.
+fn names_secret_file(key: &str) -> bool {
+    key.ends_with("_key") || (key.ends_with("_file") && !key.ends_with("ca_file"))
 }
 
 /// The layers for one table, from highest to lowest precedence, and the problems found.
@@ -341,6 +349,14 @@ mod tests {
              --prefetch: must be a number from 0 to 10000, but is \"-1\"\n  \
              PUNCTUAL_LEASE: must be a duration from 500ms to 10m, such as 30s, 5m or PT1M, but is \"1\""
         );
+    }
+
+    #[test]
+    fn files_with_secrets_are_known_by_their_keys() {
+        let file = "tls_key = \"server.key\"\n[http]\nsigning_key_file = \"/k\"\nca_file = \"/ca\"";
+        let around = surroundings(&[("PUNCTUAL_STORE_PASSWORD_FILE", "/p")], file);
+        let files = around.secret_files(&Flags::<ServeSettings>::default());
+        assert_eq!(files, ["/etc/punctual/server.key", "/k", "/p"].map(PathBuf::from));
     }
 
     #[test]

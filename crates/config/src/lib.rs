@@ -12,6 +12,7 @@ mod coordination_url;
 pub mod data_dir;
 pub mod exit;
 mod file;
+pub mod handover;
 pub mod hints;
 mod layers;
 mod log_level;
@@ -19,6 +20,7 @@ mod oidc;
 pub mod output;
 mod page;
 mod rates;
+mod run_as;
 mod secret_file;
 mod settings;
 pub mod store_url;
@@ -35,6 +37,7 @@ pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
 pub use log_level::LogLevels;
 pub use oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
 pub use rates::{PerSecond, PerTime};
+pub use run_as::{QueueUser, RunAs};
 pub use secret_file::{exposure, foreign_hand, seen_password};
 pub use settings::{
     ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, DataPlace,

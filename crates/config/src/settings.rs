@@ -9,6 +9,7 @@ use crate::layers::Layers;
 use crate::log_level::LogLevels;
 use crate::oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
 use crate::rates::{PerSecond, PerTime};
+use crate::run_as::{QueueUser, RunAs};
 use crate::store_url::StoreUrl;
 use crate::value::{
     self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
@@ -18,6 +19,7 @@ use crate::web::{HostName, Switch, WebOrigin};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use punctual_shim::containment::ContainmentMode;
+use punctual_shim::sandbox::IsolationMode;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -348,7 +350,10 @@ settings! {
             "Jobs in other queues wait for a worker that serves them.";
         /// Command job types that the worker runs for anyone who may submit jobs: process, shell
         allow: Vec<Allowed> = "allow", is(""),
-            "Commands run as the user of the server. Jobs of a type that is not allowed wait for a worker that allows it.";
+            "Commands run as the user in worker.run_as, or else as the user of the server. A worker that runs as root needs worker.run_as or allow_root_commands. Jobs of a type that is not allowed wait for a worker that allows it.";
+        /// Allow commands to run as root, if the worker runs as root and worker.run_as is not set
+        allow_root_commands: Switch = "allow_root_commands", is("false"),
+            "Everyone who may submit jobs then controls this machine. Without it, such a worker does not start.";
         /// How long the worker may be silent before its executions are given to other workers
         lease: Length<LEASE_MIN, LEASE_MAX> = "lease", is("6s"),
             "A short lease recovers sooner; if a machine stalls for longer than its lease, its executions are lost and retried.";
@@ -367,6 +372,18 @@ settings! {
         /// How all processes of a command are contained, even if it kills the process that watches it: auto, cgroup, namespace or none
         containment: ContainmentMode = "worker.containment", is("auto"),
             "Auto uses a cgroup for each command if the worker can create cgroups, and none otherwise; the log and `punctual doctor` report which. The worker does not start if this machine does not support the chosen value. In a namespace, commands cannot signal processes outside, and those of an ordinary user cannot use sudo.";
+        /// The user that commands run as: a name, or a uid that may be followed by a gid
+        run_as: Option<RunAs> = "worker.run_as", unset("jobs"),
+            "Needs a worker that runs as root. The command has no other groups, and cannot gain rights by setuid programs such as sudo.";
+        /// Users for the commands of single queues, such as reports=reports; others run as worker.run_as
+        run_as_by_queue: Vec<QueueUser> = "worker.run_as_by_queue", is(""),
+            "The last entry of a queue counts. Everyone who may submit jobs to a queue can run commands as its user.";
+        /// How commands are kept away from the server, its files and each other: auto, strict or none
+        isolation: IsolationMode = "worker.isolation", is("auto"),
+            "Auto uses PID and mount namespaces if the worker runs as root, and Landlock if the kernel has it; the log and `punctual doctor` report which. With strict, the worker does not start if one of them is missing. With none, commands can read what their user can read.";
+        /// Where the private directories of commands are, which are their TMPDIR; by default the directory for temporary files
+        scratch_dir: Option<PathBuf> = "worker.scratch_dir", unset("/var/cache/punctual"),
+            "Each is created for one command, and removed with everything in it when the command has ended.";
         /// Memory that must be free for the worker to accept more work: of its control group or of the machine
         memory_free_min: LeastFree = "worker.memory_free_min", is("3%"),
             "With less, the worker accepts nothing new and continues what it has, until a fifth more than this is free: with another handler, the kernel might kill the worker, and everything it runs would be lost. Off accepts work regardless of free memory.";

@@ -1,6 +1,6 @@
 //! Detects unknown variables with our prefix: a misspelled one must not go unnoticed.
 
-use crate::settings;
+use crate::{handover, settings};
 use std::collections::BTreeSet;
 
 const PREFIX: &str = "PUNCTUAL_";
@@ -23,9 +23,8 @@ const OF_JOBS: [&str; 6] = [
 
 /// A sentence for each unknown variable of this process.
 pub fn unknown_variables(command_line: &clap::Command) -> Vec<String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let is_ours = |name: &String| name.starts_with(PREFIX) && !name.starts_with(OF_TESTS);
-    let names: Vec<String> = names.filter(is_ours).collect();
+    let is_ours = |name: &String| !name.starts_with(OF_TESTS);
+    let names: Vec<String> = handover::variables().into_keys().filter(is_ours).collect();
     // Most processes have none, and need not build the list of known ones.
     if names.is_empty() { vec![] } else { unknown(names, &known(command_line)) }
 }

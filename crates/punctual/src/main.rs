@@ -18,9 +18,10 @@ use punctual_cli::{
     top, user, workers,
 };
 use punctual_config::exit::{self, Exit};
-use punctual_config::{ConfigCommand, output};
+use punctual_config::{ConfigCommand, handover, output};
 use punctual_node::serve;
 use punctual_shim as shim;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -136,9 +137,19 @@ fn main() -> ExitCode {
         Some(first) if first == shim::INIT_SUBCOMMAND => return shim::run_init(args),
         _ => {}
     }
+    let arguments = match handover::arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!(
+                "error: cannot remove the secrets from the environment and the command line: {error}; write them to files, \
+                 such as store.password_file"
+            );
+            return Exit::CannotStart.into();
+        }
+    };
     let command_line = command_line();
     let (cli, matches) =
-        parsed(command_line.clone(), std::env::args_os()).unwrap_or_else(|error| misunderstood(&error));
+        parsed(command_line.clone(), &arguments).unwrap_or_else(|error| misunderstood(&error, &arguments));
     let unknown = punctual_config::unknown_variables(&command_line);
     // A server logs them.
     if !cli.command.has_log() {
@@ -170,7 +181,7 @@ fn main() -> ExitCode {
 /// The definition of the command line. A negative number or duration is always a value: only the flag's own
 /// error says what is expected.
 fn command_line() -> clap::Command {
-    with_negative_values(Cli::command())
+    handover::with_variables(with_negative_values(Cli::command()))
 }
 
 fn with_negative_values(command: clap::Command) -> clap::Command {
@@ -188,7 +199,7 @@ fn with_negative_values(command: clap::Command) -> clap::Command {
 
 fn parsed(
     mut command_line: clap::Command,
-    arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<(Cli, ArgMatches), clap::Error> {
     let matches = command_line.try_get_matches_from_mut(arguments)?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command_line))?;
@@ -196,9 +207,9 @@ fn parsed(
 }
 
 /// Prints why the command line is invalid, or the requested help, and exits.
-fn misunderstood(error: &clap::Error) -> ! {
+fn misunderstood(error: &clap::Error, arguments: &[OsString]) -> ! {
     let arguments: Vec<String> =
-        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     // The error repeats the arguments, and a terminal must not interpret them: so they are escaped first.
     let shown: Vec<String> =
         arguments.iter().map(|argument| output::one_line(argument).into_owned()).collect();

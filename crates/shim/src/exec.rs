@@ -1,15 +1,19 @@
-//! `punctual __exec`: the stage between the shim and the command. It applies the command's limits to itself
-//! and then becomes the command: another process would apply them too late, or to the shim.
+//! `punctual __exec`: the stage between the shim and the command. It applies the command's limits and its
+//! sandbox to itself and then becomes the command: another process would apply them too late, or to the shim.
 
 use super::CannotStart;
-use punctual_worker::process::protocol::How;
+use crate::sandbox;
+use punctual_worker::process::protocol::{Account, How, Landlock};
+use rustix::fs::{FileType, Gid, Mode, Uid, fstat};
 use rustix::process::{
-    Resource, Rlimit, Signal, getrlimit, getuid, set_parent_process_death_signal, setrlimit,
+    Resource, Rlimit, Signal, getrlimit, getuid, set_parent_process_death_signal, setrlimit, umask,
 };
+use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -19,6 +23,8 @@ pub const SUBCOMMAND: &str = "__exec";
 /// The usual limit of open files. The server raises its own, and a high limit is bad for programs that
 /// iterate over all possible descriptors or use `select`.
 const OPEN_FILES: u64 = 1_024;
+/// The first descriptor after standard input, output and error.
+const FIRST_PRIVATE_FD: i32 = 3;
 /// After SIGXCPU a command may clean up for this long; then the kernel kills it.
 const CPU_SECS_TO_TIDY_UP: u64 = 1;
 
@@ -31,7 +37,21 @@ pub struct Setup {
     pub cgroups: Vec<PathBuf>,
     pub memory_bytes: Option<u64>,
     pub cpu_secs: Option<u64>,
+    /// Of the user, with those that exist.
     pub processes: Option<u64>,
+    pub cwd: WorkingDir,
+    pub account: Option<Account>,
+    pub landlock: Landlock,
+    /// The command's own directory.
+    pub scratch: PathBuf,
+}
+
+/// The directory in which the command starts.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkingDir {
+    pub path: PathBuf,
+    /// Whether the job names it.
+    pub is_given: bool,
 }
 
 /// Becomes the command in the arguments, or reports why not.
@@ -47,7 +67,7 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             let error = Command::new(&program).args(args).exec();
             cannot_start(&program.to_string_lossy(), &error)
         }
-        Err(error) => CannotStart { text: format!("the limits cannot be set: {error}"), is_permanent: false },
+        Err(problem) => problem,
     };
     report(&setup.nonce, How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent });
     ExitCode::FAILURE
@@ -89,9 +109,26 @@ pub fn cannot_start(program: &str, error: &io::Error) -> CannotStart {
     CannotStart { text, is_permanent: !is_transient }
 }
 
-fn set_up(setup: &Setup) -> io::Result<()> {
-    // If the shim itself is killed, no process would be left to end the command.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+fn set_up(setup: &Setup) -> Result<(), CannotStart> {
+    let later = |what: &str, error: io::Error| CannotStart {
+        text: format!("the {what} cannot be set: {error}"),
+        is_permanent: false,
+    };
+    set_limits(setup).map_err(|error| later("limits of the command", error))?;
+    restrict(setup).map_err(|error| later("sandbox of the command", error))?;
+    if let Some(account) = &setup.account {
+        become_user(account).map_err(|error| later(&format!("user {account} of the command"), error))?;
+    }
+    enter(&setup.cwd, setup.account.as_ref())?;
+    // If the shim itself is killed, no process would be left to end the command. A change of user resets it.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| later("death signal", error.into()))?;
+    // The worker may have inherited descriptors that are not its own.
+    close_fds::set_fds_cloexec(FIRST_PRIVATE_FD, &[]);
+    Ok(())
+}
+
+fn set_limits(setup: &Setup) -> io::Result<()> {
     for cgroup in &setup.cgroups {
         let entered = std::fs::write(cgroup, "0");
         entered.map_err(|error| io::Error::other(format!("{}: {error}", cgroup.display())))?;
@@ -103,13 +140,57 @@ fn set_up(setup: &Setup) -> io::Result<()> {
         limit(Resource::Data, bytes, bytes)?;
     }
     if let Some(processes) = setup.processes {
-        let most = processes_of_user() + processes;
-        limit(Resource::Nproc, most, most)?;
+        limit(Resource::Nproc, processes, processes)?;
     }
     if let Some(seconds) = setup.cpu_secs {
         limit(Resource::Cpu, seconds, seconds.saturating_add(CPU_SECS_TO_TIDY_UP))?;
     }
     Ok(())
+}
+
+/// With another user or with Landlock, setuid programs such as `sudo` give no rights.
+fn restrict(setup: &Setup) -> io::Result<()> {
+    if setup.account.is_some() || setup.landlock != Landlock::Off {
+        set_no_new_privs(true)?;
+    }
+    match &setup.landlock {
+        Landlock::Off => Ok(()),
+        Landlock::Denies(paths) => sandbox::landlock::restrict(paths, &setup.scratch),
+    }
+}
+
+/// This process has one thread, so that the thread's user is the process's.
+fn become_user(account: &Account) -> io::Result<()> {
+    // Otherwise the command could not open /dev/stdout.
+    give_pipe(io::stdin(), account)?;
+    give_pipe(io::stdout(), account)?;
+    give_pipe(io::stderr(), account)?;
+    set_thread_groups(&[])?;
+    set_thread_gid(Gid::from_raw(account.gid))?;
+    set_thread_uid(Uid::from_raw(account.uid))?;
+    umask(Mode::WGRP | Mode::WOTH);
+    Ok(())
+}
+
+/// Other files, such as `/dev/null`, are not the command's.
+fn give_pipe(stream: impl AsFd, account: &Account) -> io::Result<()> {
+    let is_pipe = FileType::from_raw_mode(fstat(&stream)?.st_mode) == FileType::Fifo;
+    if is_pipe { fchown(stream, Some(account.uid), Some(account.gid)) } else { Ok(()) }
+}
+
+fn enter(cwd: &WorkingDir, account: Option<&Account>) -> Result<(), CannotStart> {
+    let Err(error) = std::env::set_current_dir(&cwd.path) else { return Ok(()) };
+    let path = cwd.path.display();
+    let text = match (cwd.is_given, account) {
+        (true, Some(account)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            format!(
+                "payload.cwd: the user {account} cannot enter {path}: give it access, or choose another directory"
+            )
+        }
+        (true, _) => format!("payload.cwd: {path} is not a directory that can be entered"),
+        (false, _) => format!("the working directory {path} cannot be entered: {error}; set payload.cwd"),
+    };
+    Err(CannotStart { text, is_permanent: true })
 }
 
 /// Sets a limit, but never above the existing one.
@@ -118,9 +199,10 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(soft.min(maximum)), maximum: Some(maximum) })?)
 }
 
-/// The current processes and threads of this user: the kernel counts all of them against the limit.
-fn processes_of_user() -> u64 {
-    let user = getuid().as_raw();
+/// The current processes and threads of a user, this one if none is given: the kernel counts all of them
+/// against the limit.
+pub fn processes_of(account: Option<&Account>) -> u64 {
+    let user = account.map_or(getuid().as_raw(), |account| account.uid);
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
     let own = entries.flatten().filter(|entry| {
         let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());

@@ -7,7 +7,7 @@
 //! dead), and when the command itself has ended.
 //!
 //! A command may stop or kill its shim. The worker and [`crate::containment`] handle that case; the shim puts
-//! the command into its cgroup or its PID namespace.
+//! the command into its cgroup or its PID namespace. [`crate::sandbox`] decides what the command can reach.
 //!
 //! It has one thread: reaping and signalling alternate, so that no signal reaches a process that has reused
 //! the pid of a dead one.
@@ -19,6 +19,7 @@ mod lines;
 mod namespace;
 mod notes;
 mod output;
+pub mod sandbox;
 mod tree;
 
 pub use cgroups::place as cgroup_place;
@@ -28,21 +29,23 @@ pub use tree::signal_all as signal_below;
 
 use crate::containment::Owner;
 use cgroups::Cgroups;
-use exec::Setup;
+use exec::{Setup, WorkingDir};
 use namespace::{InitSetup, StatusPipe};
 use notes::Notebook;
 use output::{Outlet, Output, Pump};
 use punctual_worker::process::ShimCommand;
 use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{
-    CommandEnd, Frame, Hold, How, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
+    CommandEnd, Frame, Hold, How, Landlock, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid};
+use sandbox::mounts::Mounts;
+use sandbox::scratch::Scratch;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +61,7 @@ pub const SUBCOMMAND: &str = "__shim";
 /// The running program, even after its file was replaced by another version.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 /// The variables of the server's environment that commands get. All others may be secret.
-const PASSED_ENV: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
+const PASSED_ENV: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 const PASSED_ENV_PREFIX: &str = "LC_";
 /// The search path if the server itself has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -97,25 +100,41 @@ async fn serve() -> io::Result<()> {
     let mut inlet = BufReader::new(pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?);
     let Some(mut request) = read_request(&mut inlet).await? else { return Ok(()) };
     let signals = ShimSignals::listen()?;
-    let nonce = nonce()?;
-    let notebook = Notebook::open()?;
-    request.env.insert(notes::VARIABLE.to_owned(), notebook.path());
-    let ended = match Cgroups::create(&request.enclosure, request.limits) {
-        Ok(cgroups) => match start(&request, &cgroups, &nonce) {
-            Ok(started) => {
-                let tree = Tree::new(started, &request, outlet.clone(), nonce, notebook)?;
-                tree.run(inlet, signals, &cgroups).await
-            }
-            Err(problem) => problem.into(),
-        },
-        Err(error) => CannotStart {
-            text: format!("the cgroup of the command cannot be made: {error}"),
-            is_permanent: false,
+    let sandbox = &request.enclosure.sandbox;
+    let notes = sandbox.notes().to_string_lossy().into_owned();
+    let (scratch, notebook) = match Scratch::create(sandbox).and_then(|scratch| {
+        let notebook = Notebook::open(&sandbox.notes())?;
+        Ok((scratch, notebook))
+    }) {
+        Ok(both) => both,
+        Err(error) => {
+            let text = format!("{} cannot be made: {error}", sandbox.scratch.display());
+            outlet.send(&[Frame::Ended(CannotStart { text, is_permanent: false }.into())]).await;
+            return Ok(());
         }
-        .into(),
     };
+    request.env.insert(notes::VARIABLE.to_owned(), notes);
+    let ended = match prepared(&request) {
+        Ok((cgroups, nonce, started)) => {
+            let tree = Tree::new(started, &request, outlet.clone(), nonce, notebook)?;
+            tree.run(inlet, signals, &cgroups).await
+        }
+        Err(problem) => problem.into(),
+    };
+    // Before the end is reported: the next attempt may need the space.
+    drop(scratch);
     outlet.send(&[Frame::Ended(ended)]).await;
     Ok(())
+}
+
+/// Starts the command in its cgroups.
+fn prepared(request: &Request) -> Result<(Cgroups, String, StartedCommand), CannotStart> {
+    let later = |text: String| CannotStart { text, is_permanent: false };
+    let cgroups = Cgroups::create(&request.enclosure, request.limits)
+        .map_err(|error| later(format!("the cgroup of the command cannot be made: {error}")))?;
+    let nonce = nonce().map_err(|error| later(format!("cannot read randomness: {error}")))?;
+    let started = start(request, &cgroups, &nonce)?;
+    Ok((cgroups, nonce, started))
 }
 
 /// The request, or `None` if the worker disconnected before it was complete.
@@ -129,7 +148,7 @@ async fn read_request(inlet: &mut BufReader<pipe::Receiver>) -> io::Result<Optio
 }
 
 /// A text that no command can guess.
-fn nonce() -> io::Result<String> {
+pub(crate) fn nonce() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(u128::from_le_bytes(bytes).to_string())
@@ -178,24 +197,28 @@ struct StartedCommand {
 }
 
 fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCommand, CannotStart> {
-    if let Some(cwd) = &request.cwd
-        && !cwd.is_dir()
-    {
-        let text = format!("payload.cwd: {} is not a directory that can be entered", cwd.display());
-        return Err(CannotStart { text, is_permanent: true });
-    }
+    let sandbox = &request.enclosure.sandbox;
+    let limits = request.limits;
     let setup = Setup {
         nonce: nonce.to_owned(),
         cgroups: cgroups.memberships(),
-        memory_bytes: request.limits.memory_bytes.filter(|_| !cgroups.limit_memory()),
-        cpu_secs: request.limits.cpu_secs,
-        processes: request.limits.processes.filter(|_| !cgroups.limit_processes()),
+        memory_bytes: limits.memory_bytes.filter(|_| !cgroups.limit_memory()),
+        cpu_secs: limits.cpu_secs,
+        // Counted here: the command's own `/proc` may not show the other processes of its user.
+        processes: limits
+            .processes
+            .filter(|_| !cgroups.limit_processes())
+            .map(|most| most + exec::processes_of(sandbox.account.as_ref())),
+        cwd: working_dir(request),
+        account: sandbox.account.clone(),
+        landlock: sandbox.landlock.clone(),
+        scratch: sandbox.scratch.clone(),
     };
     let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
     let mut command = Command::new(THIS_PROGRAM);
     let status_pipe = match request.enclosure.hold {
-        Hold::ShimOnly | Hold::Cgroup { .. } => None,
-        Hold::Namespace => Some(enter_namespace(&mut command, request.kill_grace, nonce)?),
+        Hold::ShimOnly | Hold::Cgroup { .. } if !sandbox.namespaces => None,
+        _ => Some(enter_namespace(&mut command, request, nonce)?),
     };
     command
         .arg(exec::SUBCOMMAND)
@@ -203,7 +226,8 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         .args(&request.command)
         .env_clear()
         .envs(&request.env)
-        .current_dir(request.cwd.as_deref().unwrap_or(Path::new(".")))
+        // Nothing refers to a directory that is hidden later; the last stage enters the command's own.
+        .current_dir("/")
         .process_group(0)
         .stdin(if request.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
@@ -212,18 +236,38 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
     Ok(StartedCommand { child, status_pipe })
 }
 
+/// Where the command runs: by default in the worker's directory, unless it is hidden or the command has
+/// another user.
+fn working_dir(request: &Request) -> WorkingDir {
+    if let Some(path) = &request.cwd {
+        return WorkingDir { path: path.clone(), is_given: true };
+    }
+    let sandbox = &request.enclosure.sandbox;
+    let hidden: &[PathBuf] = match &sandbox.landlock {
+        _ if sandbox.namespaces => &sandbox.hidden,
+        Landlock::Denies(paths) => paths,
+        Landlock::Off => &[],
+    };
+    let is_hidden = |dir: &Path| {
+        hidden.iter().filter_map(|path| path.canonicalize().ok()).any(|path| dir.starts_with(path))
+    };
+    let own = std::env::current_dir().ok().filter(|dir| sandbox.account.is_none() && !is_hidden(dir));
+    WorkingDir { path: own.unwrap_or_else(|| sandbox.temporary_dir()), is_given: false }
+}
+
 /// Makes the command start under the first process of a new PID namespace.
-fn enter_namespace(
-    command: &mut Command,
-    kill_grace: Duration,
-    nonce: &str,
-) -> Result<StatusPipe, CannotStart> {
-    let opened = namespace::unshare().and_then(|()| StatusPipe::open());
+fn enter_namespace(command: &mut Command, request: &Request, nonce: &str) -> Result<StatusPipe, CannotStart> {
+    let sandbox = &request.enclosure.sandbox;
+    let unshared = if sandbox.namespaces { namespace::unshare_as_root() } else { namespace::unshare() };
+    let opened = unshared.and_then(|()| StatusPipe::open());
     let status_pipe = opened.map_err(|error| CannotStart {
         text: format!("the PID namespace of the command cannot be made: {error}"),
         is_permanent: false,
     })?;
-    let setup = InitSetup::new(&status_pipe, kill_grace, nonce);
+    let mounts = sandbox
+        .namespaces
+        .then(|| Mounts { hidden: sandbox.hidden.clone(), scratch: sandbox.scratch.clone() });
+    let setup = InitSetup::new(&status_pipe, request.kill_grace, nonce, mounts);
     let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
     command.arg(INIT_SUBCOMMAND).arg(setup);
     Ok(status_pipe)
@@ -342,7 +386,8 @@ impl Tree {
     }
 
     fn stop(&mut self, stop: u8) {
-        self.was_stopped |= self.status.is_none();
+        let has_ended = self.status_pipe.as_ref().map_or(self.status.is_some(), StatusPipe::has_report);
+        self.was_stopped |= !has_ended;
         match (stop, self.phase) {
             (STOP_POLITELY, TreePhase::Running) => {
                 self.note(format!("asked to stop: SIGTERM, and SIGKILL after {:?}", self.kill_grace));

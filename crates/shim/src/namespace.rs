@@ -4,9 +4,10 @@
 //! The shim stays outside. The first process in the namespace is `punctual __init`, because the kernel treats
 //! signals to that process in a special way that programs do not expect. It starts the command, reaps,
 //! reports to the shim how the command ended, and ends when nothing is left or the grace period is over. The
-//! kernel kills it when the shim dies.
+//! kernel kills it when the shim dies. In a sandbox, it first enters a mount namespace.
 
 use super::{THIS_PROGRAM, exec, tree, wake_at};
+use crate::sandbox::mounts::{self, Mounts};
 use punctual_worker::process::protocol::How;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getgid, getuid, kill_process_group, set_parent_process_death_signal,
@@ -26,8 +27,13 @@ use tokio::time::Instant;
 
 pub const INIT_SUBCOMMAND: &str = "__init";
 
-/// Creates a PID namespace for the next process that this one starts. An unprivileged user may do so only in
-/// a user namespace, in which only that user exists.
+/// Creates a PID namespace for the next process that this one starts. For root only.
+pub fn unshare_as_root() -> io::Result<()> {
+    Ok(unshare_namespaces(UnshareFlags::NEWPID)?)
+}
+
+/// The same for every user. An unprivileged one may do so only in a user namespace, in which only that user
+/// exists.
 pub fn unshare() -> io::Result<()> {
     match unshare_namespaces(UnshareFlags::NEWPID) {
         Err(rustix::io::Errno::PERM) => {}
@@ -49,7 +55,7 @@ pub fn unshare() -> io::Result<()> {
     deprecated,
     reason = "its successor is unsafe because of file descriptors, which are not unshared here"
 )]
-fn unshare_namespaces(flags: UnshareFlags) -> rustix::io::Result<()> {
+pub fn unshare_namespaces(flags: UnshareFlags) -> rustix::io::Result<()> {
     rustix::thread::unshare(flags)
 }
 
@@ -70,6 +76,11 @@ impl StatusPipe {
         format!("/proc/{}/fd/{}", std::process::id(), self.writer.as_raw_fd()).into()
     }
 
+    /// Whether the command itself has ended.
+    pub fn has_report(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.reader).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// How the command ended, once nothing of the namespace is left; `None` if it was killed with its
     /// namespace.
     pub fn read(self) -> Option<How> {
@@ -88,11 +99,14 @@ pub struct InitSetup {
     status: PathBuf,
     kill_grace: Duration,
     nonce: String,
+    /// For a mount namespace as well.
+    mounts: Option<Mounts>,
 }
 
 impl InitSetup {
-    pub fn new(status: &StatusPipe, kill_grace: Duration, nonce: &str) -> Self {
-        InitSetup { shim: std::process::id(), status: status.path(), kill_grace, nonce: nonce.to_owned() }
+    pub fn new(status: &StatusPipe, kill_grace: Duration, nonce: &str, mounts: Option<Mounts>) -> Self {
+        let shim = std::process::id();
+        InitSetup { shim, status: status.path(), kill_grace, nonce: nonce.to_owned(), mounts }
     }
 }
 
@@ -108,7 +122,7 @@ pub fn run_init(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         // Remaining processes die with this one.
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let problem = format!("the PID namespace of the command cannot be used: {error}");
+            let problem = format!("the namespaces of the command cannot be used: {error}");
             exec::report(&setup.nonce, How::CannotStart { problem, is_permanent: false });
             ExitCode::FAILURE
         }
@@ -124,6 +138,9 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     }
     let mut children = signal(SignalKind::child())?;
     let mut told = fs::File::options().write(true).open(&setup.status)?;
+    if let Some(mounts) = &setup.mounts {
+        mounts::enter(mounts)?;
+    }
     let main = Command::new(THIS_PROGRAM).args(args).process_group(0).spawn()?;
     let main = Pid::from_child(&main);
     let mut ends_at = None;

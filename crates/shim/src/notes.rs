@@ -1,9 +1,8 @@
 //! The notes of a command on their way to the worker.
 //!
-//! The command writes lines of JSON to a pipe of the shim, through the path `/proc/<shim>/fd/<n>` in
+//! The command writes lines of JSON to a named pipe in its private directory, whose path is in
 //! `PUNCTUAL_NOTES`. It is a path, not an inherited descriptor: it works from every process of the tree,
-//! whatever that process has closed, and from many at once. When the shim is gone, so is the path, and no
-//! writer waits for a reader that never comes. The command's output is never interpreted as notes.
+//! whatever that process has closed, and from many at once. The command's output is never interpreted as notes.
 //!
 //! A flood is harmless: the shim reads all of it, keeps only the latest values, and passes those on at
 //! intervals.
@@ -17,7 +16,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -50,20 +49,13 @@ fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Ra
 
 /// The pipe for the notes of one command.
 pub struct Notebook {
+    /// Open for writing as well, so that the pipe does not end with its first writer.
     receiver: pipe::Receiver,
-    /// Kept open, so that the path stays valid and the pipe does not end with its first writer.
-    sender: pipe::Sender,
 }
 
 impl Notebook {
-    pub fn open() -> io::Result<Self> {
-        let (sender, receiver) = pipe::pipe()?;
-        Ok(Notebook { receiver, sender })
-    }
-
-    /// The path that the command writes to.
-    pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.sender.as_raw_fd())
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Notebook { receiver: pipe::OpenOptions::new().read_write(true).open_receiver(path)? })
     }
 
     /// Passes on notes until no process of the tree is left and everything that it has written is read.
@@ -189,6 +181,7 @@ fn parse(line: &[u8]) -> Result<NoteLine, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode};
     use std::io::Write;
 
     fn read(lines: &[&str]) -> Vec<Frame> {
@@ -245,8 +238,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_just_before_the_end_is_read() {
-        let notebook = Notebook::open().unwrap();
-        let mut writer = std::fs::OpenOptions::new().write(true).open(notebook.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes");
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let notebook = Notebook::open(&path).unwrap();
+        let mut writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let long = "x".repeat(2 * CHUNK_BYTES);
         write!(writer, "no\n{{\"checkpoint\": \"{long}\"}}").unwrap();
         let (told, mut listener) = pipe::pipe().unwrap();

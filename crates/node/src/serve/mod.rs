@@ -25,6 +25,7 @@ mod transport;
 mod welcome;
 mod worker;
 
+pub use allowed::sandbox_choice;
 pub use api::{ApiArgs, run as run_api};
 pub use engine::start as start_engine;
 pub use listener::node_info;
@@ -81,9 +82,14 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
     let mut transport = transport.checked(&settings.api.listen.0)?;
     let provider = oidc::config(&settings.oidc, origin)?;
-    let executors = worker::executors(&settings.worker, origin, &host).await?;
-    let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    let mut hidden = around.secret_files(&args.settings);
+    hidden.push(data_dir.path().to_owned());
+    if let StorePlace::Sqlite(directory) = &place {
+        hidden.push(directory.clone());
+    }
+    let executors = worker::executors(&settings.worker, origin, hidden, &host).await?;
+    let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;

@@ -22,6 +22,7 @@ use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
 use punctual_engine::{Duties, EngineConfig};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 /// The name of a worker in the process that holds the store.
@@ -94,7 +95,9 @@ async fn on_store(
     if let Some(address) = &settings.health.listen {
         transport = transport.checked(&address.0)?;
     }
-    let executors = executors(&settings.worker, origin, &host).await?;
+    let mut hidden = around.secret_files(&args.settings);
+    hidden.push(data_dir.path().to_owned());
+    let executors = executors(&settings.worker, origin, hidden, &host).await?;
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = match &settings.health.listen {
         Some(address) => Some(transport.listen(&address.0, "--health-listen").await?),
@@ -155,7 +158,10 @@ async fn on_server(
     let client = args.connect.client_within(around)?;
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
-    let executors = executors(&settings.worker, origin, &host).await?;
+    let mut hidden = args.connect.secret_files(around);
+    hidden.extend(around.secret_files(&args.settings));
+    hidden.push(args.connect.data_dir_within(around)?.path().to_owned());
+    let executors = executors(&settings.worker, origin, hidden, &host).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
     let refusal: Arc<Mutex<Option<ClientError>>> = Arc::default();
     let shown = client.server().to_owned();
@@ -233,14 +239,15 @@ pub fn name_beside_api(open: &OpenStore) -> String {
     name.unwrap_or_else(|| EMBEDDED.to_owned())
 }
 
-/// The handlers of a worker.
+/// The handlers of a worker. Commands cannot read the files and directories in `hidden`.
 pub async fn executors(
     settings: &WorkerSettings,
     origin: impl Fn(&str) -> String,
+    hidden: Vec<PathBuf>,
     host: &Host,
 ) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
-    executors.extend(super::allowed::executors(&settings.allow, settings.containment, host).await?);
+    executors.extend(super::allowed::executors(settings, hidden, host).await?);
     executors.push(super::http::executor(settings, origin, host)?);
     Ok(executors)
 }

@@ -1,13 +1,15 @@
 //! Checks the machine: its clock, its user, its limits, and whether it can run commands.
 
 use super::finding::Finding;
+use super::isolation;
 use punctual_config::ServeSettings;
 use punctual_shim::containment::{ContainmentMode, InForce, trial};
+use punctual_shim::sandbox::Sandboxes;
 
 use punctual_core::recurrence::tzdb_version;
 use punctual_worker::process::protocol::{CommandEnd, How};
 use rustix::process::{Resource, getrlimit};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Descriptors that the server needs besides its connections: files of the store, pipes of commands.
@@ -24,14 +26,15 @@ const CLOCK_KEEPERS: [(&str, &str); 5] = [
     ("/var/run/openntpd.sock", "openntpd"),
 ];
 
-pub async fn check(settings: &ServeSettings) -> Vec<Finding> {
+/// `hidden` are the files and directories of the server that commands must not read.
+pub async fn check(settings: &ServeSettings, hidden: Vec<PathBuf>) -> Vec<Finding> {
     let mut findings = vec![
         clock_keeper(),
         Finding::good("time zones", format!("tzdata {} is built in", tzdb_version())),
-        user(),
+        isolation::user(&settings.worker),
         open_files(settings),
     ];
-    findings.extend(commands(settings).await);
+    findings.extend(commands(settings, hidden).await);
     findings
 }
 
@@ -43,14 +46,6 @@ fn clock_keeper() -> Finding {
             Finding::skipped("clock", found)
         }
     }
-}
-
-fn user() -> Finding {
-    if rustix::process::geteuid().is_root() {
-        let found = "running as root; a server started as root also runs the commands of jobs as root";
-        return Finding::warning("user", found, "run the server as a dedicated user");
-    }
-    Finding::good("user", format!("user {}, not root", rustix::process::geteuid().as_raw()))
 }
 
 /// The server raises its soft limit to the hard one, so only the hard limit counts.
@@ -70,22 +65,32 @@ fn open_files(settings: &ServeSettings) -> Finding {
     }
 }
 
-async fn commands(settings: &ServeSettings) -> Vec<Finding> {
+async fn commands(settings: &ServeSettings, hidden: Vec<PathBuf>) -> Vec<Finding> {
     if settings.worker.allow.is_empty() {
         let found = "the settings that doctor reads do not allow process and shell jobs; `serve --allow \
                      process,shell`, which doctor does not see, allows them";
         return vec![Finding::skipped("commands", found)];
     }
-    let mode = settings.worker.containment;
-    let chosen = tokio::task::spawn_blocking(move || match InForce::choose(mode) {
-        Ok(in_force) => (in_force.clone(), contained(in_force)),
-        Err(problem) => (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem)),
+    let examined = settings.clone();
+    let chosen = tokio::task::spawn_blocking(move || {
+        let (sandboxes, mut findings) = isolation::check(&examined, hidden);
+        let in_force = match InForce::choose(examined.worker.containment) {
+            Ok(in_force) => {
+                findings.push(contained(in_force.clone(), &sandboxes));
+                in_force
+            }
+            Err(problem) => {
+                findings.push(cannot_contain(problem));
+                InForce::trial()
+            }
+        };
+        (in_force, sandboxes, findings)
     });
-    let (in_force, containment) = chosen.await.unwrap_or_else(|error| {
-        let problem = format!("the trial was interrupted: {error}");
-        (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem))
-    });
-    let run = tokio::task::spawn_blocking(move || trial::run("true", &[], &in_force));
+    let (in_force, sandboxes, findings) = match chosen.await {
+        Ok(chosen) => chosen,
+        Err(error) => return vec![failed_trial(format!("it was interrupted: {error}"))],
+    };
+    let run = tokio::task::spawn_blocking(move || trial::run("true", &[], &in_force, &sandboxes));
     let outcome = match tokio::time::timeout(TRIAL_TIMEOUT, run).await {
         Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
@@ -98,10 +103,16 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
         Ok(ended) => failed_trial(format!("{:?}", ended.how)),
         Err(error) => failed_trial(error),
     };
-    vec![trial, containment, cgroups()]
+    [vec![trial], findings, vec![cgroups()]].concat()
 }
 
-fn contained(in_force: InForce) -> Finding {
+fn contained(in_force: InForce, sandboxes: &Sandboxes) -> Finding {
+    if let (InForce::ShimOnly { .. }, true) = (&in_force, sandboxes.has_namespaces()) {
+        return Finding::good(
+            "containment",
+            "a PID namespace for each command; all its processes end with it",
+        );
+    }
     let InForce::ShimOnly { because } = in_force else {
         return Finding::good("containment", format!("{in_force}; all processes of a command end with it"));
     };

@@ -4,6 +4,7 @@
 mod database;
 mod files;
 mod finding;
+mod isolation;
 mod machine;
 mod server;
 
@@ -57,7 +58,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
                 format!("{error:#}"),
                 "fix it; see `punctual config show`",
             ));
-            findings.extend(machine::check(&settings).await);
+            findings.extend(machine::check(&settings, vec![]).await);
             return findings;
         }
     };
@@ -83,7 +84,9 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     if let StorePlace::Server(server) = &place {
         findings.extend(database::check(server).await);
     }
-    findings.extend(machine::check(&settings).await);
+    let mut hidden = around.secret_files(&Flags::<ServeSettings>::default());
+    hidden.push(connection.data_dir.path().to_owned());
+    findings.extend(machine::check(&settings, hidden).await);
     findings.extend(server::check(&connection, here).await);
     findings
 }

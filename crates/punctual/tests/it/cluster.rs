@@ -2,7 +2,7 @@
 //! unavailable for a while.
 
 use crate::certificates::Certificates;
-use crate::server::{BINARY, PATIENCE, answer, eventually, http_client};
+use crate::server::{ALLOW_ROOT, BINARY, PATIENCE, answer, eventually, http_client};
 use punctual_client::{Client, ClientTls, SubmitJob};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
@@ -57,6 +57,7 @@ impl Cluster {
     /// The same with another address of the database.
     fn start_at(&self, url: &str, arguments: &[&str]) -> Process {
         let mut child = Command::new(BINARY)
+            .env(ALLOW_ROOT, "true")
             .args(arguments)
             .args(["--log-level", "off", "--data-dir"])
             .arg(self.directory.path())

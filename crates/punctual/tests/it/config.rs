@@ -128,7 +128,7 @@ fn the_unit_does_not_start_again_what_its_configuration_ends() {
         unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
     };
     assert_eq!(values("ExecStartPre"), [""; 0]);
-    assert_eq!(values("WorkingDirectory"), ["/var/lib/punctual"]);
+    assert_eq!(values("WorkingDirectory"), ["/var/lib/punctual-jobs"]);
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("punctual.toml"), "slotz = 4").unwrap();
     let (code, _, said) = run(directory.path(), &["serve"]);

@@ -3,7 +3,7 @@
 //! by itself.
 
 use crate::private::Private;
-use crate::server::{BINARY, answer, eventually, http_client};
+use crate::server::{ALLOW_ROOT, BINARY, answer, eventually, http_client};
 use punctual_client::Client;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
@@ -85,6 +85,7 @@ impl Cluster {
     fn start(&self, arguments: &[&str], order: [usize; 3]) -> Process {
         let hosts = order.map(|node| self.hosts[node].as_str()).join(",");
         let mut child = Command::new(BINARY)
+            .env(ALLOW_ROOT, "true")
             .args(arguments)
             .args(["--log-level", "off", "--data-dir"])
             .arg(self.directory.path())

@@ -21,8 +21,10 @@ fn complaint(output: &Output) -> String {
 
 /// A job whose script has begun and takes this many seconds. RUNNING only means that a worker holds the
 /// execution: a worker that stops before the handler has begun returns it.
-async fn begun(client: &Client, directory: &Path, seconds: &str) -> JobId {
-    let mark = directory.join("begun");
+async fn begun(client: &Client, seconds: &str) -> JobId {
+    // Commands cannot write into the data directory.
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("begun");
     let script = format!("touch {}; sleep {seconds}", mark.display());
     let job = SubmitJob::named("slow").with_type("shell").with_payload(&json!({"script": script})).unwrap();
     let job = client.submit(&job).await.unwrap().job_id;
@@ -35,7 +37,7 @@ async fn a_stopped_server_drains_exits_cleanly_and_finds_everything_again() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start_in(directory.path(), &["--allow", "shell"]);
     let client = server.client();
-    let slow = begun(&client, directory.path(), "0.7").await;
+    let slow = begun(&client, "0.7").await;
     let later = SubmitJob { delay: Some("1h".parse().unwrap()), ..SubmitJob::named("later") };
     let later = client.submit(&later).await.unwrap().job_id;
     let server_address = server.address.clone();
@@ -57,7 +59,7 @@ async fn a_stopping_server_answers_until_its_handlers_are_done() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start_in(directory.path(), &["--allow", "shell"]);
     let client = server.client();
-    let slow = begun(&client, directory.path(), "3").await;
+    let slow = begun(&client, "3").await;
     server.terminate();
     eventually("the server is not ready", async || {
         answer(server.anonymous(Method::GET, "/readyz")).await

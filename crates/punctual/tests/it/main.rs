@@ -81,6 +81,7 @@ mod redact;
 mod replica;
 mod restart;
 mod roles;
+mod sandbox;
 mod scenarios;
 mod secrets;
 mod secrets_cluster;

@@ -3,7 +3,7 @@
 
 use crate::load::{Api, Load};
 use crate::private::Private;
-use crate::server::{BINARY, answer, eventually};
+use crate::server::{ALLOW_ROOT, BINARY, answer, eventually};
 use reqwest::{Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -22,6 +22,7 @@ impl Process {
     /// Starts a process and waits until it reports that it is ready.
     fn start(url: &str, directory: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(BINARY)
+            .env(ALLOW_ROOT, "true")
             .args(arguments)
             .args(["--log-level", "off", "--data-dir"])
             .arg(directory)

@@ -1,6 +1,6 @@
 //! The store of a process, and the roles that can run separately.
 
-use crate::server::{BINARY, Server, eventually};
+use crate::server::{ALLOW_ROOT, BINARY, Server, eventually};
 use punctual_client::WorkerState;
 use punctual_core::job::JobStatus;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +18,7 @@ fn punctual(dir: &Path, arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    command.env(ALLOW_ROOT, "true");
     command
 }
 
@@ -168,7 +169,8 @@ async fn a_worker_asks_the_server_beside_it_and_finishes_what_runs_when_it_stops
     let (_, page) = server.get(&format!("/api/v1/jobs/{job}/executions")).await;
     assert_eq!((&page["items"][0]["worker_id"], &page["items"][0]["result"]), (&json!("helping"), &json!(7)));
     // A worker that stops returns executions that it has not started.
-    let started = server.data_dir().join("started");
+    // Commands cannot write into the data directory itself.
+    let started = server.data_dir().with_file_name("started");
     let script = format!("touch {}; sleep 1; echo 8", started.display());
     let slow = server.submit(json!({"name": "shell", "payload": {"script": script}})).await;
     eventually("it has started", async || started.exists()).await;
@@ -185,7 +187,8 @@ async fn a_worker_that_is_ending_is_shown_as_draining_and_takes_nothing_more() {
     let arguments = ["worker", "--data-dir", data_dir, "--worker-name", "leaving", "--drain-grace", "1h"];
     let arguments = [&arguments[..], &["--allow", "shell"]].concat();
     let (worker, _) = Role::start(punctual(server.data_dir(), &arguments));
-    let started = server.data_dir().join("started");
+    // Commands cannot write into the data directory itself.
+    let started = server.data_dir().with_file_name("started");
     let payload = json!({"script": format!("touch {}; sleep 3600", started.display())});
     let nap = json!({"name": "nap", "job_type": "shell", "payload": payload, "timeout_secs": 7200});
     let running = server.submit(nap.clone()).await;

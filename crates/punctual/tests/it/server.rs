@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
 
+/// The suite may run as root, which commands of a server must otherwise not do.
+pub const ALLOW_ROOT: &str = "PUNCTUAL_ALLOW_ROOT_COMMANDS";
+
 /// How long an expected event may take. Generous, because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,6 +64,7 @@ impl Server {
 
     fn launch(mut command: Command, data_dir: &Path, options: &[&str]) -> Self {
         let mut child = command
+            .env(ALLOW_ROOT, "true")
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
             .arg(data_dir)
             .args(options)

@@ -82,8 +82,8 @@ fn groups() -> Vec<PathBuf> {
     found
 }
 
-/// The owner of a command's cgroup.
-fn owner_of(dir: &Path) -> Option<Owner> {
+/// The owner of a command's cgroup, or of its directory.
+pub fn owner_of(dir: &Path) -> Option<Owner> {
     let name = dir.file_name()?.to_str()?.strip_prefix(NAME_PREFIX)?;
     name.rsplit_once('-')?.0.parse().ok()
 }

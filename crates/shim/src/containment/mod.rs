@@ -6,9 +6,10 @@ mod leftovers;
 mod owner;
 pub mod trial;
 
-pub use leftovers::end_all as end_leftovers;
+pub use leftovers::{end_all as end_leftovers, owner_of};
 pub use owner::Owner;
 
+use crate::sandbox::{Sandboxes, scratch};
 use cgroup::{Memberships, Version};
 use punctual_worker::process::containment::{Containment, Remains, ShimProcess};
 use punctual_worker::process::protocol::{Enclosure, Hold};
@@ -64,6 +65,11 @@ impl InForce {
         }
     }
 
+    /// None, for a trial of something else.
+    pub fn trial() -> Self {
+        InForce::ShimOnly { because: "a trial".to_owned() }
+    }
+
     fn hold(&self) -> Hold {
         match self {
             InForce::Cgroup { parent, .. } => Hold::Cgroup { parent: parent.clone() },
@@ -73,8 +79,11 @@ impl InForce {
     }
 
     /// Logs it.
-    pub fn announce(&self) {
+    pub fn announce(&self, sandboxes: &Sandboxes) {
         match self {
+            InForce::ShimOnly { .. } if sandboxes.has_namespaces() => {
+                tracing::info!("commands are contained by their PID namespaces");
+            }
             InForce::ShimOnly { because } => {
                 tracing::warn!(
                     because,
@@ -114,7 +123,7 @@ fn cgroup_here() -> Result<InForce, String> {
             continue;
         }
         let in_force = InForce::Cgroup { parent, version };
-        match trial::of(&in_force) {
+        match trial::of(&in_force, &Sandboxes::plain()) {
             Ok(()) => return Ok(in_force),
             Err(problem) => problems.push(problem),
         }
@@ -126,7 +135,7 @@ fn cgroup_here() -> Result<InForce, String> {
 }
 
 fn namespace_here() -> Result<InForce, String> {
-    match trial::of(&InForce::Namespace) {
+    match trial::of(&InForce::Namespace, &Sandboxes::plain()) {
         Ok(()) => Ok(InForce::Namespace),
         Err(problem) => Err(format!("cannot create a PID namespace for commands: {problem}")),
     }
@@ -140,10 +149,11 @@ pub struct Contained {
     /// The possible parents of commands' cgroups.
     parents: Vec<PathBuf>,
     count: AtomicU64,
+    sandboxes: Sandboxes,
 }
 
 impl Contained {
-    pub fn new(in_force: &InForce) -> Self {
+    pub fn new(in_force: &InForce, sandboxes: Sandboxes) -> Self {
         let hold = in_force.hold();
         let memberships = Memberships::read();
         let mut parents: Vec<PathBuf> = LIMIT_CONTROLLERS
@@ -155,14 +165,16 @@ impl Contained {
         }
         parents.sort();
         parents.dedup();
-        Contained { owner: Owner::this(), hold, parents, count: AtomicU64::new(0) }
+        Contained { owner: Owner::this(), hold, parents, count: AtomicU64::new(0), sandboxes }
     }
 }
 
 impl Containment for Contained {
-    fn next(&self) -> Enclosure {
+    fn next(&self, queue: &str) -> Enclosure {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        Enclosure { name: format!("{NAME_PREFIX}{}-{number}", self.owner), hold: self.hold.clone() }
+        let name = format!("{NAME_PREFIX}{}-{number}", self.owner);
+        let sandbox = self.sandboxes.next(&name, queue);
+        Enclosure { name, hold: self.hold.clone(), sandbox }
     }
 
     fn kill(&self, enclosure: &Enclosure, shim: Option<&ShimProcess>) -> Remains {
@@ -171,6 +183,10 @@ impl Containment for Contained {
             if cgroup::kill_and_remove(&parent.join(&enclosure.name)) == Remains::Processes {
                 remains = Remains::Processes;
             }
+        }
+        if shim.is_none() && remains == Remains::Nothing {
+            // Usually the shim has removed it already.
+            let _ = scratch::remove(&enclosure.sandbox.scratch);
         }
         remains
     }

@@ -1,6 +1,7 @@
 //! Runs a harmless command as a job would, to see whether that works.
 
 use super::{Contained, InForce};
+use crate::sandbox::Sandboxes;
 use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{CommandEnd, CommandLimits, FRAME_HEAD_BYTES, Frame, How, Request};
 use std::collections::BTreeMap;
@@ -9,9 +10,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether this containment works; if not, why.
-pub fn of(in_force: &InForce) -> Result<(), String> {
-    match run(crate::THIS_PROGRAM, &["--version"], in_force) {
+/// The queue of the trial, which no job has: commands of it run as the usual user.
+const QUEUE: &str = "";
+
+/// Whether this containment and these sandboxes work together; if not, why.
+pub fn of(in_force: &InForce, sandboxes: &Sandboxes) -> Result<(), String> {
+    match run(crate::THIS_PROGRAM, &["--version"], in_force, sandboxes) {
         Ok(CommandEnd { how: How::Exited { code: 0 }, .. }) => Ok(()),
         Ok(CommandEnd { how: How::CannotStart { problem, .. }, .. }) => Err(problem),
         Ok(ended) => Err(format!("a test run failed: {:?}", ended.how)),
@@ -20,15 +24,21 @@ pub fn of(in_force: &InForce) -> Result<(), String> {
 }
 
 /// Runs a command under its own shim.
-pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<CommandEnd> {
-    let contained = Arc::new(Contained::new(in_force));
-    let enclosure = contained.next();
+pub fn run(
+    program: &str,
+    args: &[&str],
+    in_force: &InForce,
+    sandboxes: &Sandboxes,
+) -> io::Result<CommandEnd> {
+    let contained = Arc::new(Contained::new(in_force, sandboxes.clone()));
+    let enclosure = contained.next(QUEUE);
     let shim = crate::command(contained);
     let mut child = Command::new(&shim.program)
         .args(&shim.args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        .env_clear()
         .spawn()?;
     let request = Request {
         command: std::iter::once(program).chain(args.iter().copied()).map(str::to_owned).collect(),

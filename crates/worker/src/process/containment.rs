@@ -21,11 +21,12 @@ const ROUND_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the processes of each command together.
 pub trait Containment: fmt::Debug + Send + Sync {
-    /// The enclosure of the next command. Its name is unique on this machine.
-    fn next(&self) -> Enclosure;
+    /// The enclosure of the next command, whose job is in this queue. Its name is unique on this machine.
+    fn next(&self, queue: &str) -> Enclosure;
 
     /// Sends SIGKILL to every process of a command except its shim, and removes the enclosure if it is empty.
-    /// Does not wait. Without a shim, only the enclosure identifies the command's processes.
+    /// Does not wait. Without a shim, only the enclosure identifies the command's processes, and its files are
+    /// removed as well.
     fn kill(&self, enclosure: &Enclosure, shim: Option<&ShimProcess>) -> Remains;
 }
 

@@ -103,10 +103,11 @@ fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionConte
         ("PUNCTUAL_IDEMPOTENCY_KEY", assignment.idempotency_key().to_string()),
         ("PUNCTUAL_DEADLINE", context.deadline.to_string()),
     ];
+    request.enclosure = shim.containment.next(&assignment.queue);
     let added = std::mem::replace(&mut request.env, shim.env.clone());
+    request.env.extend(request.enclosure.sandbox.env());
     request.env.extend(added);
     request.env.extend(facts.map(|(name, value)| (name.to_owned(), value)));
-    request.enclosure = shim.containment.next();
     if let Some(checkpoint) = &assignment.checkpoint {
         request.env.insert("PUNCTUAL_CHECKPOINT".to_owned(), checkpoint.as_json().to_owned());
     }
@@ -144,7 +145,7 @@ async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: 
         }
         Err(error) => {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            failed(outcome::without_shim(&status, &error, &request.enclosure.hold))
+            failed(outcome::without_shim(&status, &error, &request.enclosure))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the end of a command means for its execution.
 
-use super::protocol::{CommandEnd, CommandLimits, Hold, How};
+use super::protocol::{CommandEnd, CommandLimits, Enclosure, How};
 use punctual_core::ports::Outcome;
 use std::io;
 
@@ -56,15 +56,15 @@ pub(crate) fn outcome(ended: CommandEnd, limits: CommandLimits) -> Outcome {
 }
 
 /// The error of a command whose shim ended before it reported.
-pub(crate) fn without_shim(status: &str, error: &io::Error, hold: &Hold) -> String {
+pub(crate) fn without_shim(status: &str, error: &io::Error, enclosure: &Enclosure) -> String {
     // A killed shim merely closes its pipe.
     let cause = match error.kind() {
         io::ErrorKind::UnexpectedEof => String::new(),
         _ => format!(": {error}"),
     };
-    let left = match hold {
-        Hold::Cgroup { .. } | Hold::Namespace => "all processes of the command were killed",
-        Hold::ShimOnly => {
+    let left = match enclosure.contains_all() {
+        true => "all processes of the command were killed",
+        false => {
             "the command was killed, but daemons that it started may still run, because nothing else contains it \
              (worker.containment)"
         }

@@ -9,6 +9,7 @@ use punctual_core::limits;
 use punctual_core::notes::Progress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +44,84 @@ pub struct Enclosure {
     /// Names the cgroups that are made for the command; unique on the machine.
     pub name: String,
     pub hold: Hold,
+    pub sandbox: Sandbox,
+}
+
+impl Enclosure {
+    /// Whether everything that the command has started ends with it, even without its shim.
+    pub fn contains_all(&self) -> bool {
+        self.hold != Hold::ShimOnly || self.sandbox.namespaces
+    }
+}
+
+/// As whom a command runs, and what it cannot reach.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// The user of the command; the worker's if absent.
+    pub account: Option<Account>,
+    /// A directory for this command alone. The shim creates it, and removes it when the command has ended.
+    pub scratch: PathBuf,
+    /// Whether the command has its own PID and mount namespaces, in which `hidden` is empty.
+    pub namespaces: bool,
+    /// Directories and files of the worker that commands must not read.
+    pub hidden: Vec<PathBuf>,
+    pub landlock: Landlock,
+}
+
+/// How Landlock restricts a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landlock {
+    #[default]
+    Off,
+    /// No access to processes outside, and none to these directories and files.
+    Denies(Vec<PathBuf>),
+}
+
+/// A user of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    pub uid: u32,
+    pub gid: u32,
+    /// Absent if the machine has no name for it.
+    pub name: Option<String>,
+    pub home: Option<PathBuf>,
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Account { uid, gid, name, .. } = self;
+        match name {
+            Some(name) => write!(out, "{name} ({uid}:{gid})"),
+            None => write!(out, "{uid}:{gid}"),
+        }
+    }
+}
+
+impl Sandbox {
+    /// Where the command may write temporary files.
+    pub fn temporary_dir(&self) -> PathBuf {
+        self.scratch.join("tmp")
+    }
+
+    /// The named pipe for the command's notes.
+    pub fn notes(&self) -> PathBuf {
+        self.scratch.join("notes")
+    }
+
+    /// The variables that follow from it.
+    pub fn env(&self) -> BTreeMap<String, String> {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let temporary_dir = text(self.temporary_dir());
+        let mut env = BTreeMap::from([("TMPDIR".to_owned(), temporary_dir.clone())]);
+        if let Some(account) = &self.account {
+            let name = account.name.clone().unwrap_or_else(|| account.uid.to_string());
+            env.insert("HOME".to_owned(), account.home.clone().map_or(temporary_dir, text));
+            env.insert("USER".to_owned(), name.clone());
+            env.insert("LOGNAME".to_owned(), name);
+        }
+        env
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

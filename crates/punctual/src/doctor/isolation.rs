@@ -1,0 +1,80 @@
+//! Checks what commands can reach: their user, their sandbox, and the files of the server.
+
+use super::finding::Finding;
+use punctual_config::{ServeSettings, WorkerSettings};
+use punctual_node::serve::sandbox_choice;
+use punctual_shim::sandbox::{IsolationMode, Sandboxes};
+use rustix::process::geteuid;
+use std::path::PathBuf;
+
+const CHECK: &str = "isolation";
+
+/// The user of this process, and of the commands if the server runs as the same user.
+pub fn user(settings: &WorkerSettings) -> Finding {
+    let user = geteuid();
+    if !user.is_root() {
+        return Finding::good("user", format!("user {}, not root", user.as_raw()));
+    }
+    match &settings.run_as {
+        Some(run_as) => Finding::good("user", format!("root; commands run as {} (worker.run_as)", run_as.0)),
+        None if settings.allow.is_empty() || settings.allow_root_commands.0 => Finding::warning(
+            "user",
+            "running as root; a server started as root also runs the commands of jobs as root",
+            "run the server as a dedicated user, or set worker.run_as to the user that commands should have",
+        ),
+        None => Finding::failed(
+            "user",
+            "running as root, and process or shell jobs are allowed without a user of their own: the server does not start",
+            "set worker.run_as to the user that commands should have, or run the server as a dedicated user",
+        ),
+    }
+}
+
+/// The sandboxes of commands, and what is to be said about them.
+pub fn check(settings: &ServeSettings, hidden: Vec<PathBuf>) -> (Sandboxes, Vec<Finding>) {
+    let mode = settings.worker.isolation;
+    let chosen = sandbox_choice(&settings.worker, hidden).map_err(|error| error.message);
+    let sandboxes = match chosen.and_then(Sandboxes::choose) {
+        Ok(sandboxes) => sandboxes,
+        Err(problem) => {
+            let fix = "fix it, or set worker.isolation = \"auto\"; the server does not start otherwise";
+            return (Sandboxes::plain(), vec![Finding::failed(CHECK, problem, fix)]);
+        }
+    };
+    let mut findings = vec![match (mode, sandboxes.missing().as_slice()) {
+        (_, []) => Finding::good(CHECK, format!("commands run {sandboxes}")),
+        (IsolationMode::None, _) => {
+            let found = "worker.isolation is none: commands can read the environment and the files of the server, if \
+                         they run as its user";
+            Finding::warning(CHECK, found, "set worker.isolation = \"auto\"")
+        }
+        (_, missing) => {
+            let found = format!("commands run {sandboxes}; {}", missing.join("; "));
+            Finding::warning(CHECK, found, how_to_get(&sandboxes))
+        }
+    }];
+    let exposed: Vec<String> = sandboxes.exposed().iter().map(|path| path.display().to_string()).collect();
+    if !exposed.is_empty() {
+        findings.push(Finding::warning(
+            "server files",
+            format!("commands can read {}", exposed.join(", ")),
+            "start the server as root and set worker.run_as; or move them to directories that only root can write to, \
+             such as /var/lib/punctual, where Landlock can deny them",
+        ));
+    }
+    (sandboxes, findings)
+}
+
+fn how_to_get(sandboxes: &Sandboxes) -> String {
+    let mut steps = Vec::new();
+    if !sandboxes.has_namespaces() {
+        steps.push(match geteuid().is_root() {
+            true => "give the server CAP_SYS_ADMIN, so that it can create namespaces",
+            false => "start the worker as root with worker.run_as set to this user, so that it can create namespaces",
+        });
+    }
+    if !sandboxes.has_landlock() {
+        steps.push("use Linux 5.19 or later with Landlock enabled (lsm=landlock,…)");
+    }
+    steps.join("; ")
+}
