@@ -186,7 +186,7 @@ pub async fn session(api: &Api, request: &Head) -> Result<Option<Caller>, ApiErr
 }
 
 /// The address that a request comes from.
-fn source<B>(request: &axum::http::Request<B>) -> Option<String> {
+pub fn source<B>(request: &axum::http::Request<B>) -> Option<String> {
     let Peer(address) = request.extensions().get()?;
     Some(address.ip().to_canonical().to_string())
 }

@@ -51,6 +51,10 @@ pub enum DocumentShape {
     /// The settings of a queue.
     Queue,
     Token,
+    /// The fields of a token to change.
+    TokenPatch,
+    /// A token with a patch applied: the client did not send this text.
+    PatchedToken,
     User,
     /// The fields of a user to change.
     UserPatch,
@@ -147,7 +151,11 @@ fn wrong_shape(shape: DocumentShape) -> ApiError {
             title: "the body is not the settings of a queue",
             detail: "send them as a JSON object, such as {\"max_depth\": 10000}",
         },
-        DocumentShape::Token => ApiError::WrongShape {
+        DocumentShape::TokenPatch => ApiError::WrongShape {
+            title: "the body is not a change of a token",
+            detail: "send the fields to change as a JSON object, such as {\"role\": \"viewer\"}",
+        },
+        DocumentShape::Token | DocumentShape::PatchedToken => ApiError::WrongShape {
             title: "the body is not a token",
             detail: "send a JSON object, such as {\"name\": \"deploy\", \"role\": \"submitter\"}",
         },
@@ -195,7 +203,10 @@ fn explain<'a, T: Deserialize<'a>>(
         Err(traced) => traced.path().to_string(),
     };
     let position = match shape {
-        DocumentShape::JobOfBatch | DocumentShape::PatchedJob | DocumentShape::PatchedUser => String::new(),
+        DocumentShape::JobOfBatch
+        | DocumentShape::PatchedJob
+        | DocumentShape::PatchedToken
+        | DocumentShape::PatchedUser => String::new(),
         _ => format!(" (line {} column {})", error.line(), error.column()),
     };
     let message = error.to_string();

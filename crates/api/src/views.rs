@@ -245,9 +245,9 @@ pub fn worker(session: &SessionRow) -> WorkerBody {
 }
 
 pub fn worker_session(view: WorkerView) -> WorkerSessionBody {
-    let WorkerView { row, running } = view;
+    let WorkerView { row, running, is_partial } = view;
     let slots = row.slots_now();
-    let takes_work = row.mode.gets_work() && row.refuses().is_empty();
+    let takes_work = !is_partial && row.mode.gets_work() && row.refuses().is_empty();
     WorkerSessionBody {
         session_id: row.pulse.session,
         worker_id: row.worker,

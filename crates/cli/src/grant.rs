@@ -1,8 +1,10 @@
 //! What a token or a user may do, as arguments and in tables.
 
 use punctual_config::args;
+use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::shortened;
 use punctual_core::access::{Permission, Role};
+use serde_json::{Map, Value, json};
 
 /// Characters of a scope in a table. The other formats contain all of it.
 const SCOPE_CHARS_MAX: usize = 60;
@@ -28,10 +30,52 @@ pub struct ScopeArgs {
 }
 
 impl ScopeArgs {
+    /// The fields that the flags set, for a patch.
+    pub fn changes(&self) -> [(&'static str, Option<Value>); 5] {
+        let list = |values: &[String]| (!values.is_empty()).then(|| json!(values));
+        [
+            ("owner_id", self.owner.as_ref().map(|owner| json!(owner))),
+            ("all_owners", self.all_owners().map(Value::from)),
+            ("queues", list(&self.queue)),
+            ("job_types", list(&self.job_type)),
+            ("permissions", (!self.permission.is_empty()).then(|| json!(self.permission))),
+        ]
+    }
+
     /// `None` where the server decides.
     pub fn all_owners(&self) -> Option<bool> {
         self.all_owners.then_some(true)
     }
+}
+
+/// A patch that sets these fields and resets the others.
+pub fn patch(
+    fields: impl IntoIterator<Item = (&'static str, Option<Value>)>,
+    unset: &[&str],
+) -> Result<Map<String, Value>, CliError> {
+    let given = fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
+    let mut patch: Map<String, Value> = given.collect();
+    for field in unset {
+        if patch.insert((*field).to_owned(), Value::Null).is_some_and(|value| !value.is_null()) {
+            return Err(misunderstood(format!("--unset {field} conflicts with another flag that sets it")));
+        }
+    }
+    if patch.is_empty() {
+        let message = "nothing to change: pass at least one field, such as --role viewer or --unset owner";
+        return Err(misunderstood(message.to_owned()));
+    }
+    Ok(patch)
+}
+
+pub fn misunderstood(message: String) -> CliError {
+    CliError { exit: Exit::Misunderstood, message }
+}
+
+/// A field by its own name or by that of its flag.
+pub fn field_of(fields: &[(&'static str, &'static str)], text: &str) -> Result<&'static str, String> {
+    let found = fields.iter().find(|(flag, field)| text == *flag || text == *field);
+    let flags: Vec<&str> = fields.iter().map(|(flag, _)| *flag).collect();
+    found.map(|(_, field)| *field).ok_or_else(|| format!("must be one of {}", flags.join(", ")))
 }
 
 pub fn role(text: &str) -> Result<Role, String> {

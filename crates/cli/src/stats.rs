@@ -1,6 +1,6 @@
 //! `punctual stats`.
 
-use punctual_client::{LiveBody, StatsBody};
+use punctual_client::{LiveBody, LookedAtBody, StatsBody};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, optional_time, table, time};
@@ -34,17 +34,25 @@ fn stats_table(stats: &StatsBody) -> String {
         ("lost", counted.lost),
         ("retried", counted.retried),
     ];
-    let mut text = String::from("Jobs:\n");
+    let mut text = String::from(if stats.looked_at.is_some() { "Your jobs:\n" } else { "Jobs:\n" });
     text += &jobs(stats);
-    text += &match stats.processes {
-        0 | 1 => "\n\nSince the server started:\n".to_owned(),
-        processes => format!("\n\nBy {processes} processes, since each of them started:\n"),
-    };
-    text += &table(
-        &["WHAT", "COUNT"],
-        counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),
-    );
-    text += "\n(fired: started by a schedule; immediate jobs are queued without being fired)";
+    match (stats.looked_at, stats.processes) {
+        (Some(LookedAtBody { jobs, executions, complete: false }), _) => {
+            let _ = write!(text, "\n(counted from the latest {jobs} jobs and {executions} live executions)");
+        }
+        (Some(_), _) => {}
+        (None, 0 | 1) => text += "\n\nSince the server started:\n",
+        (None, processes) => {
+            let _ = write!(text, "\n\nBy {processes} processes, since each of them started:\n");
+        }
+    }
+    if stats.looked_at.is_none() {
+        text += &table(
+            &["WHAT", "COUNT"],
+            counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),
+        );
+        text += "\n(fired: started by a schedule; immediate jobs are queued without being fired)";
+    }
     text += "\n\nLive:\n";
     text += &lanes(stats);
     text += "\n\nWorkers:\n";

@@ -1,13 +1,14 @@
-//! `punctual token`: creates, shows, rotates and revokes tokens.
+//! `punctual token`: creates, shows, changes, rotates and revokes tokens.
 
 use crate::grant::{self, ScopeArgs};
 use clap::Subcommand;
 use punctual_client::{CreateToken, Page, RotateToken, Span, TokenBody};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
-use punctual_config::exit::Exit;
+use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{OutputArgs, details, optional_time, print_text, shortened, table, tell, time};
 use punctual_core::access::Role;
+use serde_json::{Map, Value, json};
 
 #[derive(Subcommand)]
 pub enum TokenCommand {
@@ -17,6 +18,8 @@ pub enum TokenCommand {
     List(ListArgs),
     /// Show a token, without its secret
     Show(TokenArgs),
+    /// Change the name, role, scope, permissions or expiry of a token
+    Update(Box<UpdateTokenArgs>),
     /// Give a token a new secret; the old one keeps working for a while
     Rotate(RotateArgs),
     /// Revoke tokens: they stop working, and workers that use them lose their sessions
@@ -69,6 +72,59 @@ pub struct TokenArgs {
 }
 
 #[derive(clap::Args)]
+pub struct UpdateTokenArgs {
+    /// The id of the token
+    #[arg(value_name = "TOKEN", value_parser = args::path_name)]
+    id: String,
+    /// What it is for
+    #[arg(long)]
+    name: Option<String>,
+    /// What it may do: viewer, submitter, operator, admin or worker
+    #[arg(long, value_name = "ROLE", value_parser = grant::role)]
+    role: Option<Role>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// How long it works from now on, such as 30d
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
+    expires: Option<Span>,
+    /// Reset this field to its default, such as expires, owner or queue; can be given more than once
+    #[arg(long, value_name = "FIELD", value_parser = field)]
+    unset: Vec<&'static str>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Flags whose fields can be reset.
+const FIELDS: [(&str, &str); 6] = [
+    ("expires", "expires_at"),
+    ("owner", "owner_id"),
+    ("all-owners", "all_owners"),
+    ("queue", "queues"),
+    ("job-type", "job_types"),
+    ("permission", "permissions"),
+];
+
+fn field(text: &str) -> Result<&'static str, String> {
+    grant::field_of(&FIELDS, text)
+}
+
+impl UpdateTokenArgs {
+    fn patch(&self) -> Result<Map<String, Value>, CliError> {
+        let own = [
+            ("name", self.name.as_ref().map(|name| json!(name))),
+            ("role", self.role.map(|role| json!(role))),
+            ("expires_after", self.expires.map(|span| json!(span))),
+        ];
+        if self.expires.is_some() && self.unset.contains(&"expires_at") {
+            return Err(grant::misunderstood("--unset expires conflicts with --expires".to_owned()));
+        }
+        grant::patch(own.into_iter().chain(self.scope.changes()), &self.unset)
+    }
+}
+
+#[derive(clap::Args)]
 pub struct RotateArgs {
     /// The id of the token
     #[arg(value_name = "TOKEN", value_parser = args::path_name)]
@@ -76,6 +132,9 @@ pub struct RotateArgs {
     /// How long the old secret works; 0s ends it at once
     #[arg(long, value_name = "DURATION", value_parser = args::span, default_value = "1h")]
     overlap: Span,
+    /// How long it works from now on, such as 90d; by default its expiry stays
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
+    expires: Option<Span>,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -102,8 +161,14 @@ pub async fn run(command: TokenCommand) -> anyhow::Result<Exit> {
             let token = args.connect.client()?.token(&args.id).await?;
             args.output.print(&token, described)?;
         }
+        TokenCommand::Update(args) => {
+            let patch = args.patch()?;
+            let token = args.connect.client()?.update_token(&args.id, &patch).await?;
+            args.output.print(&token, described)?;
+        }
         TokenCommand::Rotate(args) => {
-            let how = RotateToken { overlap: Some(args.overlap) };
+            let how =
+                RotateToken { overlap: Some(args.overlap), expires_at: None, expires_after: args.expires };
             let token = args.connect.client()?.rotate_token(&args.id, &how).await?;
             args.output.print(&token, described)?;
             tell_once(args.output);
@@ -187,4 +252,42 @@ fn tokens_table(page: &Page<TokenBody>) -> String {
         ]
     });
     table(&["TOKEN", "NAME", "ROLE", "OWNER", "LIMITS", "USER", "CREATED", "EXPIRES", "LAST USED"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct UpdateTokenLine {
+        #[command(flatten)]
+        update: UpdateTokenArgs,
+    }
+
+    fn patch(line: &str) -> Result<Value, String> {
+        let line =
+            UpdateTokenLine::try_parse_from(["update", "k3v8"].into_iter().chain(line.split_whitespace()));
+        let patch = line.map_err(|error| error.to_string())?.update.patch();
+        patch.map(Value::Object).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn only_what_is_named_is_changed() {
+        for (line, expected) in [
+            ("--name b --role viewer", json!({"name": "b", "role": "viewer"})),
+            ("--expires 30d --queue a", json!({"expires_after": "30d", "queues": ["a"]})),
+            ("--unset expires --unset owner", json!({"expires_at": null, "owner_id": null})),
+        ] {
+            assert_eq!(patch(line), Ok(expected), "{line}");
+        }
+        for (wrong, told) in [
+            ("", "nothing to change"),
+            ("--expires 1d --unset expires", "--unset expires conflicts"),
+            ("--unset role", "must be one of expires, owner"),
+        ] {
+            let problem = patch(wrong).unwrap_err();
+            assert!(problem.contains(told), "{problem}");
+        }
+    }
 }

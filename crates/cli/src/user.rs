@@ -121,11 +121,8 @@ const FIELDS: [(&str, &str); 7] = [
     ("permission", "permissions"),
 ];
 
-/// A field by its own name or by that of its flag.
 fn field(text: &str) -> Result<&'static str, String> {
-    let found = FIELDS.iter().find(|(flag, field)| text == *flag || text == *field);
-    let flags: Vec<&str> = FIELDS.iter().map(|(flag, _)| *flag).collect();
-    found.map(|(_, field)| *field).ok_or_else(|| format!("must be one of {}", flags.join(", ")))
+    grant::field_of(&FIELDS, text)
 }
 
 pub async fn run(command: UserCommand) -> anyhow::Result<Exit> {
@@ -171,42 +168,16 @@ pub async fn run(command: UserCommand) -> anyhow::Result<Exit> {
 
 impl UpdateArgs {
     fn patch(&self) -> Result<Map<String, Value>, CliError> {
-        let list = |values: &[String]| (!values.is_empty()).then(|| json!(values));
-        let scope = &self.scope;
-        let permissions = (!scope.permission.is_empty()).then(|| json!(scope.permission));
         let disabled = (self.disable || self.enable).then_some(self.disable);
-        let fields = [
+        let own = [
             ("email", self.email.as_ref().map(|email| json!(email))),
             ("display_name", self.about.name.as_ref().map(|name| json!(name))),
             ("role", self.role.map(|role| json!(role))),
-            ("owner_id", scope.owner.as_ref().map(|owner| json!(owner))),
-            ("all_owners", scope.all_owners().map(Value::from)),
-            ("queues", list(&scope.queue)),
-            ("job_types", list(&scope.job_type)),
-            ("permissions", permissions),
             ("notification_channel", self.about.channel.as_ref().map(|channel| json!(channel))),
             ("disabled", disabled.map(Value::from)),
         ];
-        let given = fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
-        let mut patch: Map<String, Value> = given.collect();
-        for field in &self.unset {
-            if patch.insert((*field).to_owned(), Value::Null).is_some_and(|value| !value.is_null()) {
-                return Err(misunderstood(format!(
-                    "--unset {field} conflicts with another flag that sets it"
-                )));
-            }
-        }
-        if patch.is_empty() {
-            let message =
-                "nothing to change: pass at least one field, such as --role viewer or --unset owner";
-            return Err(misunderstood(message.to_owned()));
-        }
-        Ok(patch)
+        grant::patch(own.into_iter().chain(self.scope.changes()), &self.unset)
     }
-}
-
-fn misunderstood(message: String) -> CliError {
-    CliError { exit: Exit::Misunderstood, message }
 }
 
 fn described(user: &UserBody) -> String {

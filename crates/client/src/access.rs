@@ -97,6 +97,12 @@ wire! {
         /// For how long the old secret works beside the new one, at most 7 days. `0s` ends it at once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub overlap: Option<Span> = the("Duration").otherwise("1h"),
+        /// When it stops working from now on; by default as before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires_at: Option<Timestamp>,
+        /// How long it works from now on, in place of `expires_at`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires_after: Option<Span> = the("Duration").example("30d"),
     }
 }
 
@@ -251,6 +257,11 @@ impl Client {
     /// Creates a token; only this response has its secret.
     pub async fn create_token(&self, token: &CreateToken) -> Result<TokenBody, ClientError> {
         self.send(self.request(Method::POST, "/tokens").json(token)).await
+    }
+
+    /// Changes only the fields that the patch names (RFC 7396; null resets a field to its default).
+    pub async fn update_token(&self, id: &str, patch: &impl Serialize) -> Result<TokenBody, ClientError> {
+        self.send(self.request(Method::PATCH, &format!("/tokens/{}", segment(id))).json(patch)).await
     }
 
     /// Gives a token a new secret; only this response has it.

@@ -75,7 +75,7 @@ pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use secret::{RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
-pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, StatsBody, WorkerBody};
+pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, LookedAtBody, StatsBody, WorkerBody};
 pub use tls::{ClientTls, ClientTlsError, Distrust, Identity};
 pub use workers::{ConditionBody, NodeBody, WorkerSessionBody, WorkerState};
 

@@ -8,6 +8,7 @@ use crate::protocol::{
     NoteBody, NotesAnswer, NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote,
     ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody,
 };
+use crate::tls::Distrust;
 use async_trait::async_trait;
 use punctual_core::causes::in_full;
 use punctual_core::ids::SessionId;
@@ -40,12 +41,14 @@ const FINAL_STATUSES: [u16; 5] = [401, 403, 404, 421, 422];
 
 type OnOpened = Box<dyn Fn() + Send + Sync>;
 type OnRefused = Box<dyn Fn(ClientError) + Send + Sync>;
+type OnDistrusted = Box<dyn Fn(Distrust) + Send + Sync>;
 
 /// A worker's connection to a remote server.
 pub struct RemotePort {
     client: Client,
     opened: OnOpened,
     refused: OnRefused,
+    distrusted: OnDistrusted,
     /// Whether the server accepts worker conditions; older ones do not.
     hears_conditions: AtomicBool,
     /// Whether the server accepts the draining flag; older ones do not.
@@ -58,6 +61,7 @@ impl RemotePort {
             client: client.without_retries(),
             opened: Box::new(|| {}),
             refused: Box::new(|_| {}),
+            distrusted: Box::new(|_| {}),
             hears_conditions: AtomicBool::new(true),
             hears_drains: AtomicBool::new(true),
         }
@@ -72,6 +76,11 @@ impl RemotePort {
     /// lacks permission, or the worker's description is invalid.
     pub fn when_refused(self, refused: impl Fn(ClientError) + Send + Sync + 'static) -> Self {
         RemotePort { refused: Box::new(refused), ..self }
+    }
+
+    /// Calls `distrusted` when no session was opened because server and worker do not trust each other.
+    pub fn when_distrusted(self, distrusted: impl Fn(Distrust) + Send + Sync + 'static) -> Self {
+        RemotePort { distrusted: Box::new(distrusted), ..self }
     }
 
     fn post(&self, verb: &str, body: &impl Serialize) -> RequestBuilder {
@@ -149,6 +158,9 @@ impl WorkerPort for RemotePort {
             }
             Err(error) => {
                 let unavailable = WorkerPortError::Unavailable(in_full(&error));
+                if let Some(distrust) = error.distrust() {
+                    (self.distrusted)(distrust);
+                }
                 if error.problem().is_some_and(|problem| FINAL_STATUSES.contains(&problem.status)) {
                     (self.refused)(error);
                 }

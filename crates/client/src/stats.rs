@@ -30,6 +30,23 @@ wire! {
         /// How many processes were counted.
         #[serde(default)]
         pub processes: u32,
+        /// What the figures were counted from, for a caller with a limited scope: they cover its own jobs only.
+        /// `counters` are then 0. Omitted for others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub looked_at: Option<LookedAtBody>,
+    }
+}
+
+wire! {
+    /// How far figures that cover only the caller's jobs were counted.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct LookedAtBody as "LookedAt" {
+        /// The latest jobs, up to this many.
+        pub jobs: u64,
+        /// Live executions, up to this many.
+        pub executions: u64,
+        /// There are no others, so that the figures are exact.
+        pub complete: bool,
     }
 }
 

@@ -28,9 +28,11 @@ wire! {
         pub host: Option<String>,
         /// Handlers that it runs at once.
         pub slots: u32,
-        /// Executions that it has leased: those that run, and those that it has prefetched.
+        /// Executions that it has leased: those that run, and those that it has prefetched. For a caller with a
+        /// limited scope, its own.
         pub running: u64,
-        /// How many more it could start now: none while it is paused, draining or refuses work.
+        /// How many more it could start now: none while it is paused, draining or refuses work. 0 for a caller with
+        /// a limited scope.
         #[serde(default)]
         pub free_slots: u64,
         /// The job types it can run.
@@ -41,7 +43,7 @@ wire! {
         pub started_at: Timestamp,
         /// When its last heartbeat arrived.
         pub last_heartbeat_at: Timestamp,
-        /// Its condition as last reported; null before the first report.
+        /// Its condition as last reported; null before the first report, and for a caller with a limited scope.
         #[serde(default)]
         pub condition: Option<ConditionBody>,
     }

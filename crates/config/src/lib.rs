@@ -107,12 +107,16 @@ struct ShownSetting {
     source: Source,
 }
 
-pub fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
+/// `check_files` checks what settings refer to.
+pub fn run(
+    command: ConfigCommand,
+    check_files: impl FnOnce(&Surroundings) -> Result<Vec<String>, CliError>,
+) -> anyhow::Result<Exit> {
     match command {
         ConfigCommand::Template => output::print_raw(&page::template())?,
         ConfigCommand::Reference => output::print_raw(&page::reference())?,
         ConfigCommand::Show(args) => args.output.print(&show(&args)?, shown_table)?,
-        ConfigCommand::Check(args) => check(args)?,
+        ConfigCommand::Check(args) => check(args, check_files)?,
     }
     Ok(Exit::Done)
 }
@@ -155,7 +159,10 @@ fn shown_table(shown: &ConfigReport) -> String {
     format!("{}\n\n{file}", table(&["SETTING", "VALUE", "FROM"], rows))
 }
 
-fn check(args: CheckArgs) -> anyhow::Result<()> {
+fn check(
+    args: CheckArgs,
+    check_files: impl FnOnce(&Surroundings) -> Result<Vec<String>, CliError>,
+) -> anyhow::Result<()> {
     let config = args.file.map_or(args.config, ConfigFlag::naming);
     let Some(file) = config.file() else {
         let message = format!(
@@ -168,6 +175,9 @@ fn check(args: CheckArgs) -> anyhow::Result<()> {
     let path = file.path.clone();
     let alone = Surroundings { variables: Default::default(), file: Some(file) };
     alone.read(&Flags::<RoleSettings>::default())?.serve.check()?;
+    for warning in check_files(&alone)? {
+        output::tell(&format!("warning: {warning}"));
+    }
     output::print_text(&format!("{} is valid", path.display()))
 }
 

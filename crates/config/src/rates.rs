@@ -25,7 +25,7 @@ impl Value for PerSecond {
     fn read(raw: &Raw) -> Result<Self, String> {
         let number = raw.number().filter(|number| *number <= u64::from(RATE_LIMIT_MAX));
         match number.and_then(|number| u32::try_from(number).ok()) {
-            Some(0) => Ok(PerSecond(None)),
+            Some(0) => Err("must be at least 1; `none` means no limit".to_owned()),
             Some(number) => Ok(PerSecond(Some(number))),
             None if raw.text().map(str::trim) == Some(NONE) => Ok(PerSecond(None)),
             None => Err(format!("must be {}", Self::kind())),

@@ -53,7 +53,7 @@ words! {
         PayloadRead = "payload:read",
         /// Submit, change and control jobs. Includes `jobs:read`: changes are answered with the job.
         JobsWrite = "jobs:write",
-        /// See queues, workers, nodes, statistics and metrics, which cover the jobs of all owners.
+        /// See queues, workers, nodes, statistics and metrics.
         ServerRead = "server:read",
         /// Pause queues and set their limits.
         QueuesWrite = "queues:write",

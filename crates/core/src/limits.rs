@@ -297,6 +297,8 @@ pub const STORE_ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub const METRIC_LANES_MAX: usize = 200;
 /// Lanes that `/stats` shows. If there are more, it shows the fullest ones and says that there are more.
 pub const STATS_LANES_MAX: usize = 200;
+/// Pages that are read for the figures of a caller with a limited scope. If there are more, `/stats` says so.
+pub const OWN_PAGES_READ_MAX: usize = 5;
 /// Workers that `/stats` shows. If there are more, it shows the first ones and says so; `/workers` lists all
 /// in pages.
 pub const STATS_WORKERS_MAX: usize = 100;

@@ -250,7 +250,7 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Check(args) => check::run(args).await,
         Command::Migrate(command) => migrate::run(command).await,
         Command::MigrateData(args) => migrate_data::run(args).await,
-        Command::Config(command) => punctual_config::run(command),
+        Command::Config(command) => punctual_config::run(command, punctual_node::serve::check_files),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Bench(command) => bench::run(command).await,
         Command::Completions(args) => completions::run(args, Cli::command()),

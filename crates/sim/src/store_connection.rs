@@ -274,19 +274,11 @@ impl Store for NodeStore {
 
 #[async_trait]
 impl Directory for NodeStore {
-    async fn put_token(&self, _token: Token) -> Result<(), StoreError> {
-        Err(no_directory())
-    }
-
-    async fn add_token(&self, _token: Token) -> Result<Token, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn replace_token(&self, _token: Token, _expected_secret: [u8; 32]) -> Result<bool, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn remove_token(&self, _id: &str) -> Result<bool, StoreError> {
+    async fn change_directory(
+        &self,
+        _change: DirectoryChange,
+        _entry: Option<AuditEntry>,
+    ) -> Result<DirectoryOutcome, StoreError> {
         Err(no_directory())
     }
 
@@ -302,18 +294,6 @@ impl Directory for NodeStore {
         Err(no_directory())
     }
 
-    async fn add_user(&self, _user: User) -> Result<UserOutcome, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn replace_user(&self, _user: User, _expected: User) -> Result<UserOutcome, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn remove_user(&self, _id: &str) -> Result<bool, StoreError> {
-        Err(no_directory())
-    }
-
     async fn user(&self, _id: &str) -> Result<Option<User>, StoreError> {
         Ok(None)
     }
@@ -323,18 +303,6 @@ impl Directory for NodeStore {
     }
 
     async fn users(&self, _after: Option<&str>, _limit: usize) -> Result<Page<User, String>, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn add_secret(&self, _secret: StoredSecret) -> Result<bool, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn replace_secret(&self, _secret: StoredSecret, _expected: u64) -> Result<bool, StoreError> {
-        Err(no_directory())
-    }
-
-    async fn remove_secret(&self, _name: &str) -> Result<bool, StoreError> {
         Err(no_directory())
     }
 

@@ -4,7 +4,7 @@ use crate::cells::{Cell, CellValue, RowCells};
 use crate::codes::document;
 use crate::fault::Fault;
 use crate::layout::{SECRETS, SecretColumns, TOKENS, TokenColumns, USERS, UserColumns};
-use punctual_core::ports::{SealedValue, StoredSecret, Token, User, UserOutcome};
+use punctual_core::ports::{DirectoryOutcome, SealedValue, StoredSecret, Token, User};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -105,11 +105,12 @@ pub(crate) fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len
     Ok(columns.into_cells())
 }
 
-/// The columns of a token that replaces another one, its id, and the secret of the other one. The time of
+/// The columns of a token that replaces another one, its id, and what the other one must be like. The time of
 /// the last use stays.
-pub(crate) fn replaced_token(token: &Token, expected_secret: [u8; 32]) -> Result<[Cell<'_>; 7], Fault> {
+pub(crate) fn replaced_token<'a>(token: &'a Token, expected: &'a Token) -> Result<[Cell<'a>; 10], Fault> {
     let [id, secret, role, created_at, expires_at, _, about] = token_cells(token)?;
-    Ok([secret, role, created_at, expires_at, about, id, expected_secret.into_cell()])
+    let [_, old_secret, old_role, _, old_expires_at, _, old_about] = token_cells(expected)?;
+    Ok([secret, role, created_at, expires_at, about, id, old_secret, old_role, old_expires_at, old_about])
 }
 
 /// The columns of a user and, at the end, its id.
@@ -166,12 +167,12 @@ pub enum UserStoring {
 
 impl UserStoring {
     /// Why a user cannot be stored, given the ids of those with its id or email address.
-    pub(crate) fn refusal(self, user: &User, holders: &[String]) -> Option<UserOutcome> {
+    pub(crate) fn refusal(self, user: &User, holders: &[String]) -> Option<DirectoryOutcome> {
         let is_there = holders.contains(&user.id);
         match self {
-            UserStoring::Add => (!holders.is_empty()).then_some(UserOutcome::Taken),
-            UserStoring::Replace if !is_there => Some(UserOutcome::NotThere),
-            UserStoring::Replace => (holders.len() > 1).then_some(UserOutcome::Taken),
+            UserStoring::Add => (!holders.is_empty()).then_some(DirectoryOutcome::Taken),
+            UserStoring::Replace if !is_there => Some(DirectoryOutcome::NotThere),
+            UserStoring::Replace => (holders.len() > 1).then_some(DirectoryOutcome::Taken),
         }
     }
 }

@@ -16,11 +16,11 @@ use punctual_client::{
     ClockMoved, ConditionBody, CountersBody, CreateToken, CreateUser, DeadLetterBody, DeadLetterFilter,
     DeadLetterSelection, DiscardAnswer, ExecutionBody, ExecutionExplained, ExecutionStatus, ExecutionsPage,
     ExplainBody, FieldError, JobBody, JobsBody, LaneBody, LastExecution, LiveBody, LogLineBody,
-    LogStreamBody, LogsPage, MeBody, MoveClock, NodeBody, OccurrencePreview, PreviewBody, PreviewRequest,
-    Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer, RefusedLetter, RetryBody,
-    RotateSecrets, RotateToken, RotatedSecrets, ScalingBody, ScalingPage, ScheduleType, SecretBody, SetQueue,
-    SetSecret, SkipRangeBody, StatsBody, SubmitJob, SubmittedBody, TokenBody, TriggerRequest, UserBody,
-    WorkerBody, WorkerSessionBody,
+    LogStreamBody, LogsPage, LookedAtBody, MeBody, MoveClock, NodeBody, OccurrencePreview, PreviewBody,
+    PreviewRequest, Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer, RefusedLetter,
+    RetryBody, RotateSecrets, RotateToken, RotatedSecrets, ScalingBody, ScalingPage, ScheduleType,
+    SecretBody, SetQueue, SetSecret, SkipRangeBody, StatsBody, SubmitJob, SubmittedBody, TokenBody,
+    TriggerRequest, UserBody, WorkerBody, WorkerSessionBody,
 };
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -32,6 +32,7 @@ pub fn all() -> Schemas {
     let mut schemas = Schemas::default();
     wire_types(&mut schemas);
     jobs(&mut schemas);
+    tokens(&mut schemas);
     users(&mut schemas);
     values(&mut schemas);
     enums(&mut schemas);
@@ -77,6 +78,7 @@ fn wire_types(schemas: &mut Schemas) {
         LastExecution,
         LeaseBody,
         LiveBody,
+        LookedAtBody,
         LogLineBody,
         LogsPage,
         LogsRequest,
@@ -152,6 +154,16 @@ fn jobs(schemas: &mut Schemas) {
         .about("A job that was stored, or why it was not.")
         .with("anyOf", json!([{"$ref": "#/components/schemas/Submitted"}, refused]));
     schemas.add("BatchItem", item);
+}
+
+fn tokens(schemas: &mut Schemas) {
+    let patch = CreateToken::fields()
+        .into_iter()
+        .filter(|field| field.name != "user_id")
+        .map(|field| Field { schema: field.schema.sometimes().or_null(), ..field });
+    let about = "The fields of a token to change (JSON merge patch, RFC 7396): null resets a field to its default, \
+                 fields that are not named stay unchanged.";
+    schemas.add("PatchToken", object(about, Direction::Request, patch.collect()));
 }
 
 fn users(schemas: &mut Schemas) {

@@ -77,20 +77,21 @@ async fn log_in(State(api): State<Api>, request: Request) -> Response {
     if let Err(error) = site.check_origin(request.method(), request.headers()) {
         return error.into_response();
     }
+    let source = auth::source(&request);
     let fields = match read_form(request).await {
         Ok(fields) => fields,
         Err(error) => return error.into_response(),
     };
     let next = next_in(&fields).to_owned();
     let token = fields.get("token").map(String::as_str).unwrap_or_default().trim().to_owned();
-    match session_for(&api, &token).await {
+    match session_for(&api, &token, source).await {
         Ok(session) => redirect(&next, &[session.cookie(&site)]),
         Err(error) => refusal(&api, &next, &error),
     }
 }
 
 /// A session for a pasted token or JWT.
-async fn session_for(api: &Api, token: &str) -> Result<BrowserSession, ApiError> {
+async fn session_for(api: &Api, token: &str, source: Option<String>) -> Result<BrowserSession, ApiError> {
     let malformed = || ApiError::Unauthorized("the token must look like pt_<id>_<secret>");
     let credential = auth::credential(token).ok_or_else(malformed)?;
     let (caller, until) = match &credential {
@@ -107,7 +108,7 @@ async fn session_for(api: &Api, token: &str) -> Result<BrowserSession, ApiError>
         }
         Credential::Jwt(_) => None,
     };
-    BrowserSession::open(api, caller, parent, until).await
+    BrowserSession::open(api, Caller { source, ..caller }, parent, until).await
 }
 
 async fn begin(State(api): State<Api>, request: Request) -> Response {
@@ -147,6 +148,7 @@ async fn finish(State(api): State<Api>, request: Request) -> Response {
         let now = api.access.now();
         let claims = oidc.finish_login(client, &pending, &callback, &redirect_uri(&site), now).await?;
         let caller = auth::caller_of(&api, &claims).await?;
+        let caller = Caller { source: auth::source(&request), ..caller };
         let session = BrowserSession::open(&api, caller, None, None).await?;
         let cookies = [session.cookie(&site), site.unset(Cookie::Login)];
         Ok::<_, ApiError>(redirect(local_path(&pending.next).unwrap_or(PAGE), &cookies))
@@ -201,19 +203,20 @@ impl BrowserSession {
         let now = api.access.now();
         let latest = now.plus(SESSION_TIME);
         let expires_at = until.map_or(latest, |until| until.min(latest));
-        let grant = caller.grant;
+        let grant = caller.grant.clone();
         let own = grant.role.permissions();
         let permissions = grant.permissions.iter().filter(|permission| !own.has(*permission)).collect();
         let about = TokenAbout {
-            name: caller.name,
+            name: caller.name.clone(),
             terms: GrantTerms { owner: Some(grant.owner), permissions, scope: grant.scope },
-            user: caller.user,
+            user: caller.user.clone(),
             is_browser: true,
             session_of: parent,
             ..TokenAbout::default()
         };
         let token = Token::new(id.as_str(), secret_sha256(&secret), grant.role, now);
-        api.access.open_session(Token { expires_at: Some(expires_at), about, ..token }).await?;
+        let session = Token { expires_at: Some(expires_at), about, ..token };
+        api.access.open_session(&caller, session).await?;
         Ok(BrowserSession { value: format!("pt_{id}_{secret}"), lifetime: expires_at.since(now) })
     }
 

@@ -36,7 +36,7 @@ use crate::{headers, hosts, openapi, rate_limit};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, CONTENT_LENGTH};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -61,8 +61,8 @@ fn guarded(routes: Router<Api>, api: Api) -> Router {
         .layer(from_fn_with_state(api.limiter.clone(), rate_limit::limit))
         .layer(from_fn_with_state(api.clone(), auth::guard))
         .layer(from_fn_with_state(api.limiter.clone(), rate_limit::limit_failures))
-        .layer(from_fn_with_state(api.clone(), headers::cors))
         .layer(from_fn_with_state(api.clone(), hosts::check))
+        .layer(from_fn_with_state(api.clone(), headers::cors))
         .layer(from_fn_with_state(api.clone(), count_traffic))
         .with_state(api)
 }
@@ -112,7 +112,7 @@ fn all() -> Listed {
         .route("/nodes", get(nodes::list))
         .route("/me", get(nodes::me))
         .route("/tokens", get(tokens::list).post(tokens::create))
-        .route("/tokens/{token_id}", get(tokens::show).delete(tokens::revoke))
+        .route("/tokens/{token_id}", get(tokens::show).patch(tokens::patch).delete(tokens::revoke))
         .route("/tokens/{token_id}/rotate", post(tokens::rotate))
         .route("/users", get(users::list).post(users::add))
         .route("/users/{user_id}", get(users::show).patch(users::patch).delete(users::remove))
@@ -166,5 +166,9 @@ pub fn with_allowed_methods(response: Response) -> Response {
     }
     let Some(allow) = response.headers().get(ALLOW).cloned() else { return response };
     let allowed = allow.to_str().unwrap_or_default().replace(',', ", ");
-    ([(ALLOW, allow)], ApiError::MethodNotAllowed { allowed }).into_response()
+    let mut answer = ApiError::MethodNotAllowed { allowed }.into_response();
+    // Scripts of other origins may read it, too.
+    let kept = response.headers().iter().filter(|(name, _)| *name != CONTENT_LENGTH);
+    answer.headers_mut().extend(kept.map(|(name, value)| (name.clone(), value.clone())));
+    answer
 }

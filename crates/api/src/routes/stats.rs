@@ -6,10 +6,10 @@ use crate::{metrics, views};
 use axum::Json;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use punctual_client::{CountersBody, JobsBody, LiveBody, StatsBody};
+use punctual_client::{CountersBody, JobsBody, LiveBody, LookedAtBody, StatsBody};
 use punctual_core::limits;
 use punctual_core::ports::Depth;
-use punctual_engine::{CounterSnapshot, Stats};
+use punctual_engine::{CounterSnapshot, LookedAt, Stats};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ pub async fn metrics(call: Call) -> Result<impl IntoResponse, ApiError> {
 }
 
 fn shown(stats: Stats) -> StatsBody {
-    let Stats { now, overview, jobs, counters: counted, processes } = stats;
+    let Stats { now, overview, jobs, counters: counted, processes, looked_at } = stats;
     let (depths, sessions) = (&overview.depths, &overview.sessions);
     StatsBody {
         now,
@@ -48,6 +48,11 @@ fn shown(stats: Stats) -> StatsBody {
         },
         counters: counters(counted),
         processes,
+        looked_at: looked_at.map(|LookedAt { jobs, executions, is_all }| LookedAtBody {
+            jobs,
+            executions,
+            complete: is_all,
+        }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tokens: create, list, rotate and revoke them. Only the responses that make a secret contain it.
+//! Tokens: create, list, change, rotate and revoke them. Only the responses that make a secret contain it.
 
 use crate::auth::Call;
 use crate::error::ApiError;
@@ -12,12 +12,13 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use punctual_client::{API_PREFIX, CreateToken, IDEMPOTENCY_KEY, Page, RotateToken, TokenBody};
+use punctual_client::{API_PREFIX, CreateToken, IDEMPOTENCY_KEY, Page, RotateToken, Span, TokenBody};
 use punctual_core::access::{GrantRequest, NamePattern, Permission, Scope};
 use punctual_core::limits;
 use punctual_core::ports::{Token, User};
 use punctual_core::time::Timestamp;
 use punctual_engine::{Credentials, NewToken, UseCaseError};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -102,10 +103,7 @@ async fn created(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response,
     let new = new_token(asked, call.cases.now())?;
     let (token_id, secret) = (new_id().map_err(no_randomness)?, new_secret().map_err(no_randomness)?);
     let credentials = Credentials { token_id, secret_sha256: secret_sha256(&secret) };
-    let token = call.cases.create_token(new, credentials.clone()).await?;
-    if token.secret_sha256 != credentials.secret_sha256 {
-        return Err(ApiError::Internal(format!("the new token id {} exists already", token.id)));
-    }
+    let token = call.cases.create_token(new, credentials).await?;
     let location = format!("{API_PREFIX}/tokens/{}", token.id);
     let body = with_secret(told(&call, &token).await, &secret);
     Ok((StatusCode::CREATED, [(LOCATION, location)], Json(body)).into_response())
@@ -118,11 +116,12 @@ pub async fn rotate(
     _: NoRequestKey,
     body: OptionalBody<BODY_BYTES_MAX>,
 ) -> Result<Json<TokenBody>, ApiError> {
-    let RotateToken { overlap } = body.parse()?;
+    let RotateToken { overlap, expires_at, expires_after } = body.parse()?;
+    let expires_at = expiry(expires_at, expires_after, call.cases.now())?;
     let overlap = overlap.map_or(limits::TOKEN_OVERLAP_DEFAULT, |overlap| overlap.get());
     let secret = new_secret().map_err(no_randomness)?;
     to_the_end(async move {
-        let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap).await?;
+        let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap, expires_at).await?;
         call.api.verified.clear();
         Ok(Json(with_secret(told(&call, &token).await, &secret)))
     })
@@ -145,13 +144,7 @@ fn no_randomness(error: getrandom::Error) -> ApiError {
 }
 
 fn new_token(asked: CreateToken, now: Timestamp) -> Result<NewToken, ApiError> {
-    let expires_at = match (asked.expires_at, asked.expires_after) {
-        (Some(_), Some(_)) => {
-            return Err(ApiError::field("expires_after", "cannot be combined with expires_at"));
-        }
-        (None, Some(span)) => Some(now.plus(span.get()).min(Timestamp::MAX)),
-        (at, None) => at,
-    };
+    let expires_at = expiry(asked.expires_at, asked.expires_after, now)?;
     if asked.user_id.is_some()
         && let Some(field) = own_field(&asked)
     {
@@ -167,6 +160,71 @@ fn new_token(asked: CreateToken, now: Timestamp) -> Result<NewToken, ApiError> {
         job_types: patterns(asked.job_types),
     });
     Ok(NewToken { name: asked.name, grant, user: asked.user_id, expires_at })
+}
+
+/// A time, or one after a duration.
+fn expiry(at: Option<Timestamp>, after: Option<Span>, now: Timestamp) -> Result<Option<Timestamp>, ApiError> {
+    match (at, after) {
+        (Some(_), Some(_)) => Err(ApiError::field("expires_after", "cannot be combined with expires_at")),
+        (None, Some(span)) => Ok(Some(now.plus(span.get()).min(Timestamp::MAX))),
+        (at, None) => Ok(at),
+    }
+}
+
+/// Changes only the fields that the body names.
+pub async fn patch(
+    call: Call,
+    IdInPath(id): IdInPath<String>,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<TokenBody>, ApiError> {
+    let named: Map<String, Value> = json::parse(&body.bytes, DocumentShape::TokenPatch)?;
+    to_the_end(async move {
+        let now = call.cases.now();
+        let token = call.cases.update_token(&id, |stored| patched(stored, named.clone(), now)).await;
+        call.api.verified.clear();
+        Ok(Json(told(&call, &token?).await))
+    })
+    .await
+}
+
+/// The token after a merge patch (RFC 7396).
+fn patched(stored: &Token, mut named: Map<String, Value>, now: Timestamp) -> Result<NewToken, ApiError> {
+    if named.contains_key("user_id") {
+        return Err(ApiError::field("user_id", "cannot be changed: create another token"));
+    }
+    let internal = |error: serde_json::Error| ApiError::Internal(format!("a token is not JSON: {error}"));
+    let mut token: Map<String, Value> =
+        serde_json::to_value(as_asked(stored)).and_then(serde_json::from_value).map_err(internal)?;
+    named.retain(|field, value| field != "expires_after" || !value.is_null());
+    if named.contains_key("expires_after") {
+        token.remove("expires_at");
+    }
+    token.extend(named);
+    let text = serde_json::to_vec(&token).map_err(internal)?;
+    new_token(json::parse(&text, DocumentShape::PatchedToken)?, now)
+}
+
+/// The request that would create this token.
+fn as_asked(token: &Token) -> CreateToken {
+    let about = &token.about;
+    let asked = CreateToken {
+        name: about.name.clone(),
+        expires_at: token.expires_at,
+        user_id: about.user.clone(),
+        ..CreateToken::default()
+    };
+    if about.user.is_some() {
+        return asked;
+    }
+    CreateToken {
+        role: Some(token.role),
+        owner_id: about.terms.owner.clone(),
+        all_owners: explicit_all_owners(about.terms.owner.as_ref(), &about.terms.scope),
+        queues: texts(&about.terms.scope.queues),
+        job_types: texts(&about.terms.scope.job_types),
+        permissions: about.terms.permissions.clone(),
+        ..asked
+    }
 }
 
 /// A field that only a token without a user has.
@@ -319,6 +377,53 @@ mod tests {
         for (field, value) in [("role", r#""viewer""#), ("owner_id", r#""x""#), ("queues", r#"["q"]"#)] {
             let problem = refused(&format!(r#"{{"name":"a","user_id":"u","{field}":{value}}}"#));
             assert!(problem.starts_with(&format!("{field} must not be given with user_id")), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_a_patch_does_not_name_stays() {
+        let day = Timestamp::from_micros(86_400_000_000);
+        let plain = |json: &str| new_token(asked(json), Timestamp::EPOCH).unwrap();
+        let about = TokenAbout {
+            name: "a".to_owned(),
+            terms: plain(r#"{"name":"a","role":"submitter","owner_id":"team","queues":["q-*"]}"#)
+                .grant
+                .unwrap()
+                .terms("a"),
+            ..TokenAbout::default()
+        };
+        let stored = Token {
+            expires_at: Some(day),
+            about,
+            ..Token::new("t", [0; 32], Role::Submitter, Timestamp::EPOCH)
+        };
+        let change = |json: &str| patched(&stored, serde_json::from_str(json).unwrap(), Timestamp::EPOCH);
+        let same = change("{}").unwrap();
+        assert_eq!((same.name.as_str(), same.expires_at), ("a", Some(day)));
+        assert_eq!(same.grant.unwrap().terms("a"), stored.about.terms);
+        let changed = change(r#"{"name":"b","role":"viewer","queues":null,"expires_at":null}"#).unwrap();
+        let grant = changed.grant.unwrap();
+        assert_eq!((changed.name.as_str(), changed.expires_at, grant.role), ("b", None, Role::Viewer));
+        assert_eq!((grant.owner.as_deref(), grant.queues.len()), (Some("team"), 0));
+        assert_eq!(
+            change(r#"{"expires_after":"2d"}"#).unwrap().expires_at,
+            Some(day.plus(Duration::from_secs(86_400)))
+        );
+        assert_eq!(change(r#"{"expires_after":null}"#).unwrap().expires_at, Some(day));
+        let of_user = TokenAbout { user: Some("u".to_owned()), ..TokenAbout::default() };
+        let of_user = Token { about: of_user, ..stored.clone() };
+        for (token, patch, told) in [
+            (&stored, r#"{"user_id":"u"}"#, "user_id cannot be changed"),
+            (&stored, r#"{"nme":"u"}"#, "nme is not a known field, did you mean name?"),
+            (&of_user, r#"{"role":"viewer"}"#, "role must not be given with user_id"),
+        ] {
+            match patched(token, serde_json::from_str(patch).unwrap(), Timestamp::EPOCH) {
+                Err(ApiError::InvalidFields(errors)) => {
+                    let problem = format!("{} {}", errors[0].field, errors[0].detail);
+                    assert!(problem.starts_with(told), "{problem}");
+                }
+                other => panic!("{patch} gave {other:?}"),
+            }
         }
     }
 

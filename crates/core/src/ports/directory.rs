@@ -1,7 +1,7 @@
 //! The directory: tokens and users, and what each of them may do; and secrets, with encrypted values.
 
 use crate::access::{Grant, GrantTerms, Role};
-use crate::ports::{Page, SealedValue, StoreError};
+use crate::ports::{AuditEntry, Page, SealedValue, StoreError};
 use crate::secrets::SecretRule;
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -10,37 +10,24 @@ use serde::{Deserialize, Serialize};
 /// The tokens, users and secrets of a store. These tables are small and change rarely.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Stores a token, in place of one with the same id.
-    async fn put_token(&self, token: Token) -> Result<(), StoreError>;
-    /// Stores a token unless one with its id exists, and returns the stored one: concurrent callers all get
-    /// the same.
-    async fn add_token(&self, token: Token) -> Result<Token, StoreError>;
-    /// Stores a changed token if the stored one still has this secret; returns whether it had.
-    async fn replace_token(&self, token: Token, expected_secret: [u8; 32]) -> Result<bool, StoreError>;
-    /// Returns whether there was one.
-    async fn remove_token(&self, id: &str) -> Result<bool, StoreError>;
+    /// Applies a change, and stores its audit entry in the same transaction if the change takes effect. It can be
+    /// repeated safely.
+    async fn change_directory(
+        &self,
+        change: DirectoryChange,
+        entry: Option<AuditEntry>,
+    ) -> Result<DirectoryOutcome, StoreError>;
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
     /// All tokens by id.
     async fn tokens(&self, after: Option<&str>, limit: usize) -> Result<Page<Token, String>, StoreError>;
     /// Records when tokens were last used. Earlier times than the stored ones and unknown ids are ignored.
     async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError>;
 
-    async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError>;
-    /// Stores a changed user if the stored one is still as expected.
-    async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError>;
-    /// Returns whether there was one.
-    async fn remove_user(&self, id: &str) -> Result<bool, StoreError>;
     async fn user(&self, id: &str) -> Result<Option<User>, StoreError>;
     async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError>;
     /// All users by id.
     async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, StoreError>;
 
-    /// Stores a secret unless one has its name; returns whether it was stored.
-    async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError>;
-    /// Stores a changed secret if the stored one still has this version; returns whether it had.
-    async fn replace_secret(&self, secret: StoredSecret, expected_version: u64) -> Result<bool, StoreError>;
-    /// Returns whether there was one.
-    async fn remove_secret(&self, name: &str) -> Result<bool, StoreError>;
     async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError>;
     /// All secrets by name.
     async fn secrets(
@@ -48,16 +35,57 @@ pub trait Directory: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<StoredSecret, String>, StoreError>;
+    /// Stores a token without an entry, in place of one with the same id.
+    async fn put_token(&self, token: Token) -> Result<(), StoreError> {
+        self.change_directory(DirectoryChange::PutToken(token), None).await.map(drop)
+    }
 }
 
-/// The result of storing a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserOutcome {
-    Stored,
-    /// Another user has the email address or the id.
+/// A change of tokens, users or secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "changes are rare, and each exists only while it is applied")]
+pub enum DirectoryChange {
+    /// Stores a token, in place of one with the same id.
+    PutToken(Token),
+    /// Stores a token unless one with its id exists: of concurrent callers one succeeds.
+    AddToken(Token),
+    /// Stores a changed token if the stored one is still as expected, apart from its last use, which stays.
+    ReplaceToken {
+        token: Token,
+        expected: Token,
+    },
+    RemoveToken(String),
+    AddUser(User),
+    /// Stores a changed user if the stored one is still as expected.
+    ReplaceUser {
+        user: User,
+        expected: User,
+    },
+    /// Removes a user and these tokens.
+    RemoveUser {
+        id: String,
+        tokens: Vec<String>,
+    },
+    /// Stores a secret unless one has its name.
+    AddSecret(StoredSecret),
+    /// Stores a changed secret if the stored one still has this version.
+    ReplaceSecret {
+        secret: StoredSecret,
+        expected_version: u64,
+    },
+    RemoveSecret(String),
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DirectoryOutcome {
+    Done,
+    /// Another token has the id.
+    Exists(Box<Token>),
+    /// Another user has the email address or the id, or another secret the name.
     Taken,
     NotThere,
-    /// The stored user is not as expected.
+    /// What is stored is not as expected.
     Changed,
 }
 

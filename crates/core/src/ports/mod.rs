@@ -31,8 +31,8 @@ pub use cipher::{CipherError, SealedValue, SecretCipher};
 pub use coordination::*;
 pub use denial::Denial;
 pub use directory::{
-    Directory, ParentToken, ReplacedSecret, SecretAbout, StoredSecret, Token, TokenAbout, User, UserAbout,
-    UserOutcome,
+    Directory, DirectoryChange, DirectoryOutcome, ParentToken, ReplacedSecret, SecretAbout, StoredSecret,
+    Token, TokenAbout, User, UserAbout,
 };
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,

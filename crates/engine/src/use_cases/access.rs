@@ -1,18 +1,20 @@
 //! Tokens and users: who may use the server. Only callers without a limited scope may manage them, and no
 //! caller can grant a permission that it lacks itself.
 
-use super::audit::{described_token, described_user};
+use super::audit::{SESSION_CLOSE, described_token, described_user};
 use super::table::UseCase;
 use super::{Forbidden, UseCaseError, UseCases};
-use punctual_core::access::{Grant, GrantRequest, GrantTerms};
+use punctual_core::access::{Grant, GrantRequest, GrantTerms, Role};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::names::{line_problem, name_problem, path_name_problem};
 use punctual_core::ports::{
-    Page, ReplacedSecret, StoreError, Token, TokenAbout, User, UserAbout, UserOutcome,
+    AuditEntry, DirectoryChange, DirectoryOutcome, Page, ReplacedSecret, StoreError, Token, TokenAbout, User,
+    UserAbout,
 };
 use punctual_core::time::Timestamp;
 use serde_json::json;
+use std::fmt;
 use std::time::Duration;
 
 /// How often the sessions of a revoked token are read again, because their workers keep sending heartbeats.
@@ -55,38 +57,16 @@ impl UseCases {
     }
 
     pub async fn token(&self, id: &str) -> Result<Token, UseCaseError> {
-        self.permit(UseCase::ReadTokens)?;
+        self.permit_on(UseCase::ReadTokens, format_args!("token {id}"))?;
         self.stored_token(id).await
     }
 
     /// Stores a token with these credentials.
     pub async fn create_token(&self, new: NewToken, credentials: Credentials) -> Result<Token, UseCaseError> {
-        self.permit(UseCase::CreateToken)?;
+        self.permit_on(UseCase::CreateToken, format_args!("token named {}", new.name))?;
         let now = self.now();
-        let mut problems: Vec<InvalidField> =
-            name_problem(&new.name).map(|fix| InvalidField::new("name", fix)).into_iter().collect();
-        if new.expires_at.is_some_and(|at| at <= now) {
-            problems.push(InvalidField::new("expires_at", "must be in the future"));
-        }
-        let (role, terms) = match (new.grant, &new.user) {
-            (Some(grant), None) => {
-                let role = grant.role;
-                (role, self.checked(UseCase::CreateToken, grant, &new.name, &mut problems)?)
-            }
-            (None, Some(id)) => {
-                let fix = "must be the id of a user: see `punctual user list`";
-                let user = self.user_by_id(id).await?.ok_or_else(|| UseCaseError::invalid("user_id", fix))?;
-                self.check_grantable(UseCase::CreateToken, &user.grant())?;
-                (user.role, GrantTerms::default())
-            }
-            _ => {
-                let fix = "must be given for a token of its own, and not for a token of a user";
-                return Err(UseCaseError::invalid("role", fix));
-            }
-        };
-        if !problems.is_empty() {
-            return Err(UseCaseError::Invalid(problems));
-        }
+        let object = format!("token named {}", new.name);
+        let (role, terms) = self.checked_token(UseCase::CreateToken, &object, &new, None).await?;
         let count = self.all_tokens().await?.iter().filter(|token| !token.about.is_browser).count();
         check_room(count, limits::TOKENS_MAX, "tokens")?;
         let token = Token {
@@ -94,40 +74,135 @@ impl UseCases {
             about: TokenAbout { name: new.name, terms, user: new.user, ..TokenAbout::default() },
             ..Token::new(credentials.token_id, credentials.secret_sha256, role, now)
         };
-        let stored = self.store().add_token(token).await?;
-        let after = json!({ "after": described_token(&stored) });
-        self.record(UseCase::CreateToken, format!("token {}", stored.id), Some(&after)).await;
-        Ok(stored)
+        let after = json!({ "after": described_token(&token) });
+        let entry = self.audited_with(UseCase::CreateToken, format_args!("token {}", token.id), &after);
+        match self.change(DirectoryChange::AddToken(token.clone()), entry).await? {
+            DirectoryOutcome::Done => Ok(token),
+            // Ids are random: another one will be free.
+            _ => Err(UseCaseError::Busy),
+        }
     }
 
-    /// Gives a token another secret. The old one works until `overlap` has passed.
+    /// Applies a change with its entry.
+    async fn change(
+        &self,
+        change: DirectoryChange,
+        entry: Option<AuditEntry>,
+    ) -> Result<DirectoryOutcome, StoreError> {
+        self.store().change_directory(change, entry).await
+    }
+
+    /// The role and terms of a token, if the caller may grant them and nothing is wrong with it. An expiry that it
+    /// has already may be over.
+    async fn checked_token(
+        &self,
+        case: UseCase,
+        object: &str,
+        new: &NewToken,
+        expires_at: Option<Timestamp>,
+    ) -> Result<(Role, GrantTerms), UseCaseError> {
+        let mut problems: Vec<InvalidField> =
+            name_problem(&new.name).map(|fix| InvalidField::new("name", fix)).into_iter().collect();
+        if new.expires_at != expires_at && new.expires_at.is_some_and(|at| at <= self.now()) {
+            problems.push(InvalidField::new("expires_at", "must be in the future"));
+        }
+        let checked = match (new.grant.clone(), &new.user) {
+            (Some(grant), None) => (grant.role, self.checked(case, object, grant, &new.name, &mut problems)?),
+            (None, Some(id)) => {
+                let fix = "must be the id of a user: see `punctual user list`";
+                let user = self.user_by_id(id).await?.ok_or_else(|| UseCaseError::invalid("user_id", fix))?;
+                self.check_grantable(case, object, &user.grant())?;
+                (user.role, GrantTerms::default())
+            }
+            _ => {
+                let fix = "must be given for a token of its own, and not for a token of a user";
+                return Err(UseCaseError::invalid("role", fix));
+            }
+        };
+        if problems.is_empty() { Ok(checked) } else { Err(UseCaseError::Invalid(problems)) }
+    }
+
+    /// Replaces the description of a token by what `make` computes from the stored one. If the token has changed
+    /// meanwhile, it computes it again. If it may do something else from then on, its workers connect again.
+    pub async fn update_token<E: From<UseCaseError>>(
+        &self,
+        id: &str,
+        make: impl Fn(&Token) -> Result<NewToken, E>,
+    ) -> Result<Token, E> {
+        let object = format!("token {id}");
+        self.permit_on(UseCase::UpdateToken, &object).map_err(UseCaseError::from)?;
+        let _one_at_a_time = self.directory_changes.lock().await;
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_token(id).await?;
+            if stored.about.is_browser {
+                return Err(UseCaseError::NoSuchToken(id.to_owned()).into());
+            }
+            if let Some(grant) = self.grant_of(&stored).await.map_err(UseCaseError::from)? {
+                let refused = self.check_grantable(UseCase::UpdateToken, &object, &grant);
+                refused.map_err(UseCaseError::from)?;
+            }
+            let new = make(&stored)?;
+            let (role, terms) =
+                self.checked_token(UseCase::UpdateToken, &object, &new, stored.expires_at).await?;
+            let about = TokenAbout { name: new.name, terms, ..stored.about.clone() };
+            let token = Token { role, expires_at: new.expires_at, about, ..stored.clone() };
+            if token.expires_at.is_some() || !token.grant().is_everything() {
+                self.check_not_last(id, |other| other.id == token.id).await?;
+            }
+            let details = json!({ "before": described_token(&stored), "after": described_token(&token) });
+            let entry = self.audited_with(UseCase::UpdateToken, &object, &details);
+            let may_do_the_same = stored.grant() == token.grant();
+            let change = DirectoryChange::ReplaceToken { token: token.clone(), expected: stored };
+            let outcome = self.change(change, entry).await.map_err(UseCaseError::from)?;
+            if outcome == DirectoryOutcome::Done {
+                if !may_do_the_same {
+                    self.lose_sessions_of(id).await?;
+                }
+                return Ok(token);
+            }
+        }
+        Err(UseCaseError::Busy.into())
+    }
+
+    /// Gives a token another secret. The old one works until `overlap` has passed. With `expires_at`, it also gets
+    /// another expiry.
     pub async fn rotate_token(
         &self,
         id: &str,
         secret_sha256: [u8; 32],
         overlap: Duration,
+        expires_at: Option<Timestamp>,
     ) -> Result<Token, UseCaseError> {
-        self.permit(UseCase::RotateToken)?;
+        let object = format!("token {id}");
+        self.permit_on(UseCase::RotateToken, &object)?;
         if overlap > limits::TOKEN_OVERLAP_MAX {
             let days = limits::TOKEN_OVERLAP_MAX.as_secs() / 86_400;
             return Err(UseCaseError::invalid("overlap", format!("must be at most {days} days")));
         }
+        if expires_at.is_some_and(|at| at <= self.now()) {
+            return Err(UseCaseError::invalid("expires_at", "must be in the future"));
+        }
+        let _one_at_a_time = self.directory_changes.lock().await;
         for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_token(id).await?;
             if stored.about.is_browser {
                 return Err(UseCaseError::NoSuchToken(id.to_owned()));
             }
-            if let Some(grant) = self.grant_of(&stored).await? {
-                self.check_grantable(UseCase::RotateToken, &grant)?;
+            if expires_at.is_some() {
+                self.check_not_last(id, |other| other.id == stored.id).await?;
             }
-            let expected = stored.secret_sha256;
+            if let Some(grant) = self.grant_of(&stored).await? {
+                self.check_grantable(UseCase::RotateToken, &object, &grant)?;
+            }
             let until = self.now().plus(overlap);
-            let replaced = (!overlap.is_zero()).then_some(ReplacedSecret { secret_sha256: expected, until });
-            let about = TokenAbout { replaced, ..stored.about.clone() };
-            let token = Token { secret_sha256, about, ..stored };
-            if self.store().replace_token(token.clone(), expected).await? {
-                let details = json!({ "old_secret_until": until });
-                self.record(UseCase::RotateToken, format!("token {id}"), Some(&details)).await;
+            let old = ReplacedSecret { secret_sha256: stored.secret_sha256, until };
+            let about = TokenAbout { replaced: (!overlap.is_zero()).then_some(old), ..stored.about.clone() };
+            let expires_at = expires_at.or(stored.expires_at);
+            let token = Token { secret_sha256, expires_at, about, ..stored.clone() };
+            let details = json!({ "old_secret_until": until, "expires_at": expires_at });
+            let entry = self.audited_with(UseCase::RotateToken, &object, &details);
+            let change = DirectoryChange::ReplaceToken { token: token.clone(), expected: stored };
+            if self.change(change, entry).await? == DirectoryOutcome::Done {
                 return Ok(token);
             }
         }
@@ -137,7 +212,8 @@ impl UseCases {
     /// Removes a token, and ends the sessions of workers that it has opened: what they run is lost and
     /// retried.
     pub async fn revoke_token(&self, id: &str) -> Result<(), UseCaseError> {
-        self.permit(UseCase::RevokeToken)?;
+        let object = format!("token {id}");
+        self.permit_on(UseCase::RevokeToken, &object)?;
         if !is_id(id) {
             return Err(UseCaseError::NoSuchToken(id.to_owned()));
         }
@@ -147,13 +223,13 @@ impl UseCases {
             && let Some(grant) = self.grant_of(token).await?
         {
             if token.id != self.caller.token_id {
-                self.check_grantable(UseCase::RevokeToken, &grant)?;
+                self.check_grantable(UseCase::RevokeToken, &object, &grant)?;
             }
             if !token.about.is_browser {
                 self.check_not_last(id, |other| other.id == token.id).await?;
             }
         }
-        self.remove_token(id).await
+        self.remove_token(id, self.audited(UseCase::RevokeToken, object)).await
     }
 
     /// Refuses a change that takes away the last token with which everything can be granted. `is_gone` selects
@@ -204,14 +280,13 @@ impl UseCases {
 
     /// Removes the caller's own token: how a browser logs out.
     pub async fn log_out(&self) -> Result<(), UseCaseError> {
-        self.remove_token(&self.caller.token_id).await
+        let id = &self.caller.token_id;
+        self.remove_token(id, Some(self.session_entry(SESSION_CLOSE, id, None))).await
     }
 
-    async fn remove_token(&self, id: &str) -> Result<(), UseCaseError> {
-        let existed = self.store().remove_token(id).await?;
-        if existed {
-            self.record(UseCase::RevokeToken, format!("token {id}"), None).await;
-        }
+    async fn remove_token(&self, id: &str, entry: Option<AuditEntry>) -> Result<(), UseCaseError> {
+        let removed = self.change(DirectoryChange::RemoveToken(id.to_owned()), entry).await?;
+        let existed = removed == DirectoryOutcome::Done;
         // Also if it was removed before: an earlier call may have been interrupted.
         self.lose_sessions_of(id).await?;
         if existed { Ok(()) } else { Err(UseCaseError::NoSuchToken(id.to_owned())) }
@@ -242,23 +317,19 @@ impl UseCases {
 
     /// A user by id or email address.
     pub async fn user(&self, id: &str) -> Result<User, UseCaseError> {
-        self.permit(UseCase::ReadUsers)?;
+        self.permit_on(UseCase::ReadUsers, format_args!("user {id}"))?;
         self.stored_user(id).await
     }
 
     pub async fn add_user(&self, id: String, new: NewUser) -> Result<User, UseCaseError> {
-        self.permit(UseCase::AddUser)?;
+        self.permit_on(UseCase::AddUser, format_args!("user {}", new.email))?;
         check_room(self.count_users().await?, limits::USERS_MAX, "users")?;
         let user = self.checked_user(UseCase::AddUser, id, self.now(), new, false)?;
-        match self.store().add_user(user.clone()).await? {
-            UserOutcome::Stored => {
-                let after = json!({ "after": described_user(&user) });
-                self.record(UseCase::AddUser, format!("user {}", user.id), Some(&after)).await;
-                Ok(user)
-            }
-            UserOutcome::Taken | UserOutcome::NotThere | UserOutcome::Changed => {
-                Err(UseCaseError::EmailTaken(user.email))
-            }
+        let after = json!({ "after": described_user(&user) });
+        let entry = self.audited_with(UseCase::AddUser, format_args!("user {}", user.id), &after);
+        match self.change(DirectoryChange::AddUser(user.clone()), entry).await? {
+            DirectoryOutcome::Done => Ok(user),
+            _ => Err(UseCaseError::EmailTaken(user.email)),
         }
     }
 
@@ -269,11 +340,12 @@ impl UseCases {
         id: &str,
         make: impl Fn(&User) -> Result<(NewUser, bool), E>,
     ) -> Result<User, E> {
-        self.permit(UseCase::UpdateUser).map_err(UseCaseError::from)?;
+        self.permit_on(UseCase::UpdateUser, format_args!("user {id}")).map_err(UseCaseError::from)?;
         let _one_at_a_time = self.directory_changes.lock().await;
         for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_user(id).await?;
-            let refused = self.check_grantable(UseCase::UpdateUser, &stored.grant());
+            let object = format!("user {}", stored.id);
+            let refused = self.check_grantable(UseCase::UpdateUser, &object, &stored.grant());
             refused.map_err(UseCaseError::from)?;
             let (new, is_disabled) = make(&stored)?;
             let user = self.checked_user(
@@ -286,16 +358,14 @@ impl UseCases {
             if is_disabled || !user.grant().is_everything() {
                 self.check_user_not_last(&stored).await?;
             }
-            let outcome = self.store().replace_user(user.clone(), stored.clone()).await;
-            match outcome.map_err(UseCaseError::from)? {
-                UserOutcome::Stored => {
-                    let change = json!({ "before": described_user(&stored), "after": described_user(&user) });
-                    self.record(UseCase::UpdateUser, format!("user {}", user.id), Some(&change)).await;
-                    return Ok(user);
-                }
-                UserOutcome::Taken => return Err(UseCaseError::EmailTaken(user.email).into()),
-                UserOutcome::NotThere => return Err(UseCaseError::NoSuchUser(id.to_owned()).into()),
-                UserOutcome::Changed => {}
+            let details = json!({ "before": described_user(&stored), "after": described_user(&user) });
+            let entry = self.audited_with(UseCase::UpdateUser, object, &details);
+            let change = DirectoryChange::ReplaceUser { user: user.clone(), expected: stored };
+            match self.change(change, entry).await.map_err(UseCaseError::from)? {
+                DirectoryOutcome::Done => return Ok(user),
+                DirectoryOutcome::Taken => return Err(UseCaseError::EmailTaken(user.email).into()),
+                DirectoryOutcome::NotThere => return Err(UseCaseError::NoSuchUser(id.to_owned()).into()),
+                DirectoryOutcome::Changed | DirectoryOutcome::Exists(_) => {}
             }
         }
         Err(UseCaseError::Busy.into())
@@ -307,21 +377,25 @@ impl UseCases {
 
     /// Removes a user and the tokens that belong to it.
     pub async fn remove_user(&self, id: &str) -> Result<(), UseCaseError> {
-        self.permit(UseCase::RemoveUser)?;
+        self.permit_on(UseCase::RemoveUser, format_args!("user {id}"))?;
         let _one_at_a_time = self.directory_changes.lock().await;
         let user = self.stored_user(id).await?;
-        self.check_grantable(UseCase::RemoveUser, &user.grant())?;
+        let object = format!("user {}", user.id);
+        self.check_grantable(UseCase::RemoveUser, &object, &user.grant())?;
         self.check_user_not_last(&user).await?;
-        self.store().remove_user(&user.id).await?;
-        let before = json!({ "before": described_user(&user) });
-        self.record(UseCase::RemoveUser, format!("user {}", user.id), Some(&before)).await;
-        for token in self.all_tokens().await? {
-            if token.about.user.as_ref() == Some(&user.id) {
-                self.store().remove_token(&token.id).await?;
-                self.lose_sessions_of(&token.id).await?;
-            }
+        let tokens = self.all_tokens().await?.into_iter();
+        let tokens: Vec<String> = tokens
+            .filter(|token| token.about.user.as_ref() == Some(&user.id))
+            .map(|token| token.id)
+            .collect();
+        let details = json!({ "before": described_user(&user), "tokens": tokens.len() });
+        let entry = self.audited_with(UseCase::RemoveUser, object, &details);
+        let change = DirectoryChange::RemoveUser { id: user.id, tokens: tokens.clone() };
+        let removed = self.change(change, entry).await?;
+        for token in &tokens {
+            self.lose_sessions_of(token).await?;
         }
-        Ok(())
+        if removed == DirectoryOutcome::Done { Ok(()) } else { Err(UseCaseError::NoSuchUser(id.to_owned())) }
     }
 
     async fn stored_user(&self, id: &str) -> Result<User, UseCaseError> {
@@ -358,7 +432,7 @@ impl UseCases {
             .map(|(field, fix)| InvalidField::new(field, fix))
             .collect();
         let role = new.grant.role;
-        let terms = self.checked(case, new.grant, &email, &mut problems)?;
+        let terms = self.checked(case, format_args!("user {email}"), new.grant, &email, &mut problems)?;
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
@@ -375,24 +449,30 @@ impl UseCases {
     fn checked(
         &self,
         case: UseCase,
+        object: impl fmt::Display,
         request: GrantRequest,
         own_name: &str,
         problems: &mut Vec<InvalidField>,
     ) -> Result<GrantTerms, Forbidden> {
         let role = request.role;
         let terms = request.terms(own_name);
-        self.check_grantable(case, &terms.grant(role))?;
+        self.check_grantable(case, object, &terms.grant(role))?;
         problems.extend(terms.problems());
         Ok(terms)
     }
 
     /// A caller may give, renew and take away only what it may do itself.
-    fn check_grantable(&self, case: UseCase, grant: &Grant) -> Result<(), Forbidden> {
+    fn check_grantable(
+        &self,
+        case: UseCase,
+        object: impl fmt::Display,
+        grant: &Grant,
+    ) -> Result<(), Forbidden> {
         let lacking = grant.permissions.iter().find(|permission| !self.caller.has(*permission));
         let checked = lacking.map_or(Ok(()), |lacking| {
             Err(Forbidden(format!("the token or user has the permission {lacking}, and the caller does not")))
         });
-        self.noted(case, checked)
+        self.noted(case, object, checked)
     }
 
     async fn count_users(&self) -> Result<usize, StoreError> {

@@ -14,6 +14,11 @@ use serde_json::{Map, Value, json};
 
 /// The action of an entry about a request that was not authenticated.
 const AUTHENTICATE: &str = "token.use";
+/// The actions of entries about browsers that log in and out.
+pub(super) const SESSION_OPEN: &str = "session.open";
+pub(super) const SESSION_CLOSE: &str = "session.close";
+/// The name in entries about what a server does itself at its start.
+const SERVER: &str = "punctual serve";
 
 /// What a verification of a part of the chain has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +56,12 @@ impl UseCases {
         self.audited_with(case, format_args!("{} dead letters", ids.len()), &details)
     }
 
-    /// Writes the entry of a change that is not a write of the store's verbs, right after it. If that fails,
-    /// the entry is written later.
+    /// The entry of a browser that logs in or out.
+    pub(super) fn session_entry(&self, action: &str, session: &str, details: Option<&Value>) -> AuditEntry {
+        session_entry(&self.engine, &self.caller, action, session, details)
+    }
+
+    /// Writes the entry of something that is no change in the store.
     pub(super) async fn record(&self, case: UseCase, object: String, details: Option<&Value>) {
         let entry = self.entry(case, object, details);
         if let Err(error) = self.store().record_audit(vec![entry.clone()]).await {
@@ -67,8 +76,8 @@ impl UseCases {
     }
 
     /// Notes a request that the caller may not make.
-    pub(super) fn note_refusal(&self, case: UseCase, forbidden: &Forbidden) {
-        let entry = self.entry(case, String::new(), None);
+    pub(super) fn note_refusal(&self, case: UseCase, object: String, forbidden: &Forbidden) {
+        let entry = self.entry(case, object, None);
         self.engine.context.refusals.add(entry.refused(&forbidden.0));
     }
 
@@ -96,6 +105,36 @@ impl UseCases {
         let check = ChainPart { before, rows, after: ends, is_cut_off }.check(start);
         let next = (is_cut_off && check.broken.is_none()).then_some(check.last.number);
         Ok(AuditVerification { check, ends, next })
+    }
+}
+
+pub(super) fn session_entry(
+    engine: &Engine,
+    caller: &Caller,
+    action: &str,
+    session: &str,
+    details: Option<&Value>,
+) -> AuditEntry {
+    let entry = entry(engine, caller, action, format!("session {session}"));
+    AuditEntry { details: details.map(Value::to_string), ..entry }.bounded()
+}
+
+impl Engine {
+    /// The entry of a change of a token that the server makes itself at its start.
+    pub fn entry_at_start(&self, case: UseCase, token: &str, details: &Value) -> AuditEntry {
+        let at = self.now();
+        AuditEntry {
+            id: AuditId::new(at, self.context.host.random.next_u64()),
+            at,
+            token: token.to_owned(),
+            name: SERVER.to_owned(),
+            user: None,
+            source: None,
+            action: case.name().to_owned(),
+            object: format!("token {token}"),
+            outcome: OUTCOME_OK.to_owned(),
+            details: Some(details.to_string()),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Sessions of browsers. A session is a token with an expiry, whose secret is in a cookie.
 
-use super::Access;
+use super::audit::{SESSION_OPEN, session_entry};
+use super::{Access, Caller};
 use punctual_core::limits;
-use punctual_core::ports::{StoreError, Token};
+use punctual_core::ports::{DirectoryChange, StoreError, Token};
 use punctual_core::time::Timestamp;
+use serde_json::json;
 
 /// Live sessions of all browsers. Beyond that, a login ends the oldest session.
 const SESSIONS_MAX: usize = 10_000;
@@ -11,14 +13,17 @@ const SESSIONS_MAX: usize = 10_000;
 const SESSIONS_PER_PRINCIPAL_MAX: usize = 100;
 
 impl Access {
-    /// Stores the session of a browser that has just logged in, and removes those that have expired.
-    pub async fn open_session(&self, session: Token) -> Result<(), StoreError> {
+    /// Stores the session of a browser that `caller` has just logged in with, and removes those that have
+    /// expired.
+    pub async fn open_session(&self, caller: &Caller, session: Token) -> Result<(), StoreError> {
         assert!(session.about.is_browser && session.expires_at.is_some(), "{session:?} is no session");
         let store = &self.engine.context.store;
         for outdated in self.outdated_sessions(&session).await? {
-            store.remove_token(&outdated).await?;
+            store.change_directory(DirectoryChange::RemoveToken(outdated), None).await?;
         }
-        store.put_token(session).await
+        let details = json!({ "role": session.role, "expires_at": session.expires_at });
+        let entry = session_entry(&self.engine, caller, SESSION_OPEN, &session.id, Some(&details));
+        store.change_directory(DirectoryChange::PutToken(session), Some(entry)).await.map(drop)
     }
 
     async fn outdated_sessions(&self, new: &Token) -> Result<Vec<String>, StoreError> {

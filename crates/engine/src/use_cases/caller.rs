@@ -62,6 +62,13 @@ impl Caller {
         if self.has(permission) {
             return Ok(());
         }
+        let scope = &self.grant.scope;
+        if let (Permission::Work, Some(owner)) = (permission, &scope.owner) {
+            return Err(Forbidden(format!(
+                "it needs the permission {permission}, which nothing that is limited to an owner has, as this is to {owner}: a \
+                 worker gets the jobs of all owners in its queues; limit it by queue and job type instead"
+            )));
+        }
         let roles: Vec<&str> = Role::with(permission).map(Role::word).collect();
         Err(Forbidden(format!(
             "it needs the permission {permission}, which the role {} does not have; roles with it: {}",
@@ -94,6 +101,10 @@ impl Caller {
 
     pub(super) fn check_queue(&self, queue: &str) -> Result<(), Forbidden> {
         self.check_all_jobs_of_queues()?;
+        self.check_queue_name(queue)
+    }
+
+    pub(super) fn check_queue_name(&self, queue: &str) -> Result<(), Forbidden> {
         if self.grant.scope.has_queue(queue) {
             return Ok(());
         }

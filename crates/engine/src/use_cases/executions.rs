@@ -30,7 +30,7 @@ pub struct ExecutionsOfJob {
 impl UseCases {
     /// The state of one execution, without its notes.
     pub(super) async fn execution_view(&self, id: ExecutionId) -> Result<ExecutionView, UseCaseError> {
-        self.permit(UseCase::ReadExecutions)?;
+        self.permit_on(UseCase::ReadExecutions, format_args!("execution {id}"))?;
         Ok(self.shown_execution(self.execution_in_scope(id).await?))
     }
 
@@ -101,7 +101,7 @@ impl UseCases {
 
     /// Ends an execution that has not started; asks a running one to stop.
     pub async fn cancel_execution(&self, id: ExecutionId) -> Result<(), UseCaseError> {
-        self.permit(UseCase::CancelExecution)?;
+        self.permit_on(UseCase::CancelExecution, format_args!("execution {id}"))?;
         self.execution_in_scope(id).await?;
         let audit = self.audited(UseCase::CancelExecution, format_args!("execution {id}"));
         match self.engine.cancel_execution(id, audit).await? {

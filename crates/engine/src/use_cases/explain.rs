@@ -122,7 +122,7 @@ impl LimitHolder {
 
 impl UseCases {
     pub async fn explain(&self, id: JobId) -> Result<ExplainedFacts, UseCaseError> {
-        self.permit(UseCase::ExplainJob)?;
+        self.permit_on(UseCase::ExplainJob, format_args!("job {id}"))?;
         let mut view = self.shown(self.job_in_scope(id).await?);
         let store = self.store();
         let more_open = self.choose_open(&mut view).await?;

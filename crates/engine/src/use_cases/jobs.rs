@@ -89,7 +89,8 @@ impl UseCases {
         let parents = specs.iter().flat_map(|spec| spec.settings.depends_on.iter().copied());
         let parents = self.in_scope(parents).await?;
         let in_scope = |spec: JobSpec| {
-            self.noted(UseCase::Submit, self.check_target(&spec)).map_err(SubmitError::Forbidden)?;
+            let object = format_args!("job named {}", spec.name);
+            self.noted(UseCase::Submit, object, self.check_target(&spec)).map_err(SubmitError::Forbidden)?;
             match spec.settings.depends_on.iter().find(|parent| !parents.has(**parent)) {
                 Some(hidden) => Err(SubmitError::Invalid(vec![unknown_parent(*hidden)])),
                 None => Ok(spec),
@@ -111,7 +112,7 @@ impl UseCases {
     }
 
     pub async fn job(&self, id: JobId) -> Result<JobView, UseCaseError> {
-        self.permit(UseCase::ReadJobs)?;
+        self.permit_on(UseCase::ReadJobs, format_args!("job {id}"))?;
         Ok(self.shown(self.job_in_scope(id).await?))
     }
 
@@ -140,7 +141,7 @@ impl UseCases {
 
     pub async fn control(&self, id: JobId, verb: Verb) -> Result<Controlled, UseCaseError> {
         let case = case_of(&verb);
-        self.permit(case)?;
+        self.permit_on(case, format_args!("job {id}"))?;
         self.check_in_scope(id).await?;
         let audit = self.audited(case, format_args!("job {id}"));
         self.engine.control(id, verb, audit).await.map_err(|error| UseCaseError::of_control(id, error))
@@ -154,7 +155,7 @@ impl UseCases {
         expected: Option<u32>,
         make: impl Fn(&JobSpec) -> Result<JobSpec, E>,
     ) -> Result<(), E> {
-        self.permit(UseCase::UpdateJob).map_err(UseCaseError::from)?;
+        self.permit_on(UseCase::UpdateJob, format_args!("job {id}")).map_err(UseCaseError::from)?;
         for _ in 0..UPDATE_TRIES_MAX {
             let stored = self.job_in_scope(id).await?.job;
             let version = stored.version;
@@ -162,7 +163,7 @@ impl UseCases {
                 return Err(UseCaseError::Refused { job: id, refusal: Refusal::Stale { version } }.into());
             }
             let spec = make(&stored.spec)?;
-            self.check_change(&stored.spec, &spec).await?;
+            self.check_change(id, &stored.spec, &spec).await?;
             let changes = changed_fields(&stored.spec, &spec);
             let audit = self.audited_with(UseCase::UpdateJob, format_args!("job {id}"), &changes);
             match self.engine.update(&stored, spec, audit).await {
@@ -176,10 +177,11 @@ impl UseCases {
 
     /// Refuses a description that would move the job out of the caller's scope, or that names a job outside of
     /// it or a secret that it may not use.
-    async fn check_change(&self, stored: &JobSpec, spec: &JobSpec) -> Result<(), UseCaseError> {
+    async fn check_change(&self, id: JobId, stored: &JobSpec, spec: &JobSpec) -> Result<(), UseCaseError> {
         let is_moved = stored.queue != spec.queue || stored.job_type != spec.job_type;
         if is_moved {
-            self.noted(UseCase::UpdateJob, self.check_target(spec))?;
+            let object = format_args!("job {id}");
+            self.noted(UseCase::UpdateJob, object, self.check_target(spec))?;
         }
         if (is_moved || stored.owner != spec.owner || stored.payload != spec.payload)
             && let Some(problem) = self.secret_problem(spec, &mut SecretRules::default()).await?

@@ -62,7 +62,12 @@ pub struct LogReader {
 
 impl UseCases {
     pub async fn logs(&self, source: LogSource) -> Result<LogReader, UseCaseError> {
-        self.permit(UseCase::ReadLogs)?;
+        match source {
+            LogSource::Execution(execution) => {
+                self.permit_on(UseCase::ReadLogs, format_args!("execution {execution}"))?;
+            }
+            LogSource::Job(job) => self.permit_on(UseCase::ReadLogs, format_args!("job {job}"))?,
+        }
         match source {
             LogSource::Execution(execution) => drop(self.execution_view(execution).await?),
             LogSource::Job(job) => drop(self.job(job).await?),

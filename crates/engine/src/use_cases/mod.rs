@@ -18,6 +18,7 @@ mod explain;
 mod jobs;
 mod logs;
 mod overview;
+mod own_work;
 mod queues;
 mod requests;
 mod scope;
@@ -42,7 +43,7 @@ pub use overview::{Capacity, Overview};
 pub use queues::QueueView;
 pub use requests::RequestTry;
 pub use secrets::{SecretView, SecretsRotated};
-pub use server::{LimitedQueue, NodeState, Readings, Stats};
+pub use server::{LimitedQueue, LookedAt, NodeState, Readings, Stats};
 pub use table::UseCase;
 pub use work::OwnSessions;
 pub use workers::{EligibleWorkers, WorkerView, lane_of};
@@ -50,6 +51,7 @@ pub use workers::{EligibleWorkers, WorkerView, lane_of};
 use crate::Engine;
 use punctual_core::ports::{Store, StoreError, Token, User};
 use punctual_core::time::Timestamp;
+use std::fmt::Display;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use work::SessionTokens;
@@ -134,13 +136,24 @@ impl UseCases {
         self.engine.now()
     }
 
+    /// For a request about nothing in particular.
     fn permit(&self, case: UseCase) -> Result<(), Forbidden> {
-        self.noted(case, self.caller.check(case))
+        self.permit_on(case, "")
+    }
+
+    /// For a request about an object, which the audit log names if it is refused.
+    fn permit_on(&self, case: UseCase, object: impl Display) -> Result<(), Forbidden> {
+        self.noted(case, object, self.caller.check(case))
     }
 
     /// The same result; a refusal is noted for the audit log.
-    fn noted(&self, case: UseCase, checked: Result<(), Forbidden>) -> Result<(), Forbidden> {
-        checked.inspect_err(|forbidden| self.note_refusal(case, forbidden))
+    fn noted(
+        &self,
+        case: UseCase,
+        object: impl Display,
+        checked: Result<(), Forbidden>,
+    ) -> Result<(), Forbidden> {
+        checked.inspect_err(|forbidden| self.note_refusal(case, object.to_string(), forbidden))
     }
 
     fn store(&self) -> &dyn Store {

@@ -53,8 +53,9 @@ impl UseCases {
 
     /// The load of the queue with this name, for a caller that may see it.
     pub async fn capacity_of(&self, queue: &str) -> Result<Capacity, UseCaseError> {
-        self.permit(UseCase::ReadQueues)?;
-        self.noted(UseCase::ReadQueues, self.caller.check_queue(queue))?;
+        let object = format!("queue {queue}");
+        self.permit_on(UseCase::ReadQueues, &object)?;
+        self.noted(UseCase::ReadQueues, object, self.caller.check_queue(queue))?;
         Ok(Capacity::of(self.overview().await?))
     }
 }

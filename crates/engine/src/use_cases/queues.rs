@@ -37,16 +37,21 @@ impl QueueView {
 }
 
 impl UseCases {
-    /// The queues that have live work, are paused or have settings, by name.
+    /// The queues that have live work, are paused or have settings, by name. A caller that sees only some jobs in
+    /// them sees those in which it has live work, with its own figures.
     pub async fn queues(
         &self,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<QueueView, String>, UseCaseError> {
         self.permit(UseCase::ReadQueues)?;
-        self.noted(UseCase::ReadQueues, self.caller.check_all_jobs_of_queues())?;
-        let depths = &self.overview().await?.depths;
-        let mut rest = by_name(depths, self.store().queues().await?).into_iter();
+        let sees_all = self.caller.check_all_jobs_of_queues().is_ok();
+        let views = if sees_all {
+            by_name(&self.overview().await?.depths, self.store().queues().await?)
+        } else {
+            self.own_queues().await?
+        };
+        let mut rest = views.into_iter();
         let mut items: Vec<QueueView> = rest
             .by_ref()
             .filter(|(name, _)| after.is_none_or(|after| name.as_str() > after))
@@ -55,14 +60,23 @@ impl UseCases {
             .take(limit)
             .collect();
         let next = items.last().map(|view| view.row.queue.clone()).filter(|_| rest.next().is_some());
-        self.read_wait_lists(&mut items).await?;
+        if sees_all {
+            self.read_wait_lists(&mut items).await?;
+        }
         Ok(Page { items, next })
     }
 
     /// Any valid name: an unused queue is empty and not paused.
     pub async fn queue(&self, queue: &str) -> Result<QueueView, UseCaseError> {
-        self.check_queue(UseCase::ReadQueues, queue).await?;
-        self.queue_view(queue).await
+        let object = format!("queue {queue}");
+        self.permit_on(UseCase::ReadQueues, &object)?;
+        self.noted(UseCase::ReadQueues, object, self.caller.check_queue_name(queue))?;
+        self.check_name(queue).await?;
+        if self.caller.check_all_jobs_of_queues().is_ok() {
+            return self.queue_view(queue).await;
+        }
+        let own = self.own_queues().await?.remove(queue);
+        Ok(own.unwrap_or_else(|| QueueView::idle(QueueRow::unset(queue))))
     }
 
     /// Stores all settings of a queue.
@@ -99,8 +113,9 @@ impl UseCases {
     }
 
     async fn check_queue(&self, case: UseCase, queue: &str) -> Result<(), UseCaseError> {
-        self.permit(case)?;
-        self.noted(case, self.caller.check_queue(queue))?;
+        let object = format!("queue {queue}");
+        self.permit_on(case, &object)?;
+        self.noted(case, object, self.caller.check_queue(queue))?;
         self.check_name(queue).await
     }
 
@@ -145,7 +160,7 @@ impl UseCases {
     }
 }
 
-fn by_name(depths: &[Depth], rows: Vec<QueueRow>) -> BTreeMap<String, QueueView> {
+pub(super) fn by_name(depths: &[Depth], rows: Vec<QueueRow>) -> BTreeMap<String, QueueView> {
     let mut views: BTreeMap<String, QueueView> =
         rows.into_iter().map(|row| (row.queue.clone(), QueueView::idle(row))).collect();
     for depth in depths {

@@ -118,7 +118,7 @@ impl UseCases {
         let owner = if self.is_own_user(name).await? { grant.owner.as_str() } else { name };
         if let Some(own) = grant.scope.owner.as_ref().filter(|own| *own != owner) {
             let refusal = Forbidden(format!("it is limited to the jobs of {own}, and the path names {name}"));
-            self.noted(case, Err(refusal))?;
+            self.noted(case, format_args!("jobs of {name}"), Err(refusal))?;
         }
         let mut limited = self.clone();
         limited.caller.grant.scope.owner = Some(owner.to_owned());

@@ -9,7 +9,9 @@ use crate::secrets::NOT_USABLE;
 use punctual_core::access::{NamePattern, pattern_list};
 use punctual_core::job::{InvalidField, JobSpec};
 use punctual_core::limits;
-use punctual_core::ports::{CipherError, Page, SecretAbout, SecretCipher, StoreError, StoredSecret};
+use punctual_core::ports::{
+    CipherError, DirectoryChange, DirectoryOutcome, Page, SecretAbout, SecretCipher, StoreError, StoredSecret,
+};
 use punctual_core::secrets::{SecretRule, references, secret_name_problem, secret_value_problem};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -82,11 +84,12 @@ impl UseCases {
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
-        self.noted(UseCase::SetSecret, self.check_manages(&rule))?;
+        let object = format!("secret {name}");
+        self.noted(UseCase::SetSecret, &object, self.check_manages(&rule))?;
         for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_secret(name).await?;
             if let Some(stored) = &stored {
-                self.noted(UseCase::SetSecret, self.check_manages(&stored.about.rule))?;
+                self.noted(UseCase::SetSecret, &object, self.check_manages(&stored.about.rule))?;
             } else {
                 self.check_room_for_secret().await?;
             }
@@ -100,15 +103,18 @@ impl UseCases {
                 set_by: self.caller.name.clone(),
             };
             let secret = StoredSecret { name: name.to_owned(), version, sealed, about };
-            let is_stored = match &stored {
-                Some(stored) => self.store().replace_secret(secret.clone(), stored.version).await?,
-                None => self.store().add_secret(secret.clone()).await?,
+            let before = stored.as_ref().map(described_secret);
+            let details = json!({ "before": before, "after": described_secret(&secret) });
+            let entry = self.audited_with(UseCase::SetSecret, &object, &details);
+            let change = match &stored {
+                Some(stored) => DirectoryChange::ReplaceSecret {
+                    secret: secret.clone(),
+                    expected_version: stored.version,
+                },
+                None => DirectoryChange::AddSecret(secret.clone()),
             };
-            if is_stored {
+            if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
                 self.engine.context.secrets.are_present();
-                let before = stored.as_ref().map(described_secret);
-                let details = json!({ "before": before, "after": described_secret(&secret) });
-                self.record(UseCase::SetSecret, format!("secret {name}"), Some(&details)).await;
                 return Ok((self.secret_view(secret), stored.is_none()));
             }
         }
@@ -120,13 +126,14 @@ impl UseCases {
         let missing = || UseCaseError::NoSuchSecret(name.to_owned());
         let stored = self.stored_secret(name).await?;
         let stored = stored.filter(|stored| self.sees_secret(&stored.about.rule)).ok_or_else(missing)?;
-        self.noted(UseCase::RemoveSecret, self.check_manages(&stored.about.rule))?;
-        if !self.store().remove_secret(name).await? {
-            return Err(missing());
-        }
+        let object = format!("secret {name}");
+        self.noted(UseCase::RemoveSecret, &object, self.check_manages(&stored.about.rule))?;
         let details = json!({ "before": described_secret(&stored) });
-        self.record(UseCase::RemoveSecret, format!("secret {name}"), Some(&details)).await;
-        Ok(())
+        let entry = self.audited_with(UseCase::RemoveSecret, &object, &details);
+        match self.store().change_directory(DirectoryChange::RemoveSecret(name.to_owned()), entry).await? {
+            DirectoryOutcome::Done => Ok(()),
+            _ => Err(missing()),
+        }
     }
 
     /// Encrypts the next secrets with the current key, as far as one call goes.
@@ -141,7 +148,10 @@ impl UseCases {
             match resealed(cipher, &secret) {
                 // One that was changed meanwhile has the current key.
                 Ok(new) => {
-                    done.rotated += usize::from(self.store().replace_secret(new, secret.version).await?);
+                    let change =
+                        DirectoryChange::ReplaceSecret { secret: new, expected_version: secret.version };
+                    let outcome = self.store().change_directory(change, None).await?;
+                    done.rotated += usize::from(outcome == DirectoryOutcome::Done);
                 }
                 Err(error) => done.unreadable.push((name, error)),
             }

@@ -46,6 +46,17 @@ pub struct Stats {
     pub counters: CounterSnapshot,
     /// How many processes they are from.
     pub processes: u32,
+    /// What was read, if only the caller's own jobs count.
+    pub looked_at: Option<LookedAt>,
+}
+
+/// How many jobs and executions figures were counted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookedAt {
+    pub jobs: u64,
+    pub executions: u64,
+    /// Whether there are no others.
+    pub is_all: bool,
 }
 
 /// Everything that is measured, at one moment.
@@ -74,12 +85,16 @@ pub struct LimitedQueue {
 }
 
 impl UseCases {
+    /// For a caller with a limited scope, only its own jobs count.
     pub async fn stats(&self) -> Result<Stats, UseCaseError> {
-        self.permit(UseCase::ReadServer)?;
+        self.permit(UseCase::ReadStats)?;
+        if self.is_limited() {
+            return Ok(self.own_stats().await?);
+        }
         let overview = self.overview().await?;
         let jobs = self.store().job_counts().await?;
         let (counters, processes) = self.counted().await;
-        Ok(Stats { now: self.now(), overview, jobs, counters, processes })
+        Ok(Stats { now: self.now(), overview, jobs, counters, processes, looked_at: None })
     }
 
     async fn counted(&self) -> (CounterSnapshot, u32) {

@@ -62,7 +62,8 @@ impl UseCases {
 
     /// Refuses work outside of the caller's scope. An empty list of queues means all of them.
     pub fn check_served(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
-        self.noted(UseCase::Work, self.served_in_scope(queues, job_types))
+        let object = format!("queues {}", queues.join(", "));
+        self.noted(UseCase::Work, object, self.served_in_scope(queues, job_types))
     }
 
     fn served_in_scope(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {

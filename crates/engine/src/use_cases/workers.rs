@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct WorkerView {
     pub row: SessionRow,
     pub running: u64,
+    /// Whether `running` counts only what the caller may see.
+    pub is_partial: bool,
 }
 
 impl WorkerView {
@@ -22,7 +24,8 @@ impl WorkerView {
 }
 
 impl UseCases {
-    /// The connected sessions, in the order of their ids.
+    /// The connected sessions, in the order of their ids. For a caller with a limited scope, those that could run
+    /// its jobs.
     pub async fn workers(
         &self,
         after: Option<SessionId>,
@@ -39,7 +42,7 @@ impl UseCases {
 
     /// A session by its id, or by its worker's name if that is unique.
     pub async fn worker(&self, id: &str) -> Result<WorkerView, UseCaseError> {
-        self.permit(UseCase::ReadWorkers)?;
+        self.permit_on(UseCase::ReadWorkers, format_args!("worker {id}"))?;
         self.find_worker(id).await
     }
 
@@ -55,7 +58,7 @@ impl UseCases {
 
     /// Pauses, resumes or drains a worker.
     pub async fn order_worker(&self, id: &str, order: SessionOrder) -> Result<WorkerView, UseCaseError> {
-        self.permit(UseCase::OrderWorker)?;
+        self.permit_on(UseCase::OrderWorker, format_args!("worker {id}"))?;
         let mut view = self.find_worker(id).await?;
         let details = json!({ "order": format!("{order:?}").to_lowercase() });
         let audit = self.audited_with(UseCase::OrderWorker, format_args!("worker {id}"), &details);
@@ -72,10 +75,16 @@ impl UseCases {
     }
 
     async fn connected(&self) -> Result<Vec<WorkerView>, StoreError> {
+        if self.is_limited() {
+            return self.own_workers(self.store().sessions().await?).await;
+        }
         let held: BTreeMap<SessionId, u64> = self.store().holdings().await?.into_iter().collect();
         let sessions = self.store().sessions().await?.into_iter();
-        let view =
-            |row: SessionRow| WorkerView { running: held.get(&row.pulse.session).copied().unwrap_or(0), row };
+        let view = |row: SessionRow| WorkerView {
+            running: held.get(&row.pulse.session).copied().unwrap_or(0),
+            is_partial: false,
+            row,
+        };
         Ok(sessions.map(view).collect())
     }
 }

@@ -8,8 +8,10 @@ use punctual_config::data_dir::DataDir;
 use punctual_config::exit::CliError;
 use punctual_config::exposure;
 use punctual_core::access::Role;
-use punctual_core::ports::{Store, Token};
+use punctual_core::ports::{DirectoryChange, DirectoryOutcome, Store, Token};
 use punctual_core::time::Timestamp;
+use punctual_engine::{Engine, UseCase};
+use serde_json::json;
 
 /// The public part of the admin token, and its prefix.
 const ADMIN: &str = "admin";
@@ -40,10 +42,10 @@ pub enum AdminToken {
 pub async fn ensure(
     open: &OpenStore,
     data_dir: &DataDir,
-    now: Timestamp,
+    engine: &Engine,
     replace: bool,
 ) -> anyhow::Result<AdminToken> {
-    let store = &*open.store;
+    let (store, now) = (&*open.store, engine.now());
     let kept = match store.token(ADMIN).await {
         // It is replaced, even if it is malformed.
         Err(_) if replace => None,
@@ -77,7 +79,10 @@ pub async fn ensure(
         None if is_kept || replace => {
             let secret = new_secret().context("cannot read randomness")?;
             data_dir.remove_token()?;
-            keep(store, secret_sha256(&secret), now).await?;
+            let reason = if replace { "--new-admin-token" } else { "the file of the token was missing" };
+            let entry = engine.entry_at_start(UseCase::RotateToken, ADMIN, &json!({ "reason": reason }));
+            let change = DirectoryChange::PutToken(admin(secret_sha256(&secret), now));
+            store.change_directory(change, Some(entry)).await.context("cannot store the admin token")?;
             data_dir.write_token(&format!("{PREFIX}{secret}"))?;
             Ok(if is_kept { AdminToken::Replaced } else { AdminToken::Usual })
         }
@@ -122,14 +127,13 @@ fn warn_if_exposed(data_dir: &DataDir) {
     }
 }
 
-async fn keep(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<()> {
-    store.put_token(admin(secret_sha256, now)).await.context("cannot store the admin token")
-}
-
 /// Stores the first token; returns whether this one is valid.
 async fn add(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<bool> {
-    let kept = store.add_token(admin(secret_sha256, now)).await.context("cannot store the admin token")?;
-    Ok(kept.secret_sha256 == secret_sha256)
+    let change = DirectoryChange::AddToken(admin(secret_sha256, now));
+    Ok(match store.change_directory(change, None).await.context("cannot store the admin token")? {
+        DirectoryOutcome::Exists(kept) => kept.secret_sha256 == secret_sha256,
+        _ => true,
+    })
 }
 
 fn admin(secret_sha256: [u8; 32], created_at: Timestamp) -> Token {

@@ -63,7 +63,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     };
     let engine = engine::start(config.clone(), Duties::OwnCommits, &host, &open, participation).await?;
     secrets::warn_of_missing_keys(&config, &*open.store).await;
-    let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
+    let token = admin_token::ensure(&open, &data_dir, &engine, args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());

@@ -44,7 +44,7 @@ use punctual_api::{Api, Listeners, NodeInfo};
 use punctual_client::host;
 use punctual_config::data_dir::{self, Announced, DataDir, DataDirArgs};
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::{CoordinationSettings, Flags, LogSettings, ServeSettings};
+use punctual_config::{CoordinationSettings, Flags, LogSettings, ServeSettings, Surroundings};
 use punctual_core::ports::Host;
 use punctual_engine::{Duties, Engine};
 use punctual_worker::Worker;
@@ -113,7 +113,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     }
     let engine = engine::start(config.clone(), Duties::Everything, &host, &open, participation).await?;
     secrets::warn_of_missing_keys(&config, &*open.store).await;
-    let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
+    let token = admin_token::ensure(&open, &data_dir, &engine, args.new_admin_token).await?;
     let now = engine.now();
     let is_driven = driven.is_some();
     let mut node = Node::new(settings.worker.drain_grace.get());
@@ -154,6 +154,17 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         tracing::warn!(%now, "the clock is manual: nothing falls due until it is moved, see `punctual clock`");
     }
     Ok(node.until_stopped(&mut signals).await)
+}
+
+/// Checks the rules and files of TLS and of the identity provider, as a start does, and returns warnings.
+pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
+    let flags = Flags::<ServeSettings>::default();
+    let settings = around.read(&flags)?;
+    let origin = |key: &str| around.origin(&flags, key);
+    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
+    let transport = transport.checked(&settings.api.listen.0)?;
+    oidc::config(&settings.oidc, origin)?;
+    Ok(transport.certificate_warning(host::wall_time()).into_iter().collect())
 }
 
 /// The first steps of every role.

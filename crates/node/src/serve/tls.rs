@@ -4,6 +4,7 @@ use punctual_api::{ServerTls, Traffic};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::{ApiSettings, ClientAuth, ListenerSettings, exposure};
 use punctual_core::ports::Host;
+use punctual_core::time::Timestamp;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -13,12 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
 
 /// How often the files are compared with the certificate in use.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Bytes of a file with certificates or a key: it is read at every check.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How long before its end a certificate is reported.
+const RENEWAL_TIME: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// The protocols that a handshake offers, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -49,6 +55,7 @@ struct TlsFileContents {
 
 /// A certificate in use, and what its files contained.
 pub struct LoadedTls {
+    expires_at: Option<Timestamp>,
     files: TlsFiles,
     contents: TlsFileContents,
     tls: ServerTls,
@@ -88,7 +95,8 @@ impl TlsFiles {
     pub fn load(self) -> Result<LoadedTls, CliError> {
         let contents = self.read().map_err(CliError::cannot_start)?;
         let tls = self.tls(&contents).map_err(CliError::cannot_start)?;
-        Ok(LoadedTls { files: self, contents, tls })
+        let expires_at = self.expires_at(&contents);
+        Ok(LoadedTls { files: self, contents, tls, expires_at })
     }
 
     fn read(&self) -> Result<TlsFileContents, String> {
@@ -97,6 +105,29 @@ impl TlsFiles {
             key: self.key.read()?,
             client_ca: self.client_ca.as_ref().map(NamedTlsFile::read).transpose()?,
         })
+    }
+
+    /// When the server's own certificate ends; `None` if it does not say.
+    fn expires_at(&self, contents: &TlsFileContents) -> Option<Timestamp> {
+        let chain = self.certificate.certificates(&contents.certificate).ok()?;
+        let certificate = Certificate::from_der(chain.first()?).ok()?;
+        let since_epoch = certificate.tbs_certificate.validity.not_after.to_unix_duration();
+        Some(Timestamp::EPOCH.plus(since_epoch))
+    }
+
+    /// A warning if the certificate has ended, or is about to.
+    fn warning(&self, expires_at: Option<Timestamp>, now: Timestamp) -> Option<String> {
+        let expires_at = expires_at?;
+        let what = if expires_at <= now {
+            "has expired: clients do not trust this server"
+        } else if expires_at.since(now) <= RENEWAL_TIME {
+            "expires soon"
+        } else {
+            return None;
+        };
+        let problem =
+            format!("the certificate {what} (valid until {expires_at}): renew it, and replace the file");
+        Some(self.certificate.wrong(problem))
     }
 
     fn tls(&self, contents: &TlsFileContents) -> Result<ServerTls, String> {
@@ -184,6 +215,11 @@ fn dns_names(chain: &[CertificateDer<'_>]) -> Result<Vec<String>, String> {
 }
 
 impl LoadedTls {
+    /// A warning if the certificate has ended, or is about to.
+    pub fn warning(&self, now: Timestamp) -> Option<String> {
+        self.files.warning(self.expires_at, now)
+    }
+
     /// The certificate for new connections. Follows the files until `stopping` turns true.
     pub fn follow(
         self,
@@ -191,7 +227,7 @@ impl LoadedTls {
         traffic: Arc<Traffic>,
         mut stopping: watch::Receiver<bool>,
     ) -> watch::Receiver<Arc<ServerTls>> {
-        let LoadedTls { files, contents, tls } = self;
+        let LoadedTls { files, contents, tls, .. } = self;
         let sender = watch::Sender::new(Arc::new(tls));
         let receiver = sender.subscribe();
         let clock = host.clock.clone();
@@ -209,6 +245,11 @@ impl LoadedTls {
                     Ok(tls) => {
                         sender.send_replace(Arc::new(tls));
                         tracing::info!("the TLS files have changed: new connections use them");
+                        if let Ok(contents) = &follower.settled
+                            && let Some(warning) = files.warning(files.expires_at(contents), clock.wall())
+                        {
+                            tracing::warn!("{warning}");
+                        }
                     }
                     Err(problem) => {
                         traffic.reload_failed();

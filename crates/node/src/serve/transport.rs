@@ -4,9 +4,11 @@
 use super::listener::listen;
 use super::tls::{LoadedTls, TlsFiles};
 use punctual_api::{Api, Listeners, Server, ServerLimits, WebPolicy};
+use punctual_client::host;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::{ApiSettings, ListenerSettings, OidcSettings};
 use punctual_core::ports::Host;
+use punctual_core::time::Timestamp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -109,8 +111,16 @@ impl Transport {
         self.web.clone()
     }
 
-    /// A warning if other machines can read what is sent.
+    /// A warning if the certificate has ended, or is about to.
+    pub fn certificate_warning(&self, now: Timestamp) -> Option<String> {
+        self.tls.as_ref()?.warning(now)
+    }
+
+    /// Warnings if other machines can read what is sent, or clients do not trust the certificate for long.
     pub fn warn_if_exposed(&self, address: SocketAddr) {
+        if let Some(warning) = self.certificate_warning(host::wall_time()) {
+            tracing::warn!("{warning}");
+        }
         if self.tls.is_none() && !address.ip().to_canonical().is_loopback() {
             tracing::warn!(
                 "other machines can reach this address, and connections are not encrypted: use a TLS proxy, or set \

@@ -13,7 +13,7 @@ use anyhow::Context;
 use punctual_api::{Listeners, ServerLimits};
 use punctual_client::{Client, ClientError, RemotePort, host};
 use punctual_config::connect::ConnectArgs;
-use punctual_config::exit::{CliError, Exit};
+use punctual_config::exit::{self, CliError, Exit};
 use punctual_config::output;
 use punctual_config::store_url::StoreUrl;
 use punctual_config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
@@ -190,10 +190,16 @@ fn say_once(line: String) -> impl Fn() + Send + Sync {
 /// The port to the server. A server that rejects this worker, however often it retries, ends it.
 fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientError>>>) -> RemotePort {
     let drain = node.drain();
-    RemotePort::new(client).when_refused(move |error| {
-        *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        drain.send_replace(true);
-    })
+    let once = Once::new();
+    RemotePort::new(client)
+        .when_refused(move |error| {
+            *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            drain.send_replace(true);
+        })
+        // The server may get another certificate, so the worker tries again.
+        .when_distrusted(move |distrust| {
+            once.call_once(|| tracing::warn!("{}", exit::reach_it(Some(distrust))));
+        })
 }
 
 /// The same with prefetch limited to what a server allows remote workers. The server rejects too many slots.

@@ -50,6 +50,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
             defaults()
         }
     };
+    findings.extend(certificate(&around, &settings));
     let connection = match connect.connection_within(&around) {
         Ok(connection) => connection,
         Err(error) => {
@@ -89,6 +90,18 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     findings.extend(machine::check(&settings, hidden).await);
     findings.extend(server::check(&connection, here).await);
     findings
+}
+
+/// The server's certificate, if the configuration names one.
+fn certificate(around: &Surroundings, settings: &ServeSettings) -> Option<Finding> {
+    let file = settings.listener.tls_cert.as_ref()?;
+    Some(match punctual_node::serve::check_files(around) {
+        Err(error) => Finding::failed("certificate", error.message, "fix it; see `punctual config check`"),
+        Ok(warnings) if warnings.is_empty() => {
+            Finding::good("certificate", format!("{} can be used", file.display()))
+        }
+        Ok(warnings) => Finding::warning("certificate", warnings.join("; "), "renew it"),
+    })
 }
 
 /// The configuration. If it is invalid, the other checks run without it.

@@ -1,5 +1,6 @@
 //! The audit log, end to end.
 
+use crate::browser::Browser;
 use crate::principals::Principal;
 use crate::server::{Server, eventually};
 use reqwest::{Method, StatusCode};
@@ -68,6 +69,7 @@ async fn every_change_is_recorded_with_who_and_what() {
         (refused[0]["action"].as_str(), refused[0]["name"].as_str()),
         (Some("job.pause"), Some("deploy"))
     );
+    assert_eq!(refused[0]["object"], format!("job {job}"));
     assert_eq!(entries(&server, &["--action", "queue.", "--limit", "1"]).len(), 1);
     assert_eq!(entries(&server, &["--object", "queue mail", "--since", "1h"]).len(), 2);
     assert!(entries(&server, &["--until", "1h"]).is_empty());
@@ -112,4 +114,33 @@ async fn an_entry_that_was_changed_in_the_file_is_found() {
     assert_eq!((&check["broken"]["number"], &check["checked"]), (&json!(2), &json!(1)));
     let output = server.cli(&["audit", "verify"]);
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("entry 2 is not as it was written: "));
+}
+
+#[tokio::test]
+async fn logins_logouts_and_a_new_admin_token_are_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let token = Principal::create(&server, json!({ "name": "ann", "role": "viewer" })).await;
+    let address = format!("http://{}", server.address);
+    let mut browser = Browser::new();
+    let page = browser.submit(&format!("{address}/login"), &format!("token={}", token.secret)).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    assert_eq!(browser.submit(&format!("{address}/logout"), "").await.status, StatusCode::SEE_OTHER);
+    let told = entries(&server, &["--action", "session."]);
+    let actions: Vec<&str> = told.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["session.close", "session.open"]);
+    let (close, open) = (&told[0], &told[1]);
+    assert_eq!(
+        (&open["token_id"], &open["name"], &open["source"]),
+        (&json!(token.id), &json!("ann"), &json!("127.0.0.1"))
+    );
+    assert_eq!((&open["object"], &open["details"]["role"]), (&close["object"], &json!("viewer")));
+    assert!(!open.to_string().contains(&token.secret));
+
+    assert!(server.stop().success());
+    let server = Server::start_in(directory.path(), &["--new-admin-token"]);
+    let told = entries(&server, &["--object", "token admin"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((&told[0]["action"], &told[0]["name"]), (&json!("token.rotate"), &json!("punctual serve")));
+    assert_eq!(told[0]["details"]["reason"], "--new-admin-token");
 }

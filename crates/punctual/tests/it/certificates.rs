@@ -42,9 +42,15 @@ impl Authority {
     }
 
     pub fn issue(&self, hosts: &[&str]) -> Pair {
+        self.issue_with(hosts, |_| {})
+    }
+
+    pub fn issue_with(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Pair {
         let key = KeyPair::generate().unwrap();
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let certificate = CertificateParams::new(hosts).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        change(&mut params);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Pair { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 }

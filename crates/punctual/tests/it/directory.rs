@@ -162,11 +162,12 @@ async fn a_rotated_token_keeps_its_id_and_its_old_secret_ends_when_asked() {
     let second = rotated.secret.unwrap();
     assert_eq!(rotated.token_id, token.token_id);
     assert!(rotated.old_secret_until.is_some() && works(&first).await && works(&second).await);
-    let at_once = RotateToken { overlap: Some(Span::from(Duration::ZERO)) };
+    let at_once = RotateToken { overlap: Some(Span::from(Duration::ZERO)), ..RotateToken::default() };
     let rotated = client.rotate_token(&token.token_id, &at_once).await.unwrap();
     assert_eq!(rotated.old_secret_until, None);
     assert!(!works(&first).await && !works(&second).await && works(&rotated.secret.unwrap()).await);
-    let long = RotateToken { overlap: Some(Span::from(Duration::from_secs(8 * 86_400))) };
+    let long =
+        RotateToken { overlap: Some(Span::from(Duration::from_secs(8 * 86_400))), ..RotateToken::default() };
     let refused = client.rotate_token(&token.token_id, &long).await.unwrap_err();
     assert_eq!(refused.problem().unwrap().errors[0].field, "overlap");
     assert!(client.rotate_token("unknown", &at_once).await.unwrap_err().is_not_found());

@@ -39,6 +39,14 @@ async fn a_token_cannot_take_over_or_take_away_what_may_do_more() {
         (Method::POST, "/api/v1/tokens".to_owned(), json!({"name": "x", "user_id": ann})),
         (Method::POST, "/api/v1/users".to_owned(), json!({"email": "x@example.org", "role": "admin"})),
         (Method::PATCH, format!("/api/v1/users/{ann}"), json!({"role": "viewer"})),
+        (Method::PATCH, "/api/v1/tokens/admin".to_owned(), json!({"role": "viewer"})),
+        (Method::PATCH, format!("/api/v1/tokens/{}", token.id), json!({"name": "x"})),
+        (Method::PATCH, format!("/api/v1/tokens/{}", steward.id), json!({"role": "admin"})),
+        (
+            Method::PATCH,
+            format!("/api/v1/tokens/{}", steward.id),
+            json!({"permissions": ["access:write", "payload:read"]}),
+        ),
     ] {
         let (status, body) = steward.send(method.clone(), &path, &body).await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}: {body}");
@@ -194,4 +202,81 @@ async fn a_client_that_disconnects_cannot_change_access_unseen() {
         created.iter().all(|object| entries.iter().any(|entry| entry["object"] == json!(object)))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_token_is_changed_under_the_rules_of_its_creation() {
+    let server = Server::start();
+    let token =
+        Principal::create(&server, json!({"name": "a", "role": "submitter", "owner_id": "team"})).await;
+    let path = format!("/api/v1/tokens/{}", token.id);
+    let (status, body) =
+        server.patch(&path, &json!({"name": "b", "role": "viewer", "expires_after": "1d"})).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(
+        (&body["name"], &body["role"], &body["owner_id"]),
+        (&json!("b"), &json!("viewer"), &json!("team"))
+    );
+    assert!(body["expires_at"].is_string() && body.get("secret").is_none(), "{body}");
+    let submit = json!({"name": "noop"});
+    assert_eq!(
+        token.post("/api/v1/jobs", &submit).await.0,
+        StatusCode::FORBIDDEN,
+        "at once, with the same secret"
+    );
+    let (status, body) = server.patch(&path, &json!({"role": "submitter", "expires_at": null})).await;
+    assert_eq!((status, &body["expires_at"]), (StatusCode::OK, &Value::Null));
+    assert_eq!(token.post("/api/v1/jobs", &submit).await.0, StatusCode::CREATED);
+
+    let wrong = [
+        (json!({"name": ""}), StatusCode::BAD_REQUEST),
+        (json!({"expires_at": "2020-01-01T00:00:00Z"}), StatusCode::BAD_REQUEST),
+        (json!({"user_id": "u"}), StatusCode::BAD_REQUEST),
+        (json!({"permissions": ["work:run"]}), StatusCode::BAD_REQUEST),
+    ];
+    for (patch, expected) in wrong {
+        let (status, body) = server.patch(&path, &patch).await;
+        assert!(status == expected || status == StatusCode::UNPROCESSABLE_ENTITY, "{patch}: {status} {body}");
+    }
+    for last in [json!({"role": "operator"}), json!({"expires_after": "1d"}), json!({"queues": ["q"]})] {
+        let (status, body) = server.patch("/api/v1/tokens/admin", &last).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{last}: {body}");
+    }
+    assert_eq!(server.patch("/api/v1/tokens/none", &json!({"name": "x"})).await.0, StatusCode::NOT_FOUND);
+    let rotated = server.said(&["token", "rotate", &token.id, "--expires", "2d", "-o", "json"]);
+    let rotated: Value = serde_json::from_str(&rotated).unwrap();
+    assert!(rotated["expires_at"].is_string() && rotated["secret"].is_string());
+    let said =
+        server.said(&["token", "update", &token.id, "--unset", "expires", "--queue", "mail-*", "-o", "json"]);
+    let updated: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&updated["expires_at"], &updated["queues"]), (&Value::Null, &json!(["mail-*"])));
+    let (_, audit) =
+        server.get(&format!("/api/v1/audit?action=token.update&object=token%20{}", token.id)).await;
+    let details = &audit["items"][0]["details"];
+    assert_eq!(details["after"]["scope"]["queues"], json!(["mail-*"]), "{audit}");
+}
+
+#[tokio::test]
+async fn a_worker_token_that_is_limited_further_loses_its_sessions() {
+    let server = Server::start();
+    let token = Principal::create(&server, json!({"name": "w", "role": "worker"})).await;
+    let open = json!({"worker": "w", "slots": 1, "job_types": ["echo"], "queues": ["mail"]});
+    let (status, body) = token.post("/api/v1/worker/sessions", &open).await;
+    assert!(status.is_success(), "{status} {body}");
+    let path = format!("/api/v1/tokens/{}", token.id);
+    assert_eq!(server.patch(&path, &json!({"name": "v"})).await.0, StatusCode::OK);
+    assert_eq!(server.get("/api/v1/workers/w").await.0, StatusCode::OK, "it may do the same");
+    assert_eq!(server.patch(&path, &json!({"queues": ["other"]})).await.0, StatusCode::OK);
+    assert_eq!(server.get("/api/v1/workers/w").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_token_with_an_owner_is_told_why_it_cannot_work() {
+    let server = Server::start();
+    let token = Principal::create(&server, json!({"name": "a", "role": "admin", "owner_id": "team"})).await;
+    let open = json!({"worker": "w", "slots": 1, "job_types": ["echo"], "queues": ["mail"]});
+    let (status, body) = token.post("/api/v1/worker/sessions", &open).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("limited to an owner") && !detail.contains("the role admin"), "{detail}");
 }

@@ -1,9 +1,10 @@
 //! Commands and workers over TLS, and servers that demand client certificates.
 
-use crate::certificates::{Authority, Certificates, Pair};
+use crate::certificates::{Authority, Certificates, HERE, Pair};
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{ClientError, Distrust, SubmitJob};
 use punctual_core::job::JobStatus;
+use rcgen::date_time_ymd;
 use rustls::HandshakeKind;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -188,4 +189,59 @@ async fn certificates_can_be_demanded_of_workers_alone() {
     eventually("it ran", async || client.job(job).await.unwrap().status == JobStatus::Completed).await;
     let executions = client.executions(job, None, None).await.unwrap();
     assert_eq!(executions.items[0].worker_id.as_deref(), Some("remote"));
+}
+
+#[test]
+fn an_expired_certificate_is_told_before_clients_notice() {
+    let certificates = Certificates::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("punctual.toml");
+    let text = format!(
+        "listen = \"0.0.0.0:7070\"\ntls_cert = \"{}\"\ntls_key = \"{}\"\n",
+        certificates.text("server.pem"),
+        certificates.text("server.key")
+    );
+    std::fs::write(&file, text).unwrap();
+    let check = || {
+        let output = Command::new(BINARY).args(["config", "check"]).arg(&file).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(check(), (Some(0), String::new()));
+    certificates.replace(&certificates.authority.issue_with(&HERE, |params| {
+        params.not_after = date_time_ymd(2020, 1, 1);
+    }));
+    let (code, said) = check();
+    assert_eq!(code, Some(0));
+    assert!(
+        said.contains("server.pem: the certificate has expired") && said.contains("2020-01-01"),
+        "{said}"
+    );
+    let doctor =
+        Command::new(BINARY).args(["doctor", "-o", "json"]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert!(said.contains("the certificate has expired"), "{said}");
+
+    std::fs::remove_file(certificates.text("server.key")).unwrap();
+    let (code, said) = check();
+    assert!(code == Some(7) && said.contains("server.key: cannot be read"), "{said}");
+    std::fs::write(&file, "listen = \"0.0.0.0:7070\"\n").unwrap();
+    let (code, said) = check();
+    assert!(code == Some(2) && said.contains("--insecure-http"), "{said}");
+    std::fs::write(
+        &file,
+        "[oidc]\nissuer = \"https://id.example.org\"\nclient_id = \"x\"\nca_file = \"none\"\n",
+    )
+    .unwrap();
+    let (code, said) = check();
+    assert!(code == Some(7) && said.contains("oidc.ca_file"), "{code:?} {said}");
+}
+
+#[test]
+fn a_worker_that_does_not_trust_its_server_says_what_to_do() {
+    let certificates = Certificates::new();
+    let server = certificates.serve(&[]);
+    let mut worker = Process::worker(&server, &[]);
+    let stderr = BufReader::new(worker.0.stderr.take().unwrap());
+    let told = stderr.lines().map(Result::unwrap).find(|line| line.contains("with --tls-ca"));
+    assert!(told.is_some());
 }

@@ -150,10 +150,14 @@ async fn only_named_origins_may_use_the_api_from_a_browser() {
     assert!(header("access-control-allow-headers").contains("authorization"));
     assert!(allowed.headers().get("access-control-allow-credentials").is_none());
     // Refusals can be read as well.
-    for request in
-        [server.request(Method::GET, "/api/v1/jobs"), server.anonymous(Method::GET, "/api/v1/jobs")]
-    {
+    for (request, status) in [
+        (server.request(Method::GET, "/api/v1/jobs"), 200),
+        (server.anonymous(Method::GET, "/api/v1/jobs"), 401),
+        (server.request(Method::PUT, "/api/v1/jobs"), 405),
+        (server.request(Method::GET, "/api/v1/jobs").header("host", "other.example"), 421),
+    ] {
         let response = request.header("origin", origin).send().await.unwrap();
+        assert_eq!(response.status(), status);
         assert_eq!(response.headers()["access-control-allow-origin"], origin);
         assert_eq!(response.headers()["vary"], "origin");
         assert!(response.headers().contains_key("access-control-expose-headers"));

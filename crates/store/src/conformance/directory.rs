@@ -1,10 +1,11 @@
 //! Tokens, users and secrets.
 
+use super::audit::{entries, entry};
 use super::fixture::at;
 use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
 use punctual_core::ports::{
-    Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredSecret, Token, TokenAbout, User,
-    UserAbout, UserOutcome,
+    DirectoryChange, DirectoryOutcome, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredSecret, Token, TokenAbout, User,
+    UserAbout,
 };
 use punctual_core::secrets::SecretRule;
 use std::sync::Arc;
@@ -62,6 +63,21 @@ pub(super) fn user(id: &str, email: &str) -> User {
     }
 }
 
+/// Applies a change without an entry.
+pub(super) async fn changed(store: &dyn Store, change: DirectoryChange) -> DirectoryOutcome {
+    store.change_directory(change, None).await.unwrap()
+}
+
+async fn replaced(store: &dyn Store, token: &Token, expected: &Token) -> bool {
+    let change = DirectoryChange::ReplaceToken { token: token.clone(), expected: expected.clone() };
+    changed(store, change).await == DirectoryOutcome::Done
+}
+
+async fn replaced_user(store: &dyn Store, user: &User, expected: &User) -> DirectoryOutcome {
+    let change = DirectoryChange::ReplaceUser { user: user.clone(), expected: expected.clone() };
+    changed(store, change).await
+}
+
 pub async fn a_token_is_found_by_its_id_and_can_be_replaced(store: Arc<dyn Store>) {
     for token in [plain_token("t1", 7), full_token("t1", 8), plain_token("t1", 9)] {
         store.put_token(token.clone()).await.unwrap();
@@ -72,33 +88,98 @@ pub async fn a_token_is_found_by_its_id_and_can_be_replaced(store: Arc<dyn Store
 
 pub async fn a_token_is_added_only_where_none_has_its_id(store: Arc<dyn Store>) {
     let (first, second) = (plain_token("t1", 7), full_token("t1", 8));
-    assert_eq!(store.add_token(first.clone()).await.unwrap(), first);
-    assert_eq!(store.add_token(second.clone()).await.unwrap(), first);
+    let add = |token: &Token| changed(&*store, DirectoryChange::AddToken(token.clone()));
+    assert_eq!(add(&first).await, DirectoryOutcome::Done);
+    assert_eq!(add(&second).await, DirectoryOutcome::Exists(Box::new(first.clone())));
     // A caller that got no reply repeats the call.
-    assert_eq!(store.add_token(first.clone()).await.unwrap(), first);
+    assert_eq!(add(&first).await, DirectoryOutcome::Done);
     assert_eq!(store.token("t1").await.unwrap(), Some(first));
     store.put_token(second.clone()).await.unwrap();
-    assert_eq!(store.add_token(Token { role: Role::Viewer, ..second.clone() }).await.unwrap(), second);
+    let third = Token { role: Role::Viewer, ..second.clone() };
+    assert_eq!(add(&third).await, DirectoryOutcome::Exists(Box::new(second)));
 }
 
-pub async fn a_token_is_changed_only_while_it_has_the_expected_secret(store: Arc<dyn Store>) {
-    let changed = full_token("t1", 8);
-    assert!(!store.replace_token(changed.clone(), [7; 32]).await.unwrap(), "it is not there");
-    store.put_token(Token { last_used_at: Some(at(20)), ..plain_token("t1", 7) }).await.unwrap();
-    assert!(!store.replace_token(changed.clone(), [9; 32]).await.unwrap());
+pub async fn a_token_is_changed_only_while_it_is_as_expected(store: Arc<dyn Store>) {
+    let (old, new) = (plain_token("t1", 7), full_token("t1", 8));
+    assert!(!replaced(&*store, &new, &old).await, "it is not there");
+    store.put_token(Token { last_used_at: Some(at(20)), ..old.clone() }).await.unwrap();
+    let others = [
+        plain_token("t1", 9),
+        Token { role: Role::Viewer, ..old.clone() },
+        Token { expires_at: Some(at(500)), ..old.clone() },
+        Token { about: new.about.clone(), ..old.clone() },
+    ];
+    for other in others {
+        assert!(!replaced(&*store, &new, &other).await, "{other:?}");
+    }
     assert_eq!(store.token("t1").await.unwrap().unwrap().secret_sha256, [7; 32]);
-    assert!(store.replace_token(changed.clone(), [7; 32]).await.unwrap());
-    let stored = Token { last_used_at: Some(at(20)), ..changed.clone() };
+    assert!(replaced(&*store, &new, &old).await, "the last use is not compared");
+    let stored = Token { last_used_at: Some(at(20)), ..new.clone() };
     assert_eq!(store.token("t1").await.unwrap(), Some(stored), "all but the last use");
-    assert!(!store.replace_token(changed.clone(), [7; 32]).await.unwrap(), "its secret is another one now");
-    assert!(store.replace_token(changed, [8; 32]).await.unwrap(), "even if nothing changes");
+    assert!(!replaced(&*store, &new, &old).await, "its secret is another one now");
+    assert!(!replaced(&*store, &old, &Token { expires_at: None, ..new.clone() }).await);
+    assert!(replaced(&*store, &new, &new).await, "even if nothing changes");
+}
+
+/// The entry is there if and only if the change is.
+pub async fn a_change_of_tokens_or_users_and_its_entry_are_one(store: Arc<dyn Store>) {
+    use DirectoryChange::{AddToken, AddUser, PutToken, RemoveToken, RemoveUser, ReplaceToken, ReplaceUser};
+    use DirectoryOutcome::{Changed, Done, Exists, NotThere, Taken};
+    let (token, rotated) = (plain_token("t1", 7), full_token("t1", 8));
+    let (ann, bob) = (user("u1", "ann@example.org"), user("u2", "bob@example.org"));
+    let disabled = User { about: UserAbout::default(), ..ann.clone() };
+    let replace = |token: &Token, expected: &Token| ReplaceToken {
+        token: token.clone(),
+        expected: expected.clone(),
+    };
+    let replace_user = |user: &User, expected: &User| ReplaceUser {
+        user: user.clone(),
+        expected: expected.clone(),
+    };
+    let remove_user = || RemoveUser { id: "u1".to_owned(), tokens: vec!["t1".to_owned(), "t2".to_owned()] };
+    let changes = [
+        (AddToken(token.clone()), Done),
+        (AddToken(rotated.clone()), Exists(Box::new(token.clone()))),
+        (replace(&rotated, &token), Done),
+        (replace(&rotated, &token), Changed),
+        (PutToken(token.clone()), Done),
+        (RemoveToken("t2".to_owned()), NotThere),
+        (RemoveToken("t1".to_owned()), Done),
+        (PutToken(token.clone()), Done),
+        (PutToken(plain_token("t2", 7)), Done),
+        (PutToken(plain_token("t3", 7)), Done),
+        (AddUser(ann.clone()), Done),
+        (AddUser(user("u3", "ann@example.org")), Taken),
+        (replace_user(&disabled, &ann), Done),
+        (replace_user(&disabled, &ann), Changed),
+        (replace_user(&bob, &bob), NotThere),
+        (remove_user(), Done),
+        (remove_user(), NotThere),
+    ];
+    let mut expected = Vec::new();
+    for (number, (change, outcome)) in (1..).zip(changes) {
+        let told = store.change_directory(change.clone(), Some(entry(number))).await.unwrap();
+        assert_eq!(told, outcome, "{change:?}");
+        if outcome == Done {
+            expected.insert(0, entry(number));
+        }
+        let stored: Vec<_> = entries(&*store).await.into_iter().map(|row| row.entry).collect();
+        assert_eq!(stored, expected, "{change:?}");
+    }
+    let left: Vec<String> = store.tokens(None, 9).await.unwrap().items.into_iter().map(|token| token.id).collect();
+    assert_eq!(left, ["t3"], "a user goes with its tokens");
+    // A caller that got no reply repeats the call.
+    store.change_directory(PutToken(token.clone()), Some(entry(99))).await.unwrap();
+    store.change_directory(PutToken(token), Some(entry(99))).await.unwrap();
+    assert_eq!(entries(&*store).await.len(), expected.len() + 1);
 }
 
 pub async fn a_removed_token_is_gone(store: Arc<dyn Store>) {
     store.put_token(plain_token("t1", 7)).await.unwrap();
     store.put_token(plain_token("t2", 7)).await.unwrap();
-    assert!(store.remove_token("t1").await.unwrap());
-    assert!(!store.remove_token("t1").await.unwrap());
+    let remove = || changed(&*store, DirectoryChange::RemoveToken("t1".to_owned()));
+    assert_eq!(remove().await, DirectoryOutcome::Done);
+    assert_eq!(remove().await, DirectoryOutcome::NotThere);
     assert_eq!(store.token("t1").await.unwrap(), None);
     assert!(store.token("t2").await.unwrap().is_some());
 }
@@ -141,20 +222,21 @@ pub async fn the_last_use_of_a_token_only_grows(store: Arc<dyn Store>) {
 
 pub async fn an_email_address_belongs_to_one_user(store: Arc<dyn Store>) {
     let ann = user("u1", "ann@example.org");
-    assert_eq!(store.add_user(ann.clone()).await.unwrap(), UserOutcome::Stored);
+    assert_eq!(changed(&*store, DirectoryChange::AddUser(ann.clone())).await, DirectoryOutcome::Done);
     for taken in [user("u1", "other@example.org"), user("u2", "ann@example.org")] {
-        assert_eq!(store.add_user(taken).await.unwrap(), UserOutcome::Taken);
+        assert_eq!(changed(&*store, DirectoryChange::AddUser(taken)).await, DirectoryOutcome::Taken);
     }
     let bob = User { about: UserAbout::default(), role: Role::Viewer, ..user("u2", "bob@example.org") };
-    assert_eq!(store.replace_user(bob.clone(), bob.clone()).await.unwrap(), UserOutcome::NotThere);
-    assert_eq!(store.add_user(bob.clone()).await.unwrap(), UserOutcome::Stored);
+    assert_eq!(replaced_user(&*store, &bob, &bob).await, DirectoryOutcome::NotThere);
+    assert_eq!(changed(&*store, DirectoryChange::AddUser(bob.clone())).await, DirectoryOutcome::Done);
     let as_ann = User { email: ann.email.clone(), ..bob.clone() };
-    assert_eq!(store.replace_user(as_ann.clone(), bob.clone()).await.unwrap(), UserOutcome::Taken);
+    assert_eq!(replaced_user(&*store, &as_ann, &bob).await, DirectoryOutcome::Taken);
     assert_eq!(store.user("u2").await.unwrap(), Some(bob.clone()));
-    assert!(store.remove_user("u1").await.unwrap());
-    assert!(!store.remove_user("u1").await.unwrap());
-    let replaced = store.replace_user(as_ann.clone(), bob.clone()).await.unwrap();
-    assert_eq!(replaced, UserOutcome::Stored, "it is free again");
+    let remove = || DirectoryChange::RemoveUser { id: "u1".to_owned(), tokens: vec![] };
+    assert_eq!(changed(&*store, remove()).await, DirectoryOutcome::Done);
+    assert_eq!(changed(&*store, remove()).await, DirectoryOutcome::NotThere);
+    let replaced = replaced_user(&*store, &as_ann, &bob).await;
+    assert_eq!(replaced, DirectoryOutcome::Done, "it is free again");
     assert_eq!(store.user_by_email("ann@example.org").await.unwrap(), Some(as_ann));
     assert_eq!(store.user_by_email("bob@example.org").await.unwrap(), None);
     assert_eq!(store.user("u1").await.unwrap(), None);
@@ -164,22 +246,22 @@ pub async fn users_are_changed_and_listed_by_id_in_pages(store: Arc<dyn Store>) 
     assert_eq!(store.users(None, 2).await.unwrap(), Page { items: vec![], next: None });
     let users = ["U", "u", "u1"].map(|id| user(id, &format!("{id}@example.org")));
     for new in users.iter().rev() {
-        assert_eq!(store.add_user(new.clone()).await.unwrap(), UserOutcome::Stored);
+        assert_eq!(changed(&*store, DirectoryChange::AddUser(new.clone())).await, DirectoryOutcome::Done);
         assert_eq!(store.user(&new.id).await.unwrap().as_ref(), Some(new));
     }
-    let changed = User { role: Role::Admin, about: UserAbout::default(), ..users[1].clone() };
-    for expected in [&users[1], &changed] {
-        assert_eq!(store.replace_user(changed.clone(), expected.clone()).await.unwrap(), UserOutcome::Stored);
+    let promoted = User { role: Role::Admin, about: UserAbout::default(), ..users[1].clone() };
+    for expected in [&users[1], &promoted] {
+        assert_eq!(replaced_user(&*store, &promoted, expected).await, DirectoryOutcome::Done);
     }
     let disabled = UserAbout { is_disabled: true, ..UserAbout::default() };
-    for outdated in [users[1].clone(), User { about: disabled, ..changed.clone() }] {
-        let other = User { role: Role::Viewer, ..changed.clone() };
-        assert_eq!(store.replace_user(other, outdated.clone()).await.unwrap(), UserOutcome::Changed);
-        assert_eq!(store.replace_user(outdated.clone(), outdated).await.unwrap(), UserOutcome::Changed);
+    for outdated in [users[1].clone(), User { about: disabled, ..promoted.clone() }] {
+        let other = User { role: Role::Viewer, ..promoted.clone() };
+        assert_eq!(replaced_user(&*store, &other, &outdated).await, DirectoryOutcome::Changed);
+        assert_eq!(replaced_user(&*store, &outdated, &outdated).await, DirectoryOutcome::Changed);
     }
     let [first, _, last] = users;
     let page = store.users(None, 2).await.unwrap();
-    assert_eq!(page, Page { items: vec![first, changed], next: Some("u".to_owned()) });
+    assert_eq!(page, Page { items: vec![first, promoted], next: Some("u".to_owned()) });
     let page = store.users(page.next.as_deref(), 2).await.unwrap();
     assert_eq!(page, Page { items: vec![last], next: None });
 }
@@ -204,22 +286,27 @@ pub(super) fn secret(name: &str, version: u64) -> StoredSecret {
     }
 }
 
+async fn replaced_secret(store: &dyn Store, secret: StoredSecret) -> DirectoryOutcome {
+    changed(store, DirectoryChange::ReplaceSecret { secret, expected_version: 1 }).await
+}
+
 pub async fn a_secret_is_added_once_and_changed_only_in_the_expected_version(store: Arc<dyn Store>) {
     assert_eq!(store.secret("db").await.unwrap(), None);
-    assert!(!store.replace_secret(secret("db", 2), 1).await.unwrap());
-    assert!(store.add_secret(secret("db", 1)).await.unwrap());
-    assert!(!store.add_secret(secret("db", 7)).await.unwrap());
+    assert_eq!(replaced_secret(&*store, secret("db", 2)).await, DirectoryOutcome::Changed);
+    assert_eq!(changed(&*store, DirectoryChange::AddSecret(secret("db", 1))).await, DirectoryOutcome::Done);
+    assert_eq!(changed(&*store, DirectoryChange::AddSecret(secret("db", 7))).await, DirectoryOutcome::Taken);
     assert_eq!(store.secret("db").await.unwrap(), Some(secret("db", 1)));
-    assert!(store.add_secret(secret("DB", 9)).await.unwrap(), "case matters");
+    assert_eq!(changed(&*store, DirectoryChange::AddSecret(secret("DB", 9))).await, DirectoryOutcome::Done, "case matters");
     let plain = StoredSecret {
         about: SecretAbout { rule: SecretRule::default(), ..secret("db", 2).about },
         ..secret("db", 2)
     };
-    assert!(store.replace_secret(plain.clone(), 1).await.unwrap());
-    assert!(!store.replace_secret(secret("db", 2), 1).await.unwrap());
+    assert_eq!(replaced_secret(&*store, plain.clone()).await, DirectoryOutcome::Done);
+    assert_eq!(replaced_secret(&*store, secret("db", 2)).await, DirectoryOutcome::Changed);
     assert_eq!(store.secret("db").await.unwrap(), Some(plain));
-    assert!(store.remove_secret("db").await.unwrap());
-    assert!(!store.remove_secret("db").await.unwrap());
+    let remove = || DirectoryChange::RemoveSecret("db".to_owned());
+    assert_eq!(changed(&*store, remove()).await, DirectoryOutcome::Done);
+    assert_eq!(changed(&*store, remove()).await, DirectoryOutcome::NotThere);
     assert_eq!(store.secret("db").await.unwrap(), None);
     assert_eq!(store.secret("DB").await.unwrap(), Some(secret("DB", 9)));
 }
@@ -228,7 +315,7 @@ pub async fn secrets_are_listed_by_name_in_pages(store: Arc<dyn Store>) {
     assert_eq!(store.secrets(None, 2).await.unwrap(), Page { items: vec![], next: None });
     let secrets = ["A", "a.1", "b"].map(|name| secret(name, 1));
     for new in secrets.iter().rev() {
-        assert!(store.add_secret(new.clone()).await.unwrap());
+        assert_eq!(changed(&*store, DirectoryChange::AddSecret(new.clone())).await, DirectoryOutcome::Done);
     }
     let first = store.secrets(None, 2).await.unwrap();
     assert_eq!(first.items, secrets[..2]);

@@ -2,7 +2,7 @@
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
 use super::audit::entry;
-use super::directory::{full_token, secret, user};
+use super::directory::{changed, full_token, secret, user};
 use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
 use crate::cells::{Cell, Cells, ColumnKind};
 use crate::layout::{Column, Layout, TABLES, hex};
@@ -14,10 +14,10 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
-    Assignment, AuditQuery, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery, DueKind,
-    ExecutionQuery, ExecutionWalk, FireOutcome, FireRequest, Horizon, JobQuery, LookRequest, NewJob,
-    NewRequest, Pausing, Report, ReportAnswer, RequestKey, Retirement, SessionOpening, Store, StoreError,
-    StoredAnswer, SubmitOutcome,
+    Assignment, AuditQuery, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery,
+    DirectoryChange, DueKind, ExecutionQuery, ExecutionWalk, FireOutcome, FireRequest, Horizon, JobQuery,
+    LookRequest, NewJob, NewRequest, Pausing, Report, ReportAnswer, RequestKey, Retirement, SessionOpening,
+    Store, StoreError, StoredAnswer, SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
@@ -208,8 +208,8 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     store.set_queue(DAMAGED.to_owned(), settings).await.unwrap();
     for id in ["a damaged row", SOUND] {
         store.put_token(full_token(id, 7)).await.unwrap();
-        store.add_user(user(id, id)).await.unwrap();
-        store.add_secret(secret(id, 1)).await.unwrap();
+        changed(&*store, DirectoryChange::AddUser(user(id, id))).await;
+        changed(&*store, DirectoryChange::AddSecret(secret(id, 1))).await;
     }
     store.record_audit([1, 2, 3, SOUND_ENTRY].map(entry).to_vec()).await.unwrap();
     store.seal_audit(2).await.unwrap();

@@ -458,7 +458,8 @@ macro_rules! each_conformance_case {
             directory {
                 a_token_is_found_by_its_id_and_can_be_replaced,
                 a_token_is_added_only_where_none_has_its_id,
-                a_token_is_changed_only_while_it_has_the_expected_secret,
+                a_token_is_changed_only_while_it_is_as_expected,
+                a_change_of_tokens_or_users_and_its_entry_are_one,
                 a_removed_token_is_gone,
                 tokens_are_listed_by_id_in_pages,
                 the_last_use_of_a_token_only_grows,

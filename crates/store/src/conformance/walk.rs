@@ -12,9 +12,10 @@ use punctual_core::job::{Expiry, Job, JobSpec, Priority, StoredStatus};
 use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, Due, DueKind, FireRequest,
-    Horizon, LogLine, LogStream, LookRequest, NewJob, NewRequest, Outcome, Pausing, Report, RequestKey,
-    Resync, Retirement, SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, WorkerAbout,
+    Assignment, AuditEntry, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery,
+    DirectoryChange, Due, DueKind, FireRequest, Horizon, LogLine, LogStream, LookRequest, NewJob, NewRequest,
+    Outcome, Pausing, Report, RequestKey, Resync, Retirement, SessionOpening, SlotReservation, Store,
+    StoredAnswer, SubmitOutcome, WorkerAbout,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -552,20 +553,29 @@ impl Walk {
     }
 
     async fn change_directory(&mut self) {
+        use DirectoryChange::{
+            AddSecret, AddToken, AddUser, RemoveSecret, RemoveToken, RemoveUser, ReplaceSecret, ReplaceToken,
+            ReplaceUser,
+        };
         let (id, secret) = (format!("t{}", self.draw(9)), self.draw(3) as u8);
-        both!(self, add_token(plain_token(&id, secret)));
-        both!(self, replace_token(full_token(&id, secret + 1), [secret; 32]));
+        both!(self, change_directory(AddToken(plain_token(&id, secret)), None::<AuditEntry>));
+        let replace = ReplaceToken { token: full_token(&id, secret + 1), expected: plain_token(&id, secret) };
+        both!(self, change_directory(replace, None::<AuditEntry>));
         both!(self, touch_tokens(vec![(id.clone(), self.now), ("t1".to_owned(), self.now)]));
         let user = user(&id, &format!("{}@example.org", self.draw(9)));
-        both!(self, replace_user(user, user.clone()));
-        both!(self, add_user(user));
+        let replace = ReplaceUser { user: user.clone(), expected: user.clone() };
+        both!(self, change_directory(replace, None::<AuditEntry>));
+        let add = AddUser(user);
+        both!(self, change_directory(add, None::<AuditEntry>));
         let version = self.draw(3) + 1;
-        both!(self, replace_secret(full_secret(&id, version + 1), version));
-        both!(self, add_secret(full_secret(&id, version)));
+        let replace = ReplaceSecret { secret: full_secret(&id, version + 1), expected_version: version };
+        both!(self, change_directory(replace, None::<AuditEntry>));
+        both!(self, change_directory(AddSecret(full_secret(&id, version)), None::<AuditEntry>));
         if self.draw(9) == 0 {
-            both!(self, remove_token(id.as_str()));
-            both!(self, remove_user(id.as_str()));
-            both!(self, remove_secret(id.as_str()));
+            both!(self, change_directory(RemoveSecret(id.clone()), None::<AuditEntry>));
+            both!(self, change_directory(RemoveToken(id.clone()), None::<AuditEntry>));
+            let remove = RemoveUser { id, tokens: vec!["t".to_owned()] };
+            both!(self, change_directory(remove, None::<AuditEntry>));
         }
         both!(self, put_token(full_token("t", secret)));
     }

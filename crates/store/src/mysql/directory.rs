@@ -23,7 +23,7 @@ impl DirectoryStatements for Connection {
     );
     const ADD_TOKEN: &'static str = insert_token!("id = VALUES(id)");
     const REPLACE_TOKEN: &'static str = "UPDATE tokens SET secret_sha256 = ?, role = ?, created_at = ?, expires_at = ?, \
-         about = ? WHERE id = ? AND secret_sha256 = ?";
+         about = ? WHERE id = ? AND secret_sha256 = ? AND role = ? AND expires_at <=> ? AND about <=> ?";
     const REMOVE_TOKEN: &'static str = "DELETE FROM tokens WHERE id = ?";
     const TOUCH_TOKENS: &'static str = concat!(
         "UPDATE ",

@@ -22,7 +22,8 @@ impl DirectoryStatements for Wire {
     );
     const ADD_TOKEN: &'static str = insert_token!("NOTHING");
     const REPLACE_TOKEN: &'static str = "UPDATE tokens SET secret_sha256 = $1, role = $2, created_at = $3, expires_at = $4, \
-         about = $5 WHERE id = $6 AND secret_sha256 = $7 RETURNING 1";
+         about = $5 WHERE id = $6 AND secret_sha256 = $7 AND role = $8 AND expires_at IS NOT DISTINCT FROM $9 \
+         AND about IS NOT DISTINCT FROM $10 RETURNING 1";
     const REMOVE_TOKEN: &'static str = "DELETE FROM tokens WHERE id = $1 RETURNING 1";
     const TOUCH_TOKENS: &'static str = "UPDATE tokens SET last_used_at = used.at \
          FROM unnest($1::text[], $2::bigint[]) AS used(id, at) \

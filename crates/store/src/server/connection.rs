@@ -183,6 +183,18 @@ impl<C: ServerConnection> OwnConnection<C> {
         Ok(UsedConnection { connection, may_be_closed, target: &self.target, place })
     }
 
+    /// The connection with a transaction that has begun, on a new connection if the kept one is closed.
+    pub async fn begin(&self) -> Result<UsedConnection<'_, C>, Fault> {
+        let mut used = self.take().await?;
+        let mut begun = used.connection.send(TransactionFrame::Begin, vec![]).await;
+        if used.may_be_closed && begun.as_ref().is_err_and(Fault::is_outage) {
+            used.renew().await?;
+            begun = used.connection.send(TransactionFrame::Begin, vec![]).await;
+        }
+        begun?;
+        Ok(used)
+    }
+
     /// Runs an idempotent statement as a transaction, on a new connection if the kept one is closed.
     pub async fn send(&self, call: ServerCall<'_>) -> Result<ServerAnswer<C::Row>, Fault> {
         let mut used = self.take().await?;

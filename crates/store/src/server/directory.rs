@@ -1,6 +1,9 @@
 //! Tokens, users and secrets on a database server.
 
-use super::connection::{Argument, ServerAnswer, ServerCall, ServerConnection, retry_conflicts, value};
+use super::changes::{TableChange, audit};
+use super::connection::{
+    Argument, ServerAnswer, ServerCall, ServerConnection, TransactionFrame, retry_conflicts, value,
+};
 use super::list::{List, row};
 use super::maintenance::{Maintenance, MaintenanceStatements};
 use crate::cells::Cell;
@@ -9,7 +12,7 @@ use crate::directory::{
     token_cells, user_cells,
 };
 use crate::fault::Fault;
-use punctual_core::ports::{StoredSecret, Token, User, UserOutcome};
+use punctual_core::ports::{AuditEntry, DirectoryChange, DirectoryOutcome, Token, User};
 use punctual_core::time::Timestamp;
 
 /// The statements of a dialect. The values of tokens and users are in the order of [`crate::directory`].
@@ -35,25 +38,27 @@ pub(crate) trait DirectoryStatements: ServerConnection {
 const TRIES: u32 = 12;
 
 impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
-    pub async fn put_token(&self, token: &Token) -> Result<(), Fault> {
-        self.change(C::PUT_TOKEN, token_cells(token)?).await.map(drop)
+    /// If another node stores a user with the same email address at the same time, the second run finds it.
+    pub async fn change_directory(
+        &self,
+        change: &DirectoryChange,
+        entry: Option<&AuditEntry>,
+    ) -> Result<DirectoryOutcome, Fault> {
+        retry_conflicts!(TRIES, self.try_change_directory(change, entry))
     }
 
-    /// Stores a token unless one with its id exists. Returns the stored one.
-    pub async fn add_token(&self, token: &Token) -> Result<Token, Fault> {
-        self.change(C::ADD_TOKEN, token_cells(token)?).await?;
-        // The state after the commit is the same for all nodes.
-        let stored = self.change(C::TOKEN, row![token.id.as_str()]).await?;
-        let missing = || Fault::Missing(format!("the token {}", token.id));
-        Token::read(stored.rows.first().ok_or_else(missing)?)
-    }
-
-    pub async fn replace_token(&self, token: &Token, expected_secret: [u8; 32]) -> Result<bool, Fault> {
-        Ok(self.change(C::REPLACE_TOKEN, replaced_token(token, expected_secret)?).await?.count > 0)
-    }
-
-    pub async fn remove_token(&self, id: &str) -> Result<bool, Fault> {
-        Ok(self.change(C::REMOVE_TOKEN, row![id]).await?.count > 0)
+    async fn try_change_directory(
+        &self,
+        change: &DirectoryChange,
+        entry: Option<&AuditEntry>,
+    ) -> Result<DirectoryOutcome, Fault> {
+        let mut used = self.probe.begin().await?;
+        let outcome = apply(&mut used.connection, change).await?;
+        let entries =
+            entry.filter(|_| outcome == DirectoryOutcome::Done).map_or(&[][..], std::slice::from_ref);
+        used.connection.commit_changes(vec![], vec![(TableChange::InsertAudit, audit(entries))]).await?;
+        used.keep();
+        Ok(outcome)
     }
 
     pub async fn touch_tokens(&self, used: &[(String, Timestamp)]) -> Result<(), Fault> {
@@ -61,63 +66,89 @@ impl<C: MaintenanceStatements + DirectoryStatements> Maintenance<C> {
         let call = ServerCall::new(C::TOUCH_TOKENS, [Argument::Rows(used)]);
         retry_conflicts!(TRIES, self.probe.send(call.clone())).map(drop)
     }
+}
 
-    /// If another node stores a user with the same email address at the same time, the second run finds it.
-    pub async fn add_user(&self, user: &User) -> Result<UserOutcome, Fault> {
-        retry_conflicts!(TRIES, self.try_add_user(user))
-    }
-
-    async fn try_add_user(&self, user: &User) -> Result<UserOutcome, Fault> {
-        if let Some(refusal) = self.user_refusal(user, UserStoring::Add).await? {
-            return Ok(refusal);
+/// Applies a change in an open transaction.
+async fn apply<C: DirectoryStatements>(
+    connection: &mut C,
+    change: &DirectoryChange,
+) -> Result<DirectoryOutcome, Fault> {
+    use DirectoryOutcome::{Changed, Done, Exists, NotThere, Taken};
+    Ok(match change {
+        DirectoryChange::PutToken(token) => {
+            send(connection, C::PUT_TOKEN, token_cells(token)?).await?;
+            Done
         }
-        self.probe.send(ServerCall::new(C::ADD_USER, user_cells(user)?.map(Argument::Value))).await?;
-        Ok(UserOutcome::Stored)
-    }
-
-    pub async fn replace_user(&self, user: &User, expected: &User) -> Result<UserOutcome, Fault> {
-        retry_conflicts!(TRIES, self.try_replace_user(user, expected))
-    }
-
-    async fn try_replace_user(&self, user: &User, expected: &User) -> Result<UserOutcome, Fault> {
-        if let Some(refusal) = self.user_refusal(user, UserStoring::Replace).await? {
-            return Ok(refusal);
+        DirectoryChange::AddToken(token) => {
+            send(connection, C::ADD_TOKEN, token_cells(token)?).await?;
+            let stored = send(connection, C::TOKEN, row![token.id.as_str()]).await?;
+            match stored.rows.first().map(Token::read).transpose()?.filter(|stored| stored != token) {
+                Some(stored) => Exists(Box::new(stored)),
+                None => Done,
+            }
         }
-        let values = replaced_user(user, expected)?.map(Argument::Value);
-        let stored = self.probe.send(ServerCall::new(C::REPLACE_USER, values)).await?;
-        Ok(if stored.count > 0 { UserOutcome::Stored } else { UserOutcome::Changed })
-    }
+        DirectoryChange::ReplaceToken { token, expected } => {
+            let replaced = send(connection, C::REPLACE_TOKEN, replaced_token(token, expected)?).await?;
+            if replaced.count > 0 { Done } else { Changed }
+        }
+        DirectoryChange::RemoveToken(id) => {
+            let removed = send(connection, C::REMOVE_TOKEN, row![id.as_str()]).await?;
+            if removed.count > 0 { Done } else { NotThere }
+        }
+        DirectoryChange::AddUser(user) => match user_refusal(connection, user, UserStoring::Add).await? {
+            Some(refusal) => refusal,
+            None => {
+                send(connection, C::ADD_USER, user_cells(user)?).await?;
+                Done
+            }
+        },
+        DirectoryChange::ReplaceUser { user, expected } => {
+            if let Some(refusal) = user_refusal(connection, user, UserStoring::Replace).await? {
+                return Ok(refusal);
+            }
+            let replaced = send(connection, C::REPLACE_USER, replaced_user(user, expected)?).await?;
+            if replaced.count > 0 { Done } else { Changed }
+        }
+        DirectoryChange::RemoveUser { id, tokens } => {
+            let removed = send(connection, C::REMOVE_USER, row![id.as_str()]).await?;
+            if removed.count == 0 {
+                return Ok(NotThere);
+            }
+            let removals =
+                tokens.iter().map(|token| ServerCall::new(C::REMOVE_TOKEN, [value(token.as_str())]));
+            connection.send(TransactionFrame::None, removals.collect()).await?;
+            Done
+        }
+        DirectoryChange::AddSecret(secret) => {
+            let added = send(connection, C::ADD_SECRET, secret_cells(secret)?).await?;
+            if added.count > 0 { Done } else { Taken }
+        }
+        DirectoryChange::ReplaceSecret { secret, expected_version } => {
+            let values = replaced_secret(secret, *expected_version)?;
+            if send(connection, C::REPLACE_SECRET, values).await?.count > 0 { Done } else { Changed }
+        }
+        DirectoryChange::RemoveSecret(name) => {
+            let removed = send(connection, C::REMOVE_SECRET, row![name.as_str()]).await?;
+            if removed.count > 0 { Done } else { NotThere }
+        }
+    })
+}
 
-    async fn user_refusal(&self, user: &User, storing: UserStoring) -> Result<Option<UserOutcome>, Fault> {
-        let key = [value(user.id.as_str()), value(user.email.as_str())];
-        let holders = self.probe.send(ServerCall::new(C::HOLDERS, key)).await?.column::<String>()?;
-        Ok(storing.refusal(user, &holders))
-    }
+async fn user_refusal<C: DirectoryStatements>(
+    connection: &mut C,
+    user: &User,
+    storing: UserStoring,
+) -> Result<Option<DirectoryOutcome>, Fault> {
+    let holders = send(connection, C::HOLDERS, row![user.id.as_str(), user.email.as_str()]).await?;
+    Ok(storing.refusal(user, &holders.column::<String>()?))
+}
 
-    pub async fn remove_user(&self, id: &str) -> Result<bool, Fault> {
-        Ok(self.change(C::REMOVE_USER, row![id]).await?.count > 0)
-    }
-
-    pub async fn add_secret(&self, secret: &StoredSecret) -> Result<bool, Fault> {
-        Ok(self.change(C::ADD_SECRET, secret_cells(secret)?).await?.count > 0)
-    }
-
-    pub async fn replace_secret(&self, secret: &StoredSecret, expected: u64) -> Result<bool, Fault> {
-        Ok(self.change(C::REPLACE_SECRET, replaced_secret(secret, expected)?).await?.count > 0)
-    }
-
-    pub async fn remove_secret(&self, name: &str) -> Result<bool, Fault> {
-        Ok(self.change(C::REMOVE_SECRET, row![name]).await?.count > 0)
-    }
-
-    async fn change<const N: usize>(
-        &self,
-        sql: &'static str,
-        values: [Cell<'_>; N],
-    ) -> Result<ServerAnswer<C::Row>, Fault> {
-        let call = ServerCall::new(sql, values.map(Argument::Value));
-        retry_conflicts!(TRIES, self.probe.send(call.clone()))
-    }
+async fn send<C: DirectoryStatements, const N: usize>(
+    connection: &mut C,
+    sql: &'static str,
+    values: [Cell<'_>; N],
+) -> Result<ServerAnswer<C::Row>, Fault> {
+    connection.send_one(TransactionFrame::None, ServerCall::new(sql, values.map(Argument::Value))).await
 }
 
 /// The `Directory` port of a server store.
@@ -126,25 +157,20 @@ macro_rules! serve_directory {
         const _: () = {
             use crate::server::reads::ServerQuery;
             use async_trait::async_trait;
-            use punctual_core::ports::{Directory, Page, StoreError, StoredSecret, Token, User, UserOutcome};
+            use punctual_core::ports::{
+                AuditEntry, Directory, DirectoryChange, DirectoryOutcome, Page, StoreError, StoredSecret,
+                Token, User,
+            };
             use punctual_core::time::Timestamp;
 
             #[async_trait]
             impl Directory for $store {
-                async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-                    Ok(self.maintenance.put_token(&token).await?)
-                }
-
-                async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
-                    Ok(self.maintenance.add_token(&token).await?)
-                }
-
-                async fn replace_token(&self, token: Token, expected: [u8; 32]) -> Result<bool, StoreError> {
-                    Ok(self.maintenance.replace_token(&token, expected).await?)
-                }
-
-                async fn remove_token(&self, id: &str) -> Result<bool, StoreError> {
-                    Ok(self.maintenance.remove_token(id).await?)
+                async fn change_directory(
+                    &self,
+                    change: DirectoryChange,
+                    entry: Option<AuditEntry>,
+                ) -> Result<DirectoryOutcome, StoreError> {
+                    Ok(self.maintenance.change_directory(&change, entry.as_ref()).await?)
                 }
 
                 async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
@@ -163,18 +189,6 @@ macro_rules! serve_directory {
                     Ok(self.maintenance.touch_tokens(&used).await?)
                 }
 
-                async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-                    Ok(self.maintenance.add_user(&user).await?)
-                }
-
-                async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError> {
-                    Ok(self.maintenance.replace_user(&user, &expected).await?)
-                }
-
-                async fn remove_user(&self, id: &str) -> Result<bool, StoreError> {
-                    Ok(self.maintenance.remove_user(id).await?)
-                }
-
                 async fn user(&self, id: &str) -> Result<Option<User>, StoreError> {
                     read!(self.readers, reads => reads.found(ServerQuery::User, id))
                 }
@@ -189,22 +203,6 @@ macro_rules! serve_directory {
                     limit: usize,
                 ) -> Result<Page<User, String>, StoreError> {
                     read!(self.readers, reads => reads.listed_by_id(ServerQuery::Users, after, limit))
-                }
-
-                async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError> {
-                    Ok(self.maintenance.add_secret(&secret).await?)
-                }
-
-                async fn replace_secret(
-                    &self,
-                    secret: StoredSecret,
-                    expected_version: u64,
-                ) -> Result<bool, StoreError> {
-                    Ok(self.maintenance.replace_secret(&secret, expected_version).await?)
-                }
-
-                async fn remove_secret(&self, name: &str) -> Result<bool, StoreError> {
-                    Ok(self.maintenance.remove_secret(name).await?)
                 }
 
                 async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {

@@ -1,8 +1,10 @@
 //! Tokens, users and secrets.
 
+use super::audit::put_audit;
 use super::reads::{PageItem, Reads, page};
 use super::rows::{all, bound, one};
 use super::store::{SqliteStore, kept};
+use super::tx::Tx;
 use super::write::{SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use crate::cells::{Cell, RowCells};
 use crate::directory::{
@@ -16,7 +18,9 @@ use crate::layout::{
 };
 use crate::lists::PageRoom;
 use async_trait::async_trait;
-use punctual_core::ports::{Directory, Page, StoreError, StoredSecret, Token, User, UserOutcome};
+use punctual_core::ports::{
+    AuditEntry, Directory, DirectoryChange, DirectoryOutcome, Page, StoreError, StoredSecret, Token, User,
+};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -25,7 +29,7 @@ const PUT_TOKEN: &str = "INSERT OR REPLACE INTO tokens \
 const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at, expires_at, last_used_at, about) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
 const REPLACE_TOKEN: &str = "UPDATE tokens SET secret_sha256 = ?1, role = ?2, created_at = ?3, expires_at = ?4, about = ?5 \
-     WHERE id = ?6 AND secret_sha256 = ?7";
+     WHERE id = ?6 AND secret_sha256 = ?7 AND role = ?8 AND expires_at IS ?9 AND about IS ?10";
 const REMOVE_TOKEN: &str = "DELETE FROM tokens WHERE id = ?1";
 const TOUCH_TOKEN: &str = "UPDATE tokens SET last_used_at = ?2 \
      WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
@@ -50,31 +54,20 @@ pub(crate) const USER_BY_EMAIL: &str = concat!("SELECT ", user_columns!(), " FRO
 pub(crate) const USERS: &str =
     concat!("SELECT ", user_columns!(), " FROM users WHERE id > ?1 ORDER BY id LIMIT ?2");
 
-/// A change of the directory.
+/// What the writer does with the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "the writer gets it in a box")]
 pub enum DirectoryCall {
-    PutToken(Token),
-    AddToken(Token),
-    ReplaceToken { token: Token, expected_secret: [u8; 32] },
-    RemoveToken(String),
+    /// With the entry to store if it takes effect.
+    Change(DirectoryChange, Option<AuditEntry>),
     TouchTokens(Vec<(String, Timestamp)>),
-    AddUser(User),
-    ReplaceUser { user: User, expected: User },
-    RemoveUser(String),
-    AddSecret(StoredSecret),
-    ReplaceSecret { secret: StoredSecret, expected_version: u64 },
-    RemoveSecret(String),
 }
 
 /// The reply to a [`DirectoryCall`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DirectoryReply {
-    Done,
-    /// Whether there was anything to change.
-    Changed(bool),
-    /// The stored token: the new one, or an existing one with the same id.
-    Token(Box<Token>),
-    User(UserOutcome),
+    Changed(DirectoryOutcome),
+    Touched,
 }
 
 impl DirectoryCall {
@@ -84,59 +77,99 @@ impl DirectoryCall {
     }
 }
 
-pub(super) fn perform(conn: &Connection, call: &DirectoryCall) -> Result<DirectoryReply, Fault> {
-    Ok(match call {
-        DirectoryCall::PutToken(token) => {
-            execute(conn, PUT_TOKEN, token_cells(token)?)?;
-            DirectoryReply::Done
+pub(super) fn perform(tx: &mut Tx<'_>, call: &DirectoryCall) -> Result<DirectoryReply, Fault> {
+    match call {
+        DirectoryCall::Change(change, entry) => {
+            let outcome = apply(tx.conn, change)?;
+            if let (DirectoryOutcome::Done, Some(entry)) = (&outcome, entry) {
+                put_audit(tx, entry)?;
+            }
+            Ok(DirectoryReply::Changed(outcome))
         }
-        DirectoryCall::AddToken(token) => {
-            execute(conn, ADD_TOKEN, token_cells(token)?)?;
-            let kept = find(conn, TOKEN, &token.id)?;
-            let missing = || Fault::Missing(format!("the token {}", token.id));
-            DirectoryReply::Token(Box::new(kept.ok_or_else(missing)?))
-        }
-        DirectoryCall::ReplaceToken { token, expected_secret } => DirectoryReply::Changed(
-            execute(conn, REPLACE_TOKEN, replaced_token(token, *expected_secret)?)? > 0,
-        ),
         DirectoryCall::TouchTokens(used) => {
-            let mut touch = conn.prepare_cached(TOUCH_TOKEN)?;
+            let mut touch = tx.conn.prepare_cached(TOUCH_TOKEN)?;
             for (id, at) in last_uses(used) {
                 touch.execute(params![id, at.as_micros()])?;
             }
-            DirectoryReply::Done
+            Ok(DirectoryReply::Touched)
         }
-        DirectoryCall::AddUser(user) => {
-            DirectoryReply::User(match user_refusal(conn, user, UserStoring::Add)? {
+    }
+}
+
+fn apply(conn: &Connection, change: &DirectoryChange) -> Result<DirectoryOutcome, Fault> {
+    use DirectoryOutcome::{Changed, Done, Exists, NotThere, Taken};
+    Ok(match change {
+        DirectoryChange::PutToken(token) => {
+            execute(conn, PUT_TOKEN, token_cells(token)?)?;
+            Done
+        }
+        DirectoryChange::AddToken(token) => {
+            execute(conn, ADD_TOKEN, token_cells(token)?)?;
+            match find(conn, TOKEN, &token.id)?.filter(|kept| kept != token) {
+                Some(kept) => Exists(Box::new(kept)),
+                None => Done,
+            }
+        }
+        DirectoryChange::ReplaceToken { token, expected } => {
+            if execute(conn, REPLACE_TOKEN, replaced_token(token, expected)?)? > 0 { Done } else { Changed }
+        }
+        DirectoryChange::RemoveToken(id) => {
+            if remove(conn, REMOVE_TOKEN, id)? {
+                Done
+            } else {
+                NotThere
+            }
+        }
+        DirectoryChange::AddUser(user) => match user_refusal(conn, user, UserStoring::Add)? {
+            Some(refusal) => refusal,
+            None => {
+                execute(conn, ADD_USER, user_cells(user)?)?;
+                Done
+            }
+        },
+        DirectoryChange::ReplaceUser { user, expected } => {
+            match user_refusal(conn, user, UserStoring::Replace)? {
                 Some(refusal) => refusal,
-                None => {
-                    execute(conn, ADD_USER, user_cells(user)?)?;
-                    UserOutcome::Stored
+                None if execute(conn, REPLACE_USER, replaced_user(user, expected)?)? > 0 => Done,
+                None => Changed,
+            }
+        }
+        DirectoryChange::RemoveUser { id, tokens } => {
+            if remove(conn, REMOVE_USER, id)? {
+                for token in tokens {
+                    remove(conn, REMOVE_TOKEN, token)?;
                 }
-            })
+                Done
+            } else {
+                NotThere
+            }
         }
-        DirectoryCall::ReplaceUser { user, expected } => {
-            DirectoryReply::User(match user_refusal(conn, user, UserStoring::Replace)? {
-                Some(refusal) => refusal,
-                None if execute(conn, REPLACE_USER, replaced_user(user, expected)?)? > 0 => {
-                    UserOutcome::Stored
-                }
-                None => UserOutcome::Changed,
-            })
+        DirectoryChange::AddSecret(secret) => {
+            if execute(conn, ADD_SECRET, secret_cells(secret)?)? > 0 {
+                Done
+            } else {
+                Taken
+            }
         }
-        DirectoryCall::RemoveToken(id) => DirectoryReply::Changed(remove(conn, REMOVE_TOKEN, id)?),
-        DirectoryCall::RemoveUser(id) => DirectoryReply::Changed(remove(conn, REMOVE_USER, id)?),
-        DirectoryCall::AddSecret(secret) => {
-            DirectoryReply::Changed(execute(conn, ADD_SECRET, secret_cells(secret)?)? > 0)
+        DirectoryChange::ReplaceSecret { secret, expected_version } => {
+            let values = replaced_secret(secret, *expected_version)?;
+            if execute(conn, REPLACE_SECRET, values)? > 0 { Done } else { Changed }
         }
-        DirectoryCall::ReplaceSecret { secret, expected_version } => DirectoryReply::Changed(
-            execute(conn, REPLACE_SECRET, replaced_secret(secret, *expected_version)?)? > 0,
-        ),
-        DirectoryCall::RemoveSecret(name) => DirectoryReply::Changed(remove(conn, REMOVE_SECRET, name)?),
+        DirectoryChange::RemoveSecret(name) => {
+            if remove(conn, REMOVE_SECRET, name)? {
+                Done
+            } else {
+                NotThere
+            }
+        }
     })
 }
 
-fn user_refusal(conn: &Connection, user: &User, storing: UserStoring) -> Result<Option<UserOutcome>, Fault> {
+fn user_refusal(
+    conn: &Connection,
+    user: &User,
+    storing: UserStoring,
+) -> Result<Option<DirectoryOutcome>, Fault> {
     let mut holders = conn.prepare_cached(HOLDERS)?;
     let holders: Vec<String> = all(&mut holders, params![user.id, user.email], |row| Ok(row.get(0)?))?;
     Ok(storing.refusal(user, &holders))
@@ -174,7 +207,7 @@ impl Reads<'_> {
     }
 }
 
-/// Sends a change and unwraps the reply.
+/// Sends a call and unwraps the reply.
 macro_rules! changed {
     ($store:expr, $call:expr, $reply:pat => $value:expr) => {
         kept!($store, Upkeep::Directory(Box::new($call)), UpkeepReply::Directory($reply) => $value)
@@ -183,22 +216,13 @@ macro_rules! changed {
 
 #[async_trait]
 impl Directory for SqliteStore {
-    async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-        changed!(self, DirectoryCall::PutToken(token), DirectoryReply::Done => ())
-    }
-
-    async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
-        changed!(self, DirectoryCall::AddToken(token), DirectoryReply::Token(token) => *token)
-    }
-
-    async fn replace_token(&self, token: Token, expected_secret: [u8; 32]) -> Result<bool, StoreError> {
-        let call = DirectoryCall::ReplaceToken { token, expected_secret };
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn remove_token(&self, id: &str) -> Result<bool, StoreError> {
-        let call = DirectoryCall::RemoveToken(id.to_owned());
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
+    async fn change_directory(
+        &self,
+        change: DirectoryChange,
+        entry: Option<AuditEntry>,
+    ) -> Result<DirectoryOutcome, StoreError> {
+        let call = DirectoryCall::Change(change, entry);
+        changed!(self, call, DirectoryReply::Changed(outcome) => outcome)
     }
 
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
@@ -212,22 +236,7 @@ impl Directory for SqliteStore {
     }
 
     async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError> {
-        changed!(self, DirectoryCall::TouchTokens(used), DirectoryReply::Done => ())
-    }
-
-    async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-        let call = DirectoryCall::AddUser(user);
-        changed!(self, call, DirectoryReply::User(outcome) => outcome)
-    }
-
-    async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError> {
-        let call = DirectoryCall::ReplaceUser { user, expected };
-        changed!(self, call, DirectoryReply::User(outcome) => outcome)
-    }
-
-    async fn remove_user(&self, id: &str) -> Result<bool, StoreError> {
-        let call = DirectoryCall::RemoveUser(id.to_owned());
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
+        changed!(self, DirectoryCall::TouchTokens(used), DirectoryReply::Touched => ())
     }
 
     async fn user(&self, id: &str) -> Result<Option<User>, StoreError> {
@@ -243,21 +252,6 @@ impl Directory for SqliteStore {
     async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, StoreError> {
         let after = after.unwrap_or_default().to_owned();
         self.read(move |reads| reads.listed_by_id(USERS, &after, limit)).await
-    }
-
-    async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError> {
-        let call = DirectoryCall::AddSecret(secret);
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn replace_secret(&self, secret: StoredSecret, expected_version: u64) -> Result<bool, StoreError> {
-        let call = DirectoryCall::ReplaceSecret { secret, expected_version };
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn remove_secret(&self, name: &str) -> Result<bool, StoreError> {
-        let call = DirectoryCall::RemoveSecret(name.to_owned());
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
     }
 
     async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {

@@ -68,7 +68,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             keep_condition(tx, *session, condition)?;
             UpkeepReply::ConditionKept
         }
-        Upkeep::Directory(call) => UpkeepReply::Directory(directory::perform(tx.conn, call)?),
+        Upkeep::Directory(call) => UpkeepReply::Directory(directory::perform(tx, call)?),
         Upkeep::Audit(call) => UpkeepReply::Audited(audit::perform(tx, call)?),
         Upkeep::RepairCounters => {
             UpkeepReply::CountersRepaired(counter_mismatch::repair(tx.conn, tx.memory)?)

@@ -13,6 +13,7 @@ pub fn operations() -> Vec<Operation> {
         list_tokens(),
         create_token(),
         show_token(),
+        patch_token(),
         rotate_token(),
         revoke_token(),
         list_users(),
@@ -76,12 +77,30 @@ fn show_token() -> Operation {
         .fails(400, NO_PARAMETERS)
 }
 
+fn patch_token() -> Operation {
+    on_token(Method::PATCH, "", title("changeToken", "Change a token"))
+        .needs(UseCase::UpdateToken)
+        .about(
+            "A JSON merge patch (RFC 7396). Its id, secret and user stay. It applies at once on the server that answers, \
+             within 5 seconds on others. If it may do something else from then on, the sessions of workers that it \
+             opened end.",
+        )
+        .takes_as(
+            &["application/json", "application/merge-patch+json"],
+            "PatchToken",
+            json!({"role": "viewer", "expires_after": "30d"}),
+        )
+        .answers(200, "The token.", "Token")
+        .fails(409, "It is the last token that can manage tokens and users; or other requests keep changing it.")
+}
+
 fn rotate_token() -> Operation {
     on_token(Method::POST, "/rotate", title("rotateToken", "Rotate a token"))
         .needs(UseCase::RotateToken)
         .about(
             "Gives it a new secret and keeps its id. The old secret works for the `overlap`, so that services can \
-             be switched over one by one. Only this response has the new secret.",
+             be switched over one by one. Only this response has the new secret. Without a new expiry, it keeps the one that \
+             it has.",
         )
         .may_take("RotateToken", json!({"overlap": "1h"}))
         .answers(200, "The token, with its new secret.", "Token")

@@ -82,10 +82,11 @@ fn server(id: &'static str, summary: &'static str) -> Title {
 
 fn stats() -> Operation {
     Operation::new(Method::GET, format!("{API_PREFIX}/stats"), server("getStats", "Get statistics"))
-        .needs(UseCase::ReadServer)
+        .needs(UseCase::ReadStats)
         .about(
             "The number of jobs by status, waiting and running executions, connected workers, and what all \
-             live processes of the cluster have done since each started.",
+             live processes of the cluster have done since each started. For a caller with a limited scope, the figures \
+             cover its own jobs, counted up to a limit (`looked_at`), and the counters of processes are 0.",
         )
         .answers(200, "The statistics.", "Stats")
 }

@@ -10,7 +10,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
     Assignment, ControlOutcome, DeadLetterQuery, Horizon, JobCounts, ReportAnswer, Retirement, SubmitOutcome,
-    UserOutcome,
+    DirectoryChange, DirectoryOutcome, Token,
 };
 
 /// Callers of the same submit.
@@ -60,8 +60,17 @@ pub(super) async fn one_first_token_from_many_at_once(nodes: Nodes) {
     nodes
         .rounds(|round| async move {
             let token = |index: usize| plain_token(&round.queue(), index as u8);
-            let add = |index: usize| round.node(index).store.add_token(token(index));
-            let told = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+            let add = |index: usize| {
+                let change = DirectoryChange::AddToken(token(index));
+                round.node(index).store.change_directory(change, None)
+            };
+            let outcomes = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).enumerate();
+            let told: Vec<Token> = outcomes
+                .map(|(index, outcome)| match outcome {
+                    DirectoryOutcome::Exists(kept) => *kept,
+                    _ => token(index),
+                })
+                .collect();
             let kept = round.here().store.token(&round.queue()).await.unwrap();
             assert!(
                 told.iter().all(|told| Some(told) == kept.as_ref()),
@@ -77,11 +86,13 @@ pub(super) async fn one_rotation_of_a_token_from_many_at_once(nodes: Nodes) {
         .rounds(|round| async move {
             let token = |index: usize| full_token(&round.queue(), index as u8);
             round.here().store.put_token(token(CALLERS)).await.unwrap();
-            let rotate =
-                |index: usize| round.node(index).store.replace_token(token(index), [CALLERS as u8; 32]);
+            let rotate = |index: usize| {
+                let change = DirectoryChange::ReplaceToken { token: token(index), expected: token(CALLERS) };
+                round.node(index).store.change_directory(change, None)
+            };
             let told = round.many(CALLERS, rotate).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
             let kept = round.here().store.token(&round.queue()).await.unwrap();
-            let changed: Vec<usize> = (0..CALLERS).filter(|index| told[*index]).collect();
+            let changed: Vec<usize> = (0..CALLERS).filter(|index| told[*index] == DirectoryOutcome::Done).collect();
             assert_eq!(changed.len(), 1, "{told:?}");
             assert_eq!(kept, Some(token(changed[0])));
         })
@@ -92,18 +103,20 @@ pub(super) async fn one_email_address_from_many_at_once(nodes: Nodes) {
     nodes
         .rounds(|round| async move {
             let new = |index: usize| user(&format!("{} {index}", round.queue()), &round.queue());
-            let add = |index: usize| round.node(index).store.add_user(new(index));
+            let add = |index: usize| {
+                round.node(index).store.change_directory(DirectoryChange::AddUser(new(index)), None)
+            };
             let told = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
             let kept = round.here().store.user_by_email(&round.queue()).await.unwrap();
             for (index, outcome) in told.iter().enumerate() {
                 let is_kept = kept.as_ref() == Some(&new(index));
                 assert_eq!(
                     *outcome,
-                    if is_kept { UserOutcome::Stored } else { UserOutcome::Taken },
+                    if is_kept { DirectoryOutcome::Done } else { DirectoryOutcome::Taken },
                     "{told:?}"
                 );
             }
-            assert!(told.contains(&UserOutcome::Stored), "{told:?}");
+            assert!(told.contains(&DirectoryOutcome::Done), "{told:?}");
         })
         .await;
 }
