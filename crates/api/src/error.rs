@@ -77,7 +77,7 @@ pub enum ApiError {
     #[error("{detail}")]
     Advised { detail: String, advice: Vec<Advice> },
     #[error("the method is not allowed here")]
-    MethodNotAllowed { allowed: String },
+    MethodNotAllowed { allowed: String, described_in: &'static str },
     #[error("the body took too long to arrive")]
     BodyTimeout,
     #[error("the body could not be read: {0}")]
@@ -290,9 +290,8 @@ impl ApiError {
                 ));
             }
             ApiError::Internal(_) => problem.detail = Some("see the server's log for details".to_owned()),
-            ApiError::MethodNotAllowed { allowed } => {
-                problem.detail =
-                    Some(format!("this path accepts {allowed}; /openapi.json lists all requests"));
+            ApiError::MethodNotAllowed { allowed, described_in } => {
+                problem.detail = Some(format!("this path accepts {allowed}; {described_in}"));
             }
             ApiError::NotJson => {
                 problem.detail = Some(

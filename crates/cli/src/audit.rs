@@ -8,6 +8,7 @@ use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, one_line, shortened, table, time};
+use serde::Deserialize;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -105,11 +106,28 @@ fn entries_table(page: &Page<AuditEntryBody>) -> String {
             shortened(if entry.name.is_empty() { &entry.token_id } else { &entry.name }, 30),
             entry.source.clone().unwrap_or_else(|| "-".to_owned()),
             entry.action.clone(),
-            shortened(&entry.object, 50),
+            object(entry),
             shortened(&one_line(&entry.outcome), 60),
         ]
     });
     table(&["NUMBER", "AT", "WHO", "FROM", "ACTION", "OBJECT", "OUTCOME"], rows)
+}
+
+/// What the entry is about. A use of secrets is about an execution, and its details name the secrets.
+fn object(entry: &AuditEntryBody) -> String {
+    #[derive(Deserialize)]
+    struct UsedSecrets {
+        secrets: Vec<String>,
+    }
+
+    let object = shortened(&entry.object, 50);
+    let used = entry.details.as_ref().filter(|_| entry.action == "secret.use");
+    match used.map(|details| serde_json::from_str(details.get())) {
+        Some(Ok(UsedSecrets { secrets })) => {
+            format!("{object}: {}", shortened(&one_line(&secrets.join(", ")), 50))
+        }
+        _ => object,
+    }
 }
 
 async fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
@@ -141,5 +159,25 @@ fn verified(check: &AuditCheckBody) -> String {
         None => {
             format!("{checked} entries are unchanged; the last entry is {last_number} with hash {last_hash}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_use_of_secrets_shows_their_names() {
+        let row = |action: &str, details: serde_json::Value| {
+            let entry = json!({"entry_id": "e", "at": "2026-11-15T08:30:00Z", "token_id": "t", "name": "mail-1",
+                "action": action, "object": "execution x.1.1", "outcome": "ok", "details": details});
+            object(&serde_json::from_str(&entry.to_string()).unwrap())
+        };
+        let used = json!({"secrets": ["smtp-password", "api-key"], "job": "x"});
+        assert_eq!(row("secret.use", used.clone()), "execution x.1.1: smtp-password, api-key");
+        assert_eq!(row("job.submit", used), "execution x.1.1");
+        assert_eq!(row("secret.use", json!({"jobs": 1})), "execution x.1.1");
+        assert_eq!(row("secret.use", serde_json::Value::Null), "execution x.1.1");
     }
 }

@@ -8,6 +8,8 @@ use punctual_config::output::{quoted, shortened};
 
 /// Characters of a flag's value in an error.
 const VALUE_CHARS_MAX: usize = 60;
+/// The field, and its flag, for what a handler gets.
+const PAYLOAD: &str = "payload";
 /// Fields whose names are also English words. In a sentence they are fields only after one of [`LEADS`].
 const WORDS: [&str; 2] = ["delay", "interval"];
 const LEADS: [&str; 3] = ["give", "or", "with"];
@@ -86,8 +88,13 @@ impl CommandFlags {
             .or_else(|| of_access().and_then(|flag| self.find(flag)))
     }
 
-    /// The flag of a field such as `tags[1]`, with its value unless the detail begins with it.
+    /// The flag of a field such as `tags[1]`, with its value unless the detail begins with it. A payload is too
+    /// large for that, and its parts have no flags: there the flag has the path.
     fn with_value(&self, field: &str, detail: &str) -> Option<String> {
+        if field.split(['.', '[']).next() == Some(PAYLOAD) {
+            let Flag { name, .. } = self.find(PAYLOAD)?;
+            return Some(if field == PAYLOAD { format!("--{name}") } else { format!("--{name}: {field}") });
+        }
         let (path, index) = match field.strip_suffix(']').and_then(|field| field.rsplit_once('[')) {
             Some((path, index)) => (path, index.parse().unwrap_or(0)),
             None => (field, 0),
@@ -159,10 +166,23 @@ mod tests {
                 "--jitter only applies to --misfire-policy RUN_ALL",
             ),
             ("interval", "1h must be longer", "--every 1h must be longer"),
-            ("payload.ms", "is 1.5", "--payload is 1.5"),
+            ("payload.ms", "is 1.5", "--payload: payload.ms is 1.5"),
             ("name", "must not be empty", "name must not be empty"),
         ] {
             assert_eq!(said(&submit, field, detail), told);
+        }
+    }
+
+    #[test]
+    fn errors_in_a_payload_have_the_path_and_never_the_payload() {
+        let submit = ["submit", "x", "--payload", r#"{"a": [{"$secret": "?", "b": "hunter2"}]}"#];
+        for (field, told) in [
+            ("payload", "--payload must be short"),
+            ("payload[0]", "--payload: payload[0] must be short"),
+            ("payload.a[0]", "--payload: payload.a[0] must be short"),
+            ("payload.a.b[1]", "--payload: payload.a.b[1] must be short"),
+        ] {
+            assert_eq!(said(&submit, field, "must be short"), told);
         }
     }
 

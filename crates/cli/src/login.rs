@@ -173,6 +173,11 @@ pub(crate) fn typed_unseen(prompt: &str) -> anyhow::Result<String> {
     typed
 }
 
+/// Enter, or the line feed of a program that types: in raw mode that is Ctrl-J.
+fn ends_line(code: KeyCode, modifiers: KeyModifiers) -> bool {
+    code == KeyCode::Enter || (code == KeyCode::Char('j') && modifiers.contains(KeyModifiers::CONTROL))
+}
+
 fn read_line() -> anyhow::Result<String> {
     let mut line = String::new();
     loop {
@@ -180,7 +185,7 @@ fn read_line() -> anyhow::Result<String> {
             continue;
         };
         match code {
-            KeyCode::Enter => return Ok(line),
+            _ if ends_line(code, modifiers) => return Ok(line),
             KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => {
                 let message = "interrupted: nothing was stored".to_owned();
                 return Err(CliError { exit: Exit::Failed, message }.into());
@@ -191,5 +196,17 @@ fn read_line() -> anyhow::Result<String> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_feed_is_enter_and_a_letter_is_not() {
+        assert!(ends_line(KeyCode::Enter, KeyModifiers::NONE));
+        assert!(ends_line(KeyCode::Char('j'), KeyModifiers::CONTROL));
+        assert!(!ends_line(KeyCode::Char('j'), KeyModifiers::NONE));
     }
 }

@@ -34,6 +34,9 @@ pub struct SetArgs {
     /// The name of the secret, for references such as {"$secret": "NAME"} in payloads
     #[arg(value_name = "NAME", value_parser = args::path_name)]
     name: String,
+    /// Refused: a value is never an argument
+    #[arg(value_name = "VALUE", hide = true)]
+    values: Vec<String>,
     /// Read the value from this file; one line break at its end is left out
     #[arg(long, value_name = "FILE")]
     from_file: Option<PathBuf>,
@@ -84,12 +87,17 @@ pub struct RemoveArgs {
 pub async fn run(command: SecretCommand) -> anyhow::Result<Exit> {
     match command {
         SecretCommand::Set(args) => {
+            refuse_values(&args.values)?;
             let client = args.connect.client()?;
             let value = value(&args.name, args.from_file.as_deref())?;
+            let note = redaction_note(&value);
             let secret =
                 SetSecret { value, owners: args.owner, queues: args.queue, job_types: args.job_type };
             let secret = client.set_secret(&args.name, &secret).await?;
             args.output.print(&secret, described)?;
+            if let Some(note) = note {
+                tell(&note);
+            }
         }
         SecretCommand::List(args) => {
             let secrets = args.connect.client()?.secrets().await?;
@@ -137,29 +145,65 @@ async fn rotate(args: ListArgs) -> anyhow::Result<Exit> {
     Ok(if all.unreadable.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
+/// The values are not repeated.
+fn refuse_values(values: &[String]) -> Result<(), CliError> {
+    if values.is_empty() {
+        return Ok(());
+    }
+    Err(misunderstood(
+        "a value is never an argument, because other users of this machine could see it: leave it out to be asked \
+         for it, write it to standard input, or pass --from-file FILE"
+            .to_owned(),
+    ))
+}
+
+fn misunderstood(message: String) -> CliError {
+    CliError { exit: Exit::Misunderstood, message }
+}
+
 fn value(name: &str, file: Option<&Path>) -> anyhow::Result<String> {
-    let text = match file {
+    let bytes = match file {
         Some(file) => {
             let open = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
             read(open).with_context(|| format!("cannot read {}", file.display()))?
         }
-        None if io::stdin().is_terminal() => return typed_unseen(&format!("value of {name}: ")),
+        None if io::stdin().is_terminal() => typed_unseen(&format!("value of {name}: "))?.into_bytes(),
         None => read(io::stdin().lock()).context("cannot read the value from standard input")?,
     };
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    let value = line.strip_suffix('\r').unwrap_or(line);
-    if value.is_empty() {
-        let message = "no value: pass --from-file, or write the value to standard input".to_owned();
-        return Err(CliError { exit: Exit::Misunderstood, message }.into());
-    }
-    Ok(value.to_owned())
+    Ok(value_of(&bytes)?)
 }
 
-/// Reads a little more than the server accepts, so that it can say what is wrong.
-fn read(from: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    from.take(limits::SECRET_VALUE_BYTES_MAX as u64 + 3).read_to_string(&mut text)?;
-    Ok(text)
+/// Reads so much more than a value may have that [`value_of`] can tell.
+fn read(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(limits::SECRET_VALUE_BYTES_MAX as u64 + 3).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The value without the line break at its end.
+fn value_of(bytes: &[u8]) -> Result<String, CliError> {
+    let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let value = line.strip_suffix(b"\r").unwrap_or(line);
+    if value.is_empty() {
+        let message = "no value: pass --from-file, or write the value to standard input";
+        return Err(misunderstood(message.to_owned()));
+    }
+    // The rest of it may be unread, so its size is not known.
+    if value.len() > limits::SECRET_VALUE_BYTES_MAX {
+        let most = limits::SECRET_VALUE_BYTES_MAX;
+        return Err(misunderstood(format!("the value has more than {most} bytes, which is the limit")));
+    }
+    let text = std::str::from_utf8(value).map_err(|_| {
+        misunderstood("the value is not UTF-8 text: encode it in Base64, and decode it in the job".to_owned())
+    })?;
+    Ok(text.to_owned())
+}
+
+fn redaction_note(value: &str) -> Option<String> {
+    let least = limits::SECRET_REDACTED_CHARS_MIN;
+    (value.chars().count() < least).then(|| {
+        format!("note: the value has fewer than {least} characters, so it is not removed from the output of handlers")
+    })
 }
 
 fn described(secret: &SecretBody) -> String {
@@ -198,4 +242,50 @@ fn secrets_table(page: &Page<SecretBody>) -> String {
         ]
     });
     table(&["SECRET", "VERSION", "OWNERS", "QUEUES", "JOB TYPES", "KEY", "SET", "SET BY"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(bytes: &[u8]) -> String {
+        let error = value_of(bytes).unwrap_err();
+        assert_eq!(error.exit, Exit::Misunderstood);
+        error.message
+    }
+
+    #[test]
+    fn a_value_is_text_without_its_last_line_break() {
+        for (given, value) in
+            [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), (" a b ", " a b "), ("ä\n", "ä")]
+        {
+            assert_eq!(value_of(given.as_bytes()).unwrap(), value, "{given:?}");
+        }
+        for nothing in ["", "\n", "\r\n"] {
+            assert!(refusal(nothing.as_bytes()).starts_with("no value"), "{nothing:?}");
+        }
+        assert!(refusal(&[0xff, 0xfe, 0]).contains("encode it in Base64"));
+    }
+
+    #[test]
+    fn of_a_value_that_is_too_long_only_the_limit_is_told() {
+        let most = limits::SECRET_VALUE_BYTES_MAX;
+        let given = |bytes: usize| read(io::repeat(b'x').take(bytes as u64)).unwrap();
+        assert_eq!(value_of(&given(most)).unwrap().len(), most);
+        assert_eq!(value_of(&[given(most), b"\r\n".to_vec()].concat()).unwrap().len(), most);
+        for bytes in [most + 1, 40_000] {
+            assert!(refusal(&given(bytes)).contains("more than 32768 bytes"), "{bytes}");
+        }
+        // The limit may divide a letter.
+        assert!(refusal(&read("ä".repeat(most).as_bytes()).unwrap()).contains("more than 32768 bytes"));
+    }
+
+    #[test]
+    fn a_short_value_is_noted_and_a_value_in_an_argument_is_refused_unseen() {
+        assert!(redaction_note("12345").is_some_and(|note| !note.contains("12345")));
+        assert_eq!(redaction_note("123456"), None);
+        assert!(refuse_values(&[]).is_ok());
+        let error = refuse_values(&["hunter2".to_owned()]).unwrap_err();
+        assert!(error.message.contains("never an argument") && !error.message.contains("hunter2"));
+    }
 }

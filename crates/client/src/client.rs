@@ -49,6 +49,8 @@ pub struct Client {
     token_origin: Option<String>,
     /// Where the address of the server came from, for the error when it cannot be reached.
     server_origin: Option<String>,
+    /// The socket of the server, for the error when it cannot be reached.
+    socket: Option<String>,
     /// The `Idempotency-Key`, if any.
     request_key: Option<String>,
     retries: Retries,
@@ -185,15 +187,16 @@ impl Client {
         Client::built(builder, address.clone(), address, token.into())
     }
 
-    /// A client for a server on this machine that listens on a Unix socket. `shown` is the name of the server in
-    /// messages.
+    /// A client for a server on this machine that listens on a Unix socket. `shown` is the name of the server for
+    /// people.
     pub fn on_socket(
         socket: &Path,
         shown: impl Into<String>,
         token: impl Into<String>,
     ) -> Result<Self, ClientError> {
         let builder = ClientTls::default().http().unix_socket(socket);
-        Client::built(builder, shown.into(), "http://localhost".to_owned(), token.into())
+        let client = Client::built(builder, shown.into(), "http://localhost".to_owned(), token.into())?;
+        Ok(client.with_socket_name(socket.display().to_string()))
     }
 
     fn built(
@@ -219,6 +222,7 @@ impl Client {
             token,
             token_origin: None,
             server_origin: None,
+            socket: None,
             request_key: None,
             retries: Retries::default(),
         })
@@ -232,6 +236,11 @@ impl Client {
     /// The same for the address of the server.
     pub fn with_server_origin(&self, origin: impl Into<String>) -> Client {
         Client { server_origin: Some(origin.into()), ..self.clone() }
+    }
+
+    /// The same client, with another name for its socket in errors.
+    pub fn with_socket_name(&self, name: impl Into<String>) -> Client {
+        Client { socket: Some(name.into()), ..self.clone() }
     }
 
     pub fn server(&self) -> &str {
@@ -588,11 +597,12 @@ impl Client {
         ClientError::NotPunctual { server: self.told_server(), problem: Box::new(made_from(status)) }
     }
 
-    /// The address of the server and where it came from.
+    /// The socket of the server, or its address and where it came from.
     fn told_server(&self) -> String {
-        match &self.server_origin {
-            Some(origin) => format!("{} (from {origin})", self.server),
-            None => self.server.clone(),
+        match (&self.socket, &self.server_origin) {
+            (Some(socket), _) => socket.clone(),
+            (None, Some(origin)) => format!("{} (from {origin})", self.server),
+            (None, None) => self.server.clone(),
         }
     }
 

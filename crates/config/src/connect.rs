@@ -210,7 +210,8 @@ impl ServerConnect {
     pub fn open(&self, token: String) -> anyhow::Result<Client> {
         Ok(match self.way {
             Way::Network => Client::with_tls(&self.server, token, &self.tls)?,
-            Way::Socket => Client::on_socket(&self.data_dir.socket()?, shown(&self.server), token)?,
+            Way::Socket => Client::on_socket(&self.data_dir.socket()?, shown(&self.server), token)?
+                .with_socket_name(self.data_dir.socket_file().display().to_string()),
         })
     }
 

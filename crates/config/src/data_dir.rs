@@ -1,17 +1,19 @@
 //! The files of the data directory besides the database: how the command line finds the server and its token.
 
-use crate::exit::CliError;
+use crate::exit::{CliError, Exit};
 use crate::layers::Source;
 use crate::output::quoted;
+use crate::trust::Ownership;
 use crate::{ConfigFlag, DataPlace, Flags, Surroundings};
 use anyhow::Context;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// Every data directory in which a server has run contains it.
@@ -57,7 +59,7 @@ impl DataDirArgs {
             }
             _ => format!(" --data-dir {}", quoted(&path.to_string_lossy())),
         };
-        Ok(DataDir { path, option })
+        Ok(DataDir { path, option, is_named: self.is_named(around), socket_id: Arc::default() })
     }
 }
 
@@ -65,6 +67,10 @@ impl DataDirArgs {
 pub struct DataDir {
     path: PathBuf,
     option: String,
+    /// It is not the default one.
+    is_named: bool,
+    /// The device and inode of the socket that this process has opened.
+    socket_id: Arc<OnceLock<(u64, u64)>>,
 }
 
 impl DataDir {
@@ -86,8 +92,8 @@ impl DataDir {
         self.path.join("server.address")
     }
 
-    /// Creates the directory, with access for its owner only, and checks whether it can be written. A full
-    /// disk does not prevent the start: the store still has its data.
+    /// Creates the directory, with access for its owner only, and checks whether it can be written and nobody else
+    /// can. A full disk does not prevent the start: the store still has its data.
     pub fn prepare(&self) -> Result<(), CliError> {
         prepare(&self.path).map_err(|error| {
             CliError::cannot_start(format!(
@@ -135,14 +141,32 @@ impl DataDir {
 
     /// Whether a server has ever announced itself here.
     pub fn has_served(&self) -> bool {
-        [self.address_file(), self.path.join(SOCKET_FILE)].iter().any(|file| file.exists())
+        [self.address_file(), self.socket_file()].iter().any(|file| file.exists())
     }
 
-    /// A path to the socket of this directory's server. The directory is its owner's alone, so whatever listens
-    /// there may have the token, and no other program can take its place as it could with a port.
+    /// A path to the socket of this directory's server. The directory is its owner's alone, which is checked, so
+    /// whatever listens there may have the token, and no other program can take its place as it could with a port.
     pub fn socket(&self) -> anyhow::Result<PathBuf> {
+        self.must_be_trusted()?;
         let folder = self.folder_of_sockets()?;
         Ok(folder.join(SOCKET_FILE))
+    }
+
+    /// The socket, for messages.
+    pub fn socket_file(&self) -> PathBuf {
+        self.path.join(SOCKET_FILE)
+    }
+
+    /// Refuses a directory in which another user could listen. One that does not exist has no socket either.
+    fn must_be_trusted(&self) -> Result<(), CliError> {
+        let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
+        let Some(why) = Ownership::of(&metadata).wrong_for_command(self.is_named) else { return Ok(()) };
+        let dir = self.path.display();
+        let message = format!(
+            "the server of the data directory {dir} cannot be trusted: {why}; make the directory private with `chmod 700 \
+             {dir}`, and run this command as its owner, or as root with --data-dir {dir}; or choose another directory"
+        );
+        Err(CliError { exit: Exit::Misunderstood, message })
     }
 
     /// The directory, by a path that is short enough for its sockets. A long one is replaced by the descriptor
@@ -165,10 +189,22 @@ impl DataDir {
             let _ = fs::remove_file(&draft);
             let listener = UnixListener::bind(&draft)?;
             fs::set_permissions(&draft, fs::Permissions::from_mode(0o600))?;
+            let _ = self.socket_id.set(identity(&draft)?);
             fs::rename(&draft, &socket)?;
             Ok(listener)
         };
-        listen().with_context(|| format!("cannot listen on {}", self.path.join(SOCKET_FILE).display()))
+        listen().with_context(|| format!("cannot listen on {}", self.socket_file().display()))
+    }
+
+    /// Removes the socket at the end of this server, unless it is another server's.
+    pub fn remove_socket(&self) {
+        let file = self.socket_file();
+        if let Some(own) = self.socket_id.get()
+            && identity(&file).is_ok_and(|found| found == *own)
+        {
+            // One that stays is replaced by the next server.
+            let _ = fs::remove_file(file);
+        }
     }
 
     /// The current or last address of this directory's server, for messages: another program may use it now.
@@ -259,9 +295,23 @@ fn hold_until_the_end(lock: File) {
     std::mem::forget(lock);
 }
 
-/// Creates a directory, with access for its owner only, and checks whether it can be written.
+/// The device and inode of a file.
+fn identity(file: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(file).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Creates a directory, with access for its owner only, and checks whether it can be written and nobody else can:
+/// whoever can write the files of a server decides what it does.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let ownership = Ownership::of(&fs::metadata(directory)?);
+    if let Some(why) = ownership.wrong_for_server() {
+        let shown = directory.display();
+        return Err(io::Error::other(format!(
+            "{why}: make it your own with `chown {} {shown}` and `chmod 700 {shown}`, if you trust what it contains",
+            rustix::process::geteuid().as_raw()
+        )));
+    }
     match tempfile::tempfile_in(directory) {
         Err(error) if !is_full(&error) => Err(error),
         _ => Ok(()),

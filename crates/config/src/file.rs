@@ -3,9 +3,10 @@
 use crate::layers::ConfigProblem;
 use crate::settings::{self, Setting};
 use crate::suggest::did_you_mean;
+use crate::trust::Ownership;
 use crate::value::Raw;
 use rustix::fs::{Mode, OFlags};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,9 +39,33 @@ pub struct Entry {
 impl ConfigFile {
     /// Reads and checks a file. Reports all errors at once.
     pub fn read(path: &Path) -> Result<Self, Vec<ConfigProblem>> {
-        let text = read_text(path).map_err(|error| {
-            vec![ConfigProblem::new(path.display(), format!("cannot read the configuration file: {error}"))]
-        })?;
+        ConfigFile::read_if(path, |_| None)
+    }
+
+    /// The same for a file that nobody has named. It decides which server gets which token, so another user must
+    /// not have written it.
+    pub fn read_trusted(path: &Path) -> Result<Self, Vec<ConfigProblem>> {
+        ConfigFile::read_if(path, |metadata| Ownership::of(metadata).wrong_for_configuration())
+    }
+
+    fn read_if(
+        path: &Path,
+        distrust: impl Fn(&Metadata) -> Option<String>,
+    ) -> Result<Self, Vec<ConfigProblem>> {
+        let problem = |message: String| vec![ConfigProblem::new(path.display(), message)];
+        let unreadable = |error: io::Error| problem(format!("cannot read the configuration file: {error}"));
+        let text = match open(path).map_err(unreadable)? {
+            None => String::new(),
+            Some((file, metadata)) => {
+                if let Some(why) = distrust(&metadata) {
+                    let file = path.display();
+                    return Err(problem(format!(
+                        "not used, because {why}: change its owner and mode, or pass it with --config {file} if you trust it"
+                    )));
+                }
+                read_text(file).map_err(unreadable)?
+            }
+        };
         ConfigFile::parse(path, &text)
     }
 
@@ -90,18 +115,23 @@ impl ConfigFile {
     }
 }
 
-/// The text of a file. Other kinds of files may never end, or block forever; only `/dev/null` is accepted, as
-/// the usual name for "no file".
-fn read_text(path: &Path) -> io::Result<String> {
+/// Opens a file. Other kinds of files may never end, or block forever; only `/dev/null` is accepted, as the usual
+/// name for "no file".
+fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     if path == Path::new(NO_FILE) {
-        return Ok(String::new());
+        return Ok(None);
     }
     // Opening a pipe must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
+    Ok(Some((file, metadata)))
+}
+
+fn read_text(file: File) -> io::Result<String> {
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
@@ -223,12 +253,28 @@ fn offered<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn problems(text: &str) -> Vec<String> {
         match ConfigFile::parse(Path::new("punctual.toml"), text) {
             Ok(_) => vec![],
             Err(problems) => problems.iter().map(ConfigProblem::to_string).collect(),
         }
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_is_used_only_if_it_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path();
+        assert!(ConfigFile::read_trusted(path).is_ok());
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(ConfigFile::read(path).is_ok());
+        let told = ConfigFile::read_trusted(path).unwrap_err()[0].to_string();
+        assert!(
+            told.starts_with(&format!("{}: not used, because users other than", path.display())),
+            "{told}"
+        );
+        assert!(told.contains("(mode 0666)") && told.contains("--config"), "{told}");
     }
 
     #[test]

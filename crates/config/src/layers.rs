@@ -59,11 +59,13 @@ impl ConfigFlag {
         ConfigFlag { config: Some(file) }
     }
 
-    /// The given file, or the default one if it exists.
-    pub fn file(&self) -> Option<PathBuf> {
+    /// Reads the given file, or the default one if it exists.
+    pub fn read(&self) -> Result<Option<ConfigFile>, Vec<ConfigProblem>> {
+        let usual = Path::new(USUAL_FILE);
         match self.named() {
-            Some(named) => Some(named.to_owned()),
-            None => Some(PathBuf::from(USUAL_FILE)).filter(|file| file.exists()),
+            Some(named) => ConfigFile::read(named).map(Some),
+            None if usual.exists() => ConfigFile::read_trusted(usual).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -169,11 +171,8 @@ pub struct Surroundings {
 impl Surroundings {
     /// Reads the variables of this process, and the configuration file if there is one.
     pub fn find(config: &ConfigFlag) -> Result<Self, CliError> {
-        let file = config.file().map(|path| ConfigFile::read(&path)).transpose();
-        Ok(Surroundings {
-            file: file.map_err(|problems| refusal(&problems))?,
-            ..Surroundings::without_file()
-        })
+        let file = config.read().map_err(|problems| refusal(&problems))?;
+        Ok(Surroundings { file, ..Surroundings::without_file() })
     }
 
     pub fn without_file() -> Self {

@@ -25,6 +25,7 @@ mod secret_file;
 mod settings;
 pub mod store_url;
 pub mod suggest;
+mod trust;
 pub mod value;
 mod variables;
 mod web;
@@ -164,14 +165,13 @@ fn check(
     check_files: impl FnOnce(&Surroundings) -> Result<Vec<String>, CliError>,
 ) -> anyhow::Result<()> {
     let config = args.file.map_or(args.config, ConfigFlag::naming);
-    let Some(file) = config.file() else {
+    // Only the file: variables and flags do not matter here.
+    let Some(file) = config.read().map_err(|problems| refusal(&problems))? else {
         let message = format!(
             "{USUAL_FILE} does not exist in this directory; pass a file, or create one with `punctual config template`"
         );
         return Err(CliError::not_found(message).into());
     };
-    // Only the file: variables and flags do not matter here.
-    let file = ConfigFile::read(&file).map_err(|problems| refusal(&problems))?;
     let path = file.path.clone();
     let alone = Surroundings { variables: Default::default(), file: Some(file) };
     alone.read(&Flags::<RoleSettings>::default())?.serve.check()?;

@@ -77,8 +77,9 @@ mod tests {
         let limit = |raw: Raw| PerSecond::read(&raw).ok().map(|limit| limit.0);
         assert_eq!(limit(Raw::word("100")), Some(Some(100)));
         assert_eq!(limit(Raw::Number("100".to_owned())), Some(Some(100)));
-        assert_eq!((limit(Raw::word("0")), limit(Raw::Text("none".to_owned()))), (Some(None), Some(None)));
-        for wrong in ["", "-1", "1.5", "many", "1000000001", "100/1s"] {
+        assert_eq!(limit(Raw::Text("none".to_owned())), Some(None));
+        assert!(PerSecond::read(&Raw::word("0")).unwrap_err().contains("`none` means no limit"));
+        for wrong in ["", "0", "-1", "1.5", "many", "1000000001", "100/1s"] {
             assert_eq!(limit(Raw::word(wrong)), None, "{wrong}");
         }
     }

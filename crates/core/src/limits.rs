@@ -472,9 +472,16 @@ pub const SECRET_VALUE_BYTES_MAX: usize = 32 * 1024;
 pub const SECRETS_MAX: usize = 10_000;
 /// References to secrets in one payload. More are rejected.
 pub const SECRET_REFERENCES_MAX: usize = 32;
+/// Bytes of the place of a reference in errors. Longer ones are cut.
+pub const SECRET_PATH_BYTES_MAX: usize = 500;
 /// Characters from which on a value, or a line of a value, is replaced in the output of handlers. Shorter ones
 /// would also match ordinary words.
 pub const SECRET_REDACTED_CHARS_MIN: usize = 6;
+/// Texts that are searched for in the output of one execution: values, their encodings, and their lines, the
+/// longest lines first. Others are not replaced on their own.
+pub const SECRET_REDACTED_TEXTS_MAX: usize = 1_000;
+/// The total bytes of these texts. All values fit.
+pub const SECRET_REDACTED_BYTES_MAX: usize = 2 * SECRET_REFERENCES_MAX * SECRET_VALUE_BYTES_MAX;
 /// Secrets that one call encrypts with the current key; it returns where to continue.
 pub const SECRETS_ROTATED_MAX: usize = 100;
 /// Keys for secrets that a server may have: the current one, and older ones that still decrypt.

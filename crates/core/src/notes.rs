@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
 /// Appended to a text that was truncated.
-const CUT_MARK: &str = " […]";
+pub(crate) const CUT_MARK: &str = " […]";
 
 /// A percentage from 0 to 100 in hundredths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,15 +7,15 @@
 use crate::access::{NamePattern, is_any, problem_of};
 use crate::job::InvalidField;
 use crate::limits;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
+
+mod redaction;
+pub use redaction::Redactor;
 
 /// The key of an object that stands for a secret.
 pub const REFERENCE_KEY: &str = "$secret";
@@ -94,33 +94,91 @@ pub fn references(payload: &str) -> Result<Vec<SecretReference>, InvalidField> {
     if !may_have_references(payload) {
         return Ok(vec![]);
     }
-    let mut found = Vec::new();
     let Ok(whole) = serde_json::from_str::<&RawValue>(payload) else { return Ok(vec![]) };
-    let mut left = vec![("payload".to_owned(), whole)];
-    while let Some((path, part)) = left.pop() {
-        let text = part.get();
+    let (mut found, mut count) = (Vec::new(), 0);
+    // Paths are put together only where they are needed: a payload can have a long key above many values.
+    let mut opened: Vec<PathPart> = Vec::new();
+    let mut left = vec![(PathPart { parent: None, step: PathStep::Whole }, whole)];
+    while let Some((part, raw)) = left.pop() {
+        let text = raw.get();
+        let parent = Some(opened.len());
         if text.starts_with('[') {
+            opened.push(part);
             let items: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-            let named = items.into_iter().enumerate();
-            left.extend(named.map(|(place, item)| (format!("{path}[{place}]"), item)));
+            let inner = items.into_iter().enumerate().filter(|(_, item)| may_be_above(item));
+            left.extend(inner.map(|(place, item)| (PathPart { parent, step: PathStep::Item(place) }, item)));
         } else if text.starts_with('{') {
             let Members(members) = serde_json::from_str(text).unwrap_or_default();
             if members.iter().any(|(key, _)| key == REFERENCE_KEY) {
                 let start = text.as_ptr() as usize - payload.as_ptr() as usize;
-                let name = referred(&members).map_err(|fix| InvalidField::new(&path, fix))?;
-                found.push(SecretReference { path, name, range: start..start + text.len() });
+                let name =
+                    referred(&members).map_err(|fix| InvalidField::new(path_of(&part, &opened), fix))?;
+                count += 1;
+                if count <= limits::SECRET_REFERENCES_MAX {
+                    let path = path_of(&part, &opened);
+                    found.push(SecretReference { path, name, range: start..start + text.len() });
+                }
             } else {
-                left.extend(members.into_iter().map(|(key, member)| (format!("{path}.{key}"), member)));
+                opened.push(part);
+                let inner = members.into_iter().filter(|(_, member)| may_be_above(member));
+                left.extend(
+                    inner.map(|(key, member)| (PathPart { parent, step: PathStep::Member(key) }, member)),
+                );
             }
         }
     }
-    if found.len() > limits::SECRET_REFERENCES_MAX {
+    if count > limits::SECRET_REFERENCES_MAX {
         let most = limits::SECRET_REFERENCES_MAX;
-        let fix = format!("must have at most {most} references to secrets, not {}", found.len());
+        let fix = format!("must have at most {most} references to secrets, not {count}");
         return Err(InvalidField::new("payload", fix));
     }
     found.sort_by_key(|reference| reference.range.start);
     Ok(found)
+}
+
+/// Where a value is: one step below another value.
+struct PathPart {
+    /// The place of the value above in the list of those that were opened.
+    parent: Option<usize>,
+    step: PathStep,
+}
+
+enum PathStep {
+    Whole,
+    Item(usize),
+    Member(String),
+}
+
+/// Whether a value is an array or an object.
+fn may_be_above(value: &RawValue) -> bool {
+    value.get().starts_with(['[', '{'])
+}
+
+/// Such as `payload.env.TOKEN`. The beginning of a long one is kept.
+fn path_of(part: &PathPart, opened: &[PathPart]) -> String {
+    let mut steps = vec![&part.step];
+    let mut parent = part.parent;
+    while let Some(above) = parent.and_then(|place| opened.get(place)) {
+        steps.push(&above.step);
+        parent = above.parent;
+    }
+    let mut path = String::new();
+    for step in steps.into_iter().rev() {
+        match step {
+            PathStep::Whole => path.push_str("payload"),
+            PathStep::Item(place) => path.push_str(&format!("[{place}]")),
+            PathStep::Member(key) => {
+                path.push('.');
+                path.push_str(&key[..key.floor_char_boundary(limits::SECRET_PATH_BYTES_MAX)]);
+            }
+        }
+        if path.len() > limits::SECRET_PATH_BYTES_MAX {
+            path.truncate(path.floor_char_boundary(limits::SECRET_PATH_BYTES_MAX));
+            path.push('…');
+            break;
+        }
+    }
+    path
 }
 
 /// The name in an object that refers to a secret.
@@ -178,149 +236,6 @@ pub fn resolved(payload: &str, references: &[SecretReference], value: impl Fn(&s
     }
     text.push_str(&payload[end..]);
     text
-}
-
-/// Replaces the values of secrets in texts of handlers: the value itself, each of its lines, and its Base64.
-#[derive(PartialEq, Eq)]
-pub struct Redactor {
-    /// Longest first.
-    needles: Vec<Needle>,
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Needle {
-    text: String,
-    mark: String,
-}
-
-/// Without the values.
-impl fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let marks: BTreeSet<&str> = self.needles.iter().map(|needle| needle.mark.as_str()).collect();
-        f.debug_tuple("Redactor").field(&marks).finish()
-    }
-}
-
-/// What stands in place of a result or checkpoint that would be too large with the names of its secrets.
-const TOO_LARGE: &str = "[removed: it contained secrets]";
-
-impl Redactor {
-    /// For secrets with these names and values.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut needles = BTreeSet::new();
-        for (name, value) in secrets {
-            let mark = format!("[secret {name}]");
-            let encoded = [STANDARD_NO_PAD.encode(value), URL_SAFE_NO_PAD.encode(value)];
-            let is_long = value.chars().count() >= limits::SECRET_REDACTED_CHARS_MIN;
-            let parts = value.lines().map(str::trim).filter(|line| line.len() < value.len());
-            let whole = [value.to_owned()].into_iter().chain(encoded).filter(|_| is_long);
-            needles.extend(
-                whole
-                    .chain(parts.map(str::to_owned))
-                    .filter(|text| text.chars().count() >= limits::SECRET_REDACTED_CHARS_MIN)
-                    .map(|text| Needle { text, mark: mark.clone() }),
-            );
-        }
-        let mut needles: Vec<Needle> = needles.into_iter().collect();
-        needles.sort_by_key(|needle| std::cmp::Reverse(needle.text.len()));
-        Redactor { needles }
-    }
-
-    pub fn text(&self, text: String) -> String {
-        let found = self.found(&text);
-        if found.is_empty() { text } else { without(&text, 0..text.len(), &found) }
-    }
-
-    /// The same for consecutive lines of one stream: a value may be spread over several of them.
-    pub fn lines(&self, lines: &mut [&mut String]) {
-        let joined: String = lines.iter().map(|line| line.as_str()).collect();
-        let found = self.found(&joined);
-        if found.is_empty() {
-            return;
-        }
-        let mut start = 0;
-        for line in lines {
-            let end = start + line.len();
-            **line = without(&joined, start..end, &found);
-            start = end;
-        }
-    }
-
-    /// The same for a JSON text of at most so many bytes: in its strings, the names of its members, and numbers.
-    pub fn json(&self, json: String, bytes_max: usize) -> String {
-        let Ok(mut value) = serde_json::from_str::<Value>(&json) else { return self.text(json) };
-        if !self.replace(&mut value) {
-            return json;
-        }
-        let json = value.to_string();
-        if json.len() > bytes_max { Value::String(TOO_LARGE.to_owned()).to_string() } else { json }
-    }
-
-    /// Whether there was anything to replace.
-    fn replace(&self, value: &mut Value) -> bool {
-        match value {
-            Value::Null | Value::Bool(_) => false,
-            Value::Number(number) => {
-                let text = number.to_string();
-                let is_found = !self.found(&text).is_empty();
-                if is_found {
-                    *value = Value::String(self.text(text));
-                }
-                is_found
-            }
-            Value::String(text) => {
-                let is_found = !self.found(text).is_empty();
-                if is_found {
-                    *text = self.text(std::mem::take(text));
-                }
-                is_found
-            }
-            // All of them, not only up to the first one.
-            Value::Array(items) => {
-                items.iter_mut().filter_map(|item| self.replace(item).then_some(())).count() > 0
-            }
-            Value::Object(members) => {
-                let mut is_any = false;
-                let before = std::mem::take(members);
-                for (key, mut member) in before {
-                    is_any |= self.replace(&mut member) | !self.found(&key).is_empty();
-                    members.insert(self.text(key), member);
-                }
-                is_any
-            }
-        }
-    }
-
-    /// Where there are values, in order and without overlaps.
-    fn found(&self, text: &str) -> Vec<(Range<usize>, &str)> {
-        let mut all: Vec<(Range<usize>, &str)> = Vec::new();
-        for needle in &self.needles {
-            let places = text.match_indices(&needle.text);
-            all.extend(places.map(|(start, found)| (start..start + found.len(), needle.mark.as_str())));
-        }
-        all.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
-        let mut apart: Vec<(Range<usize>, &str)> = Vec::with_capacity(all.len());
-        for (range, mark) in all {
-            match apart.last_mut() {
-                Some((last, _)) if range.start < last.end => last.end = last.end.max(range.end),
-                _ => apart.push((range, mark)),
-            }
-        }
-        apart
-    }
-}
-
-/// A part of a text with marks in place of what was found.
-fn without(text: &str, part: Range<usize>, found: &[(Range<usize>, &str)]) -> String {
-    let mut kept = String::new();
-    let mut at = part.start;
-    for (range, mark) in found.iter().filter(|(range, _)| range.start < part.end && range.end > part.start) {
-        kept.push_str(&text[at..range.start.max(at)]);
-        kept.push_str(mark);
-        at = range.end.min(part.end);
-    }
-    kept.push_str(&text[at..part.end]);
-    kept
 }
 
 #[cfg(test)]

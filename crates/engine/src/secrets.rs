@@ -12,14 +12,14 @@ use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Note};
 use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
-    Assignment, AuditEntry, AuditId, LogLine, LogStream, OUTCOME_OK, Report, SecretCipher, SessionOpening,
-    StoreError, WorkerPortError,
+    Assignment, AuditEntry, AuditId, LogLine, LogStream, OUTCOME_OK, Report, ReportAnswer, SecretCipher,
+    SessionOpening, StoreError, WorkerPortError,
 };
 use punctual_core::secrets::{Redactor, SecretReference, may_have_references, references, resolved};
 use punctual_core::time::Monotonic;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The action of the audit entry of an execution that got secrets.
 const USE: &str = "secret.use";
@@ -43,6 +43,7 @@ impl SecretUser {
 
 /// How the texts of an execution are changed before they are stored.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per report, and only for a moment")]
 enum Redaction {
     Values(Redactor),
     /// The values are unknown here, so no text can be shown.
@@ -54,9 +55,14 @@ enum Redaction {
 pub(crate) struct HeldSecrets {
     /// Executions that were handed out here or have reported here; `None` if they use no secrets.
     executions: Mutex<BTreeMap<ExecutionId, Option<Arc<Redaction>>>>,
+    /// Those of executions by the names and values of their secrets: most executions use the same ones.
+    shared: Mutex<BTreeMap<SecretValues, Weak<Redaction>>>,
     presence: Mutex<Presence>,
     workers: Mutex<BTreeMap<SessionId, SecretUser>>,
 }
+
+/// The values of secrets, by name.
+type SecretValues = BTreeMap<String, String>;
 
 /// Whether the store has any secret.
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,6 +91,19 @@ impl HeldSecrets {
         lock(&self.executions).get(&execution).cloned()
     }
 
+    /// Replaces these values.
+    fn redaction_of(&self, values: &SecretValues) -> Arc<Redaction> {
+        let mut shared = lock(&self.shared);
+        if let Some(known) = shared.get(values).and_then(Weak::upgrade) {
+            return known;
+        }
+        shared.retain(|_, redaction| redaction.strong_count() > 0);
+        let redactor = Redactor::new(values.iter().map(|(name, value)| (&**name, &**value)));
+        let redaction = Arc::new(Redaction::Values(redactor));
+        shared.insert(values.clone(), Arc::downgrade(&redaction));
+        redaction
+    }
+
     /// The values need not stay in memory.
     fn forget(&self, execution: ExecutionId) {
         lock(&self.executions).remove(&execution);
@@ -110,7 +129,7 @@ struct Denied(String);
 /// An execution with its secrets, by name.
 struct Granted {
     assignment: Assignment,
-    values: BTreeMap<String, String>,
+    values: SecretValues,
 }
 
 impl Engine {
@@ -147,9 +166,8 @@ impl Engine {
             };
             match granted {
                 Ok(Granted { assignment, values }) => {
-                    let redactor = Redactor::new(values.iter().map(|(name, value)| (&**name, &**value)));
-                    let redaction = Some(Arc::new(Redaction::Values(redactor)));
-                    context.secrets.remember(assignment.execution, redaction);
+                    let redaction = context.secrets.redaction_of(&values);
+                    context.secrets.remember(assignment.execution, Some(redaction));
                     context.secrets.are_present();
                     audit.push(
                         context.use_entry(session, &assignment, values.keys().cloned().collect()).await,
@@ -274,13 +292,22 @@ impl EngineContext {
             if (end.error.is_some() || end.result.is_some())
                 && let Some(redaction) = self.redaction(lease.execution).await?
             {
-                end.error = end.error.take().map(|error| redaction.text(error));
+                end.error = end.error.take().map(|error| redaction.text(error, limits::ERROR_BYTES_MAX));
                 let json = |result| redaction.json(result, limits::RESULT_BYTES_MAX);
                 end.result = end.result.take().map(json);
             }
-            self.secrets.forget(lease.execution);
         }
         Ok(reports)
+    }
+
+    /// Forgets the values of executions that have ended. A report of another lease may be wrong about that.
+    pub(crate) fn forget_secrets(&self, reported: &[ExecutionId], answers: &[ReportAnswer]) {
+        for (execution, answer) in reported.iter().zip(answers) {
+            match answer {
+                ReportAnswer::Accepted | ReportAnswer::AlreadyAccepted => self.secrets.forget(*execution),
+                ReportAnswer::Stale => {}
+            }
+        }
     }
 
     pub(crate) async fn without_secrets_in_notes(
@@ -293,7 +320,8 @@ impl EngineContext {
                 && let Some(redaction) = self.redaction(lease.execution).await?
             {
                 if let Some(message) = message {
-                    *message = redaction.text(std::mem::take(message));
+                    let bytes_max = limits::PROGRESS_MESSAGE_BYTES_MAX;
+                    *message = redaction.text(std::mem::take(message), bytes_max);
                 }
                 // One that is null deletes the stored one.
                 if let Some(given) = checkpoint.take_if(|given| !given.is_null()) {
@@ -340,7 +368,7 @@ impl EngineContext {
         if !self.has_secrets().await? {
             return Ok(None);
         }
-        let redaction = self.read_redaction(&**cipher, execution.occurrence.job).await?.map(Arc::new);
+        let redaction = self.read_redaction(&**cipher, execution.occurrence.job).await?;
         self.secrets.remember(execution, redaction.clone());
         Ok(redaction)
     }
@@ -350,7 +378,7 @@ impl EngineContext {
         &self,
         cipher: &dyn SecretCipher,
         job: JobId,
-    ) -> Result<Option<Redaction>, StoreError> {
+    ) -> Result<Option<Arc<Redaction>>, StoreError> {
         let Some(view) = self.store.job(job).await? else { return Ok(None) };
         let found = references(&view.job.spec.payload).unwrap_or_default();
         let mut values = BTreeMap::new();
@@ -360,12 +388,11 @@ impl EngineContext {
                 Ok(value) => drop(values.insert(name, value)),
                 Err(error) => {
                     tracing::warn!(%job, secret = name, %error, "cannot remove a secret from the output of a job: the output is withheld");
-                    return Ok(Some(Redaction::Everything));
+                    return Ok(Some(Arc::new(Redaction::Everything)));
                 }
             }
         }
-        let redactor = || Redactor::new(values.iter().map(|(name, value)| (&**name, &**value)));
-        Ok((!values.is_empty()).then(|| Redaction::Values(redactor())))
+        Ok((!values.is_empty()).then(|| self.secrets.redaction_of(&values)))
     }
 
     async fn has_secrets(&self) -> Result<bool, StoreError> {
@@ -387,9 +414,9 @@ pub(crate) const NOT_USABLE: &str =
     "there is no such secret, or its rules do not allow the owner, queue and job type of this job";
 
 impl Redaction {
-    fn text(&self, text: String) -> String {
+    fn text(&self, text: String, bytes_max: usize) -> String {
         match self {
-            Redaction::Values(redactor) => redactor.text(text),
+            Redaction::Values(redactor) => redactor.text(text, bytes_max),
             Redaction::Everything => WITHHELD.to_owned(),
         }
     }

@@ -71,7 +71,10 @@ impl WorkerPort for Engine {
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
         let reports = self.context.without_secrets_in_reports(reports).await.map_err(unavailable)?;
-        self.reports.call(reports).await.map_err(unavailable)
+        let reported: Vec<_> = reports.iter().map(|report| report.lease.execution).collect();
+        let answers = self.reports.call(reports).await.map_err(unavailable)?;
+        self.context.forget_secrets(&reported, &answers);
+        Ok(answers)
     }
 
     async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {

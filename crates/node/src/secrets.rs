@@ -100,8 +100,8 @@ pub async fn warn_of_missing_keys(config: &EngineConfig, store: &dyn Store) {
         tracing::error!(
             key_id,
             secrets = count,
-            "this server does not have the key of some secrets: jobs that use them fail here; add the key to \
-             secrets.key_file or PUNCTUAL_SECRETS_KEY, the same keys on all servers"
+            "this server does not have the key of some secrets: jobs that use them fail here; {}",
+            cipher.key_place()
         );
     }
 }
@@ -209,6 +209,14 @@ impl SecretCipher for KeyRing {
         self.lock().by_id.contains_key(id)
     }
 
+    fn key_place(&self) -> String {
+        match &self.created_in {
+            Some(file) => format!("put the file {} with that key back, such as from a copy", file.display()),
+            None => "add that key to secrets.key_file or PUNCTUAL_SECRETS_KEY, the same keys on all servers"
+                .to_owned(),
+        }
+    }
+
     fn seal(&self, value: &str, bound_to: &[u8]) -> Result<SealedValue, CipherError> {
         let keys = self.ready()?;
         let (key_id, key) = keys
@@ -228,7 +236,8 @@ impl SecretCipher for KeyRing {
         let keys = self.lock();
         let Some(key) = keys.by_id.get(&sealed.key_id) else {
             let known: Vec<String> = keys.by_id.keys().cloned().collect();
-            return Err(CipherError::UnknownKey { key_id: sealed.key_id.clone(), known });
+            let (key_id, place) = (sealed.key_id.clone(), self.key_place());
+            return Err(CipherError::UnknownKey { key_id, known, place });
         };
         let mut bytes = BASE64.decode(&sealed.text).map_err(|_| CipherError::Mismatch)?;
         let (nonce, value) = bytes.split_at_mut_checked(NONCE_LEN).ok_or(CipherError::Mismatch)?;
@@ -304,6 +313,9 @@ mod tests {
         let sealed = first.seal("v", b"x").unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(open().open(&sealed, b"x"), Ok("v".to_owned()));
+        std::fs::remove_file(&file).unwrap();
+        let error = open().open(&sealed, b"x").unwrap_err().to_string();
+        assert!(error.contains(&sealed.key_id) && error.contains(file.to_str().unwrap()), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tokens, users and secrets as rows, the same for every database.
 
-use crate::cells::{Cell, CellValue, RowCells};
+use crate::cells::{Cell, RowCells};
 use crate::codes::document;
 use crate::fault::Fault;
 use crate::layout::{SECRETS, SecretColumns, TOKENS, TokenColumns, USERS, UserColumns};
@@ -149,13 +149,20 @@ pub(crate) fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.c
     Ok([version, key_id, sealed, about, id])
 }
 
-/// The columns of a secret that replaces another one, its name, and the version of the other one.
-pub(crate) fn replaced_secret(
-    secret: &StoredSecret,
-    expected_version: u64,
-) -> Result<[Cell<'_>; SECRETS.columns.len() + 1], Fault> {
+/// The columns of a secret that replaces another one, its name, and what the other one must be like.
+pub(crate) fn replaced_secret<'a>(
+    secret: &'a StoredSecret,
+    expected: &'a StoredSecret,
+) -> Result<[Cell<'a>; SECRETS.columns.len() + 2], Fault> {
     let [version, key_id, sealed, about, id] = secret_cells(secret)?;
-    Ok([version, key_id, sealed, about, id, expected_version.into_cell()])
+    let [_, old_version, old_sealed] = removed_secret(expected)?;
+    Ok([version, key_id, sealed, about, id, old_version, old_sealed])
+}
+
+/// The name of a secret to remove, and what it must be like.
+pub(crate) fn removed_secret(expected: &StoredSecret) -> Result<[Cell<'_>; 3], Fault> {
+    let [version, _, sealed, _, id] = secret_cells(expected)?;
+    Ok([id, version, sealed])
 }
 
 /// How a user is stored.

@@ -1,12 +1,13 @@
 //! `/api/jobs` in camelCase: jobs that run once or with a frequency, with lists by page, logs and updates. The name
 //! of a job is also its type.
 
-use super::fields::{FieldNames, TimeField, repeat_field, repeated};
+use super::fields::{FieldNames, TimeField, given, repeat_field, repeated};
 use super::pages::NumberedPage;
 use super::phase::{JobPhase, execution_time, last_updated};
 use super::shared_paths::{JobIdSpellings, PATH, VerbDone};
 use super::submit;
 use crate::auth::Call;
+use crate::conditional::ExpectedVersion;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
 use crate::json::{self, DocumentShape};
@@ -26,8 +27,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// The fields that the snake_case form does not have.
-pub const OWN_FIELDS: [&str; 4] = ["jobName", "jobType", "executionTime", "frequency"];
+/// The fields that the snake_case form does not have, with those that it has in their place.
+pub const OWN_FIELDS: [(&str, &str); 4] = [
+    ("jobName", "name"),
+    ("jobType", "schedule_type"),
+    ("executionTime", "execute_at or start_at"),
+    ("frequency", "interval or cron_expression"),
+];
+/// The fields that both forms have.
+pub const COMMON_FIELDS: [&str; 2] = ["priority", "payload"];
 
 const NAMES: FieldNames = FieldNames(&[
     ("name", "jobName"),
@@ -111,26 +119,51 @@ fn translated(body: &[u8]) -> Result<SubmitJob, ApiError> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct CamelJobChange {
+    #[serde(default, deserialize_with = "given")]
     job_name: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     execution_time: Option<TimeField>,
+    #[serde(default, deserialize_with = "given")]
     frequency: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     priority: Option<PriorityBody>,
+    #[serde(default, deserialize_with = "given")]
     payload: Option<Box<RawValue>>,
+}
+
+impl CamelJobChange {
+    fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        match json::parse(body, DocumentShape::Object)? {
+            CamelJobChange {
+                job_name: None,
+                execution_time: None,
+                frequency: None,
+                priority: None,
+                payload: None,
+            } => Err(ApiError::WrongShape {
+                title: "the body changes nothing",
+                detail: "give at least one of jobName, executionTime, frequency, priority and payload",
+            }),
+            change => Ok(change),
+        }
+    }
 }
 
 pub async fn update(
     call: Call,
     IdInPath(id): IdInPath<JobId>,
+    ExpectedVersion(expected): ExpectedVersion,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Json<VerbDone>, ApiError> {
-    let change: CamelJobChange = json::parse(&body.bytes, DocumentShape::Object)?;
+    let change = CamelJobChange::parse(&body.bytes)?;
     let now = call.cases.now();
-    let updated = call.cases.update(id, None, |stored: &JobSpec| changed(stored, &change, now)).await;
+    let updated = call.cases.update(id, expected, |stored: &JobSpec| changed(stored, &change, now)).await;
     updated.map_err(|error| NAMES.in_error(error))?;
     Ok(VerbDone::to(id, "updated"))
 }
 
-/// The payload is replaced as a whole. Everything else is a change of some fields, as with `PATCH`.
+/// The payload is replaced as a whole. Everything else is a change of some fields, as with `PATCH`. A one-time
+/// job that becomes recurring keeps its time, as its start.
 fn changed(stored: &JobSpec, change: &CamelJobChange, now: Timestamp) -> Result<JobSpec, ApiError> {
     let mut fields = serde_json::Map::new();
     if let Some(name) = &change.job_name {
@@ -142,11 +175,14 @@ fn changed(stored: &JobSpec, change: &CamelJobChange, now: Timestamp) -> Result<
     if let Some(frequency) = &change.frequency {
         fields.insert(repeat_field(frequency).to_owned(), json!(frequency));
     }
-    if let Some(TimeField(time)) = change.execution_time {
-        let is_repeated =
-            change.frequency.is_some() || matches!(stored.settings.schedule, Schedule::Recurring(_));
-        let field = if is_repeated { "start_at" } else { "execute_at" };
-        fields.insert(field.to_owned(), json!(time));
+    let given_time = change.execution_time.map(|TimeField(time)| time);
+    let (time_field, time) = match (&stored.settings.schedule, &change.frequency) {
+        (Schedule::Recurring(_), _) | (Schedule::Immediate, Some(_)) => ("start_at", given_time),
+        (Schedule::OneTime { at }, Some(_)) => ("start_at", given_time.or(Some(*at))),
+        (Schedule::Immediate | Schedule::OneTime { .. }, None) => ("execute_at", given_time),
+    };
+    if let Some(time) = time {
+        fields.insert(time_field.to_owned(), json!(time));
     }
     let patch = serde_json::to_vec(&fields).map_err(|error| ApiError::Internal(error.to_string()))?;
     let spec = patched(stored, &patch, now)?;
@@ -244,4 +280,57 @@ pub async fn logs(call: Call, IdInPath(id): IdInPath<JobId>) -> Result<Json<Came
     let segment = call.cases.logs(LogSource::Job(id)).await?.last(limits::PAGE_ITEMS_MAX).await?;
     let line = |line: LogLine| CamelLogLine { timestamp: line.timestamp, message: line.message };
     Ok(Json(CamelLogsBody { ids: id.into(), logs: segment.items.into_iter().map(line).collect() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submission::{Basis, job_spec};
+    use punctual_core::job::DEFAULT_OWNER;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// The job that a body submits, after a change of it.
+    fn after(job: &str, change: &str) -> JobSpec {
+        let now = at("2026-11-15T08:30:00Z");
+        let stored = job_spec(translated(job.as_bytes()).unwrap(), Basis::new(now, DEFAULT_OWNER)).unwrap();
+        changed(&stored, &CamelJobChange::parse(change.as_bytes()).unwrap(), now).unwrap()
+    }
+
+    #[test]
+    fn a_one_time_job_that_becomes_recurring_starts_at_its_time() {
+        let start = |job: &str, change: &str| match after(job, change).settings.schedule {
+            Schedule::Recurring(recurring) => recurring.recurrence.spec().start_at,
+            other => panic!("not recurring: {other:?}"),
+        };
+        let once = r#"{"jobName": "x", "executionTime": "2026-12-01T09:00:00Z"}"#;
+        for frequency in ["daily", "0 9 * * *"] {
+            let change = json!({"frequency": frequency}).to_string();
+            assert_eq!(start(once, &change), Some(at("2026-12-01T09:00:00Z")), "{frequency}");
+        }
+        let both = r#"{"frequency": "daily", "executionTime": "2026-12-24T18:00:00Z"}"#;
+        assert_eq!(start(once, both), Some(at("2026-12-24T18:00:00Z")));
+        assert_eq!(start(r#"{"jobName": "x"}"#, r#"{"frequency": "daily"}"#), None);
+    }
+
+    #[test]
+    fn a_change_names_what_it_changes() {
+        let refused = |change: &str| CamelJobChange::parse(change.as_bytes()).err().unwrap().problem();
+        let nothing = refused("{}");
+        assert_eq!(nothing.status, 422);
+        let detail = nothing.detail.unwrap();
+        for field in ["jobName", "executionTime", "frequency", "priority", "payload"] {
+            assert!(detail.contains(field), "{detail}");
+        }
+        for field in ["jobName", "executionTime", "frequency", "priority"] {
+            let problem = refused(&format!("{{\"{field}\": null, \"payload\": 1}}"));
+            assert_eq!((problem.status, problem.errors[0].field.as_str()), (422, field), "{problem:?}");
+        }
+        // Null is a payload like any other.
+        let job = r#"{"jobName": "x", "payload": {"a": 1}}"#;
+        assert_eq!(after(job, r#"{"payload": null}"#).payload, "null");
+        assert_eq!(after(job, r#"{"priority": "high"}"#).payload, r#"{"a": 1}"#);
+    }
 }

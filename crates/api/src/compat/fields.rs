@@ -25,6 +25,11 @@ impl FieldNames {
     }
 }
 
+/// A field of a change: given or left out. Null is an error, unless the field can have that value.
+pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 /// A whole number within bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoundedCount<const MIN: u32, const MAX: u32>(pub u32);

@@ -23,9 +23,10 @@ mod tests;
 mod typed;
 
 use crate::Api;
-use axum::Router;
 use axum::handler::Handler;
+use axum::http::StatusCode;
 use axum::routing::{MethodFilter, on};
+use axum::{Extension, Router};
 use punctual_engine::UseCase;
 
 /// All routes of these forms.
@@ -52,6 +53,10 @@ pub fn routes() -> CompatRoutes {
         .with("DELETE /users/{user_id}/jobs/{job_id}", UseCase::DeleteJob, of_user::delete)
         .with("GET /users/{user_id}/jobs/{job_id}/history", UseCase::ReadExecutions, of_user::history)
 }
+
+/// Marks the 405 of a path that only these forms have.
+#[derive(Debug, Clone, Copy)]
+pub struct CompatPath;
 
 /// A router that records the use case of each of its requests, so that none is without a permission.
 pub struct CompatRoutes {
@@ -82,6 +87,7 @@ impl CompatRoutes {
     }
 
     pub fn into_router(self) -> Router<Api> {
-        self.router
+        let marked = async || (StatusCode::METHOD_NOT_ALLOWED, Extension(CompatPath));
+        self.router.method_not_allowed_fallback(marked)
     }
 }

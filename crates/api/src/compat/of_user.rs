@@ -5,6 +5,7 @@ use super::fields::{BoundedCount, FieldNames, TimeField};
 use super::pages::{NumberedPage, latest_occurrences};
 use super::submit;
 use crate::auth::Call;
+use crate::conditional::ExpectedVersion;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
 use crate::idempotency::{Repeating, RequestName, once};
@@ -256,13 +257,14 @@ pub struct NextTimeBody {
 pub async fn reschedule(
     call: Call,
     path: UserJobPath,
+    ExpectedVersion(expected): ExpectedVersion,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Json<NextTimeBody>, ApiError> {
     let call = on_jobs_of(call, UseCase::UpdateJob, &path.user).await?;
     let NextTimeRequest { next_execution_time: TimeField(time) } =
         json::parse(&body.bytes, DocumentShape::Object)?;
     let now = call.cases.now();
-    let updated = call.cases.update(path.job, None, |stored: &JobSpec| next_at(stored, time, now)).await;
+    let updated = call.cases.update(path.job, expected, |stored: &JobSpec| next_at(stored, time, now)).await;
     updated.map_err(|error: ApiError| NAMES.in_error(error))?;
     let next_execution_time = next_run_time(&call.cases.job(path.job).await?);
     Ok(Json(NextTimeBody { job_id: path.job, next_execution_time }))

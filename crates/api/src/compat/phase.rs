@@ -79,7 +79,8 @@ pub fn execution_time(view: &JobView) -> Option<Timestamp> {
         .or_else(|| view.last_finished.as_ref().map(|last| last.scheduled_time))
 }
 
-/// When the job or one of its executions last changed.
+/// When the description of the job changed, it ended, or one of its executions started or ended, whichever was
+/// last. Times of pauses are not stored.
 pub fn last_updated(view: &JobView) -> Timestamp {
     let started = view.open.iter().filter_map(crate::views::claimed_at);
     let ended = view.last_finished.as_ref().map(|last| last.completed_at);

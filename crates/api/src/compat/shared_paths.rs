@@ -1,5 +1,5 @@
 //! The requests on `/api/jobs` that both of its forms have. A submitted body with a camelCase field is read in
-//! camelCase, every other one in snake_case. Answers to requests without a body have the id in both spellings.
+//! camelCase, every other one in snake_case, and none may mix the two. Answers to requests without a body have the id in both spellings.
 
 use super::{camel, snake};
 use crate::auth::Call;
@@ -52,20 +52,41 @@ pub async fn submit(
     name: RequestName,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let run = async |attempt| {
-        if is_camel(&body.bytes) {
-            camel::submit(&call, &body.bytes, attempt).await
-        } else {
-            snake::submit(&call, &body.bytes, attempt).await
-        }
+    let run = async |attempt| match JobsForm::of(&body.bytes)? {
+        JobsForm::Camel => camel::submit(&call, &body.bytes, attempt).await,
+        JobsForm::Snake => snake::submit(&call, &body.bytes, attempt).await,
     };
     once(&call, name, &body.bytes, Repeating::Safe, run).await
 }
 
-/// Whether the body has a field that only the camelCase form has.
-fn is_camel(body: &[u8]) -> bool {
-    let fields: BTreeMap<String, IgnoredAny> = serde_json::from_slice(body).unwrap_or_default();
-    camel::OWN_FIELDS.iter().any(|field| fields.contains_key(*field))
+/// The form of a submitted body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JobsForm {
+    Camel,
+    Snake,
+}
+
+impl JobsForm {
+    /// A field that only the camelCase form has decides, and fields of the other form beside it are errors.
+    fn of(body: &[u8]) -> Result<Self, ApiError> {
+        let fields: BTreeMap<String, IgnoredAny> = serde_json::from_slice(body).unwrap_or_default();
+        let own = camel::OWN_FIELDS;
+        let Some((decisive, in_snake)) = own.iter().find(|(field, _)| fields.contains_key(*field)) else {
+            return Ok(JobsForm::Snake);
+        };
+        let known: Vec<&str> = own.iter().map(|(field, _)| *field).chain(camel::COMMON_FIELDS).collect();
+        match fields.keys().find(|field| !known.contains(&field.as_str())) {
+            None => Ok(JobsForm::Camel),
+            Some(other) => Err(ApiError::field(
+                other,
+                format!(
+                    "is not a field of a camelCase request, and {decisive} makes this one: use only {}; or, for \
+                     a snake_case request, {in_snake} in place of {decisive}",
+                    known.join(", ")
+                ),
+            )),
+        }
+    }
 }
 
 pub async fn pause(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<Json<VerbDone>, ApiError> {
@@ -108,11 +129,28 @@ mod tests {
 
     #[test]
     fn one_camel_case_field_decides_the_form() {
-        assert!(is_camel(br#"{"jobName": "x", "priority": "low"}"#));
-        assert!(is_camel(br#"{"name": "x", "frequency": "daily"}"#));
-        assert!(!is_camel(br#"{"name": "x", "job_type": "y", "payload": {"jobName": 1}}"#));
+        let form = |body: &str| JobsForm::of(body.as_bytes()).unwrap();
+        assert_eq!(form(r#"{"jobName": "x", "priority": "low"}"#), JobsForm::Camel);
+        assert_eq!(form(r#"{"frequency": "daily", "payload": {"name": 1}}"#), JobsForm::Camel);
+        assert_eq!(form(r#"{"name": "x", "job_type": "y", "payload": {"jobName": 1}}"#), JobsForm::Snake);
         for body in ["{}", "[]", "{", "\"jobName\""] {
-            assert!(!is_camel(body.as_bytes()), "{body}");
+            assert_eq!(form(body), JobsForm::Snake, "{body}");
         }
+    }
+
+    #[test]
+    fn a_body_that_mixes_the_forms_is_told_which_field_decided() {
+        let refused = |body: &str| match JobsForm::of(body.as_bytes()) {
+            Err(ApiError::InvalidFields(errors)) => format!("{} {}", errors[0].field, errors[0].detail),
+            other => panic!("{body} gave {other:?}"),
+        };
+        assert_eq!(
+            refused(r#"{"name": "a", "executionTime": "2026-12-01T00:00:00Z"}"#),
+            "name is not a field of a camelCase request, and executionTime makes this one: use only jobName, \
+             jobType, executionTime, frequency, priority, payload; or, for a snake_case request, execute_at or \
+             start_at in place of executionTime"
+        );
+        let said = refused(r#"{"jobName": "a", "job_type": "noop"}"#);
+        assert!(said.starts_with("job_type is not") && said.ends_with("name in place of jobName"), "{said}");
     }
 }

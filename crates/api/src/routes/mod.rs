@@ -166,7 +166,11 @@ pub fn with_allowed_methods(response: Response) -> Response {
     }
     let Some(allow) = response.headers().get(ALLOW).cloned() else { return response };
     let allowed = allow.to_str().unwrap_or_default().replace(',', ", ");
-    let mut answer = ApiError::MethodNotAllowed { allowed }.into_response();
+    let described_in = match response.extensions().get::<compat::CompatPath>() {
+        Some(_) => "the page Compatible job APIs of the documentation lists the requests of this form",
+        None => "/openapi.json lists all requests",
+    };
+    let mut answer = ApiError::MethodNotAllowed { allowed, described_in }.into_response();
     // Scripts of other origins may read it, too.
     let kept = response.headers().iter().filter(|(name, _)| *name != CONTENT_LENGTH);
     answer.headers_mut().extend(kept.map(|(name, value)| (name.clone(), value.clone())));

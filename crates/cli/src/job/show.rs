@@ -12,6 +12,7 @@ use punctual_config::output::{OutputArgs, details, shortened, span, table, time,
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::limits;
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -63,11 +64,17 @@ pub fn job_details(job: &JobBody) -> String {
             "Not retried",
             job.retry.fail_on.as_ref().filter(|texts| !texts.is_empty()).map(|texts| texts.join(", ")),
         ),
-        ("Payload", job.payload.as_ref().map(|payload| shortened(payload.get(), 200))),
-        ("Result", job.result.as_ref().map(|result| shortened(result.get(), 200))),
+        ("Payload", job.payload.as_deref().map(document)),
+        ("Result", job.result.as_deref().map(document)),
         ("Version", Some(job.version.to_string())),
         ("Created", Some(time(job.created_at))),
     ])
+}
+
+/// The beginning of a document on one line. Line breaks in JSON are never inside of strings.
+fn document(json: &RawValue) -> String {
+    let lines = json.get().lines().map(str::trim).filter(|line| !line.is_empty());
+    shortened(&lines.collect::<Vec<_>>().join(" "), 200)
 }
 
 fn schedule(job: &JobBody) -> String {
@@ -183,8 +190,8 @@ fn state_and_progress(execution: &ExecutionBody) -> String {
 
 /// The checkpoint that its next attempt starts from.
 fn checkpoint(execution: &ExecutionBody) -> Option<String> {
-    let document = execution.checkpoint.as_ref().map(|document| shortened(document.get(), 200));
-    document.or_else(|| execution.checkpoint_bytes.map(|bytes| format!("{bytes} bytes")))
+    let stored = execution.checkpoint.as_deref().map(document);
+    stored.or_else(|| execution.checkpoint_bytes.map(|bytes| format!("{bytes} bytes")))
 }
 
 /// The status, and what it waits for; with a time if it waits for one.
@@ -231,6 +238,20 @@ pub fn execution_details(execution: &ExecutionBody) -> String {
         ("Progress", execution.progress.as_ref().map(|progress| shortened(&progress.to_string(), 200))),
         ("Checkpoint", checkpoint(execution)),
         ("Error", execution.error_message.as_ref().map(|error| shortened(error, 200))),
-        ("Result", execution.result.as_ref().map(|result| shortened(result.get(), 200))),
+        ("Result", execution.result.as_deref().map(document)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_of_several_lines_is_shown_on_one() {
+        let shown = |json: &str| document(&RawValue::from_string(json.to_owned()).unwrap());
+        assert_eq!(shown("{\n  \"to\": \"a  b\",\r\n\n  \"n\": 1e999\n}"), r#"{ "to": "a  b", "n": 1e999 }"#);
+        assert_eq!(shown(r#"{"a":1}"#), r#"{"a":1}"#);
+        let long = shown(&format!("[\n\"{}\"\n]", "x".repeat(300)));
+        assert!(long.starts_with("[ \"xxx") && long.ends_with("x…") && long.chars().count() == 201, "{long}");
+    }
 }

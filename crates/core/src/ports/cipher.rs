@@ -9,6 +9,9 @@ pub trait SecretCipher: fmt::Debug + Send + Sync {
 
     fn has_key(&self, id: &str) -> bool;
 
+    /// What to do about a missing key, for errors: the setting or the file where it belongs.
+    fn key_place(&self) -> String;
+
     /// Encrypts a value, so that it can be decrypted only together with the same `bound_to`.
     fn seal(&self, value: &str, bound_to: &[u8]) -> Result<SealedValue, CipherError>;
 
@@ -33,10 +36,14 @@ pub enum CipherError {
     )]
     NoKey,
     #[error(
-        "it is encrypted with the key {key_id}, which this server does not have (it has {}): add that key to \
-         secrets.key_file or PUNCTUAL_SECRETS_KEY, the same keys on all servers", listed(.known)
+        "it is encrypted with the key {key_id}, which this server does not have (it has {}): {place}", listed(.known)
     )]
-    UnknownKey { key_id: String, known: Vec<String> },
+    UnknownKey { key_id: String, known: Vec<String>, place: String },
+    #[error(
+        "this server has no key for secrets, and there are secrets that need one: {secret} is encrypted with the key \
+         {key_id}: {place}; if the key is lost, remove those secrets first"
+    )]
+    LostKey { secret: String, key_id: String, place: String },
     #[error("its encrypted value does not belong to its name, version and rules: set it again")]
     Mismatch,
     #[error("the key for secrets is not available: {0}")]

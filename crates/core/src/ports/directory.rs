@@ -68,12 +68,14 @@ pub enum DirectoryChange {
     },
     /// Stores a secret unless one has its name.
     AddSecret(StoredSecret),
-    /// Stores a changed secret if the stored one still has this version.
+    /// Stores a changed secret if the stored one still has the version and the encrypted value that are expected.
+    /// The version alone does not tell: after a removal, it begins at 1 again.
     ReplaceSecret {
         secret: StoredSecret,
-        expected_version: u64,
+        expected: StoredSecret,
     },
-    RemoveSecret(String),
+    /// Removes a secret if the stored one still is this one, by the same comparison.
+    RemoveSecret(StoredSecret),
 }
 
 /// What became of a change.

@@ -1,5 +1,6 @@
 //! Tests of references, rules and redaction.
 
+use super::redaction::REMOVED;
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
@@ -57,6 +58,21 @@ fn a_malformed_reference_is_named_by_its_path() {
 }
 
 #[test]
+fn a_long_key_above_many_values_costs_its_length_once() {
+    // With a path for each value, these would be 5 GB.
+    let (key, items) = ("k".repeat(100_000), vec!["[]"; 50_000].join(","));
+    assert_eq!(found(&format!(r#"{{"{key}":[{items}],"z":"\u0041"}}"#)), []);
+    let path = format!("payload.{}…", "k".repeat(limits::SECRET_PATH_BYTES_MAX - "payload.".len()));
+    let payload = format!(r#"{{"{key}":[0,{{"$secret":"x"}}]}}"#);
+    assert_eq!(found(&payload), [(path.clone(), "x".to_owned())]);
+    let wrong = refused(&payload.replace("\"x\"", "1"));
+    assert!(wrong.starts_with(&format!("{path} must have the name")), "{} bytes", wrong.len());
+    let many = vec![r#"{"$secret":"x"}"#; 10_000].join(",");
+    let wrong = refused(&format!(r#"{{"{key}":[{many}]}}"#));
+    assert_eq!(wrong, "payload must have at most 32 references to secrets, not 10000");
+}
+
+#[test]
 fn values_replace_references_and_the_rest_stays_to_the_letter() {
     let payload = r#"{"b": 1.0e3,  "a":{ "$secret": "x" }, "c":[{"$secret":"y"}] }"#;
     let references = references(payload).unwrap();
@@ -101,9 +117,10 @@ fn names_and_values_have_limits() {
 fn values_their_lines_and_their_base64_are_replaced() {
     let redactor =
         Redactor::new([("db", "hunter2hunter2"), ("pem", "-----BEGIN\nabcdefgh\nxyz\n"), ("pin", "12345")]);
-    let text = |text: &str| redactor.text(text.to_owned());
+    let text = |text: &str| redactor.text(text.to_owned(), 1_000);
     assert_eq!(text("a hunter2hunter2 b"), "a [secret db] b");
-    assert_eq!(text("hunter2hunter2hunter2hunter2"), "[secret db][secret db]");
+    assert_eq!(text("hunter2hunter2hunter2hunter2"), "[secret db]", "they overlap");
+    assert_eq!(text("hunter2hunter2,hunter2hunter2"), "[secret db],[secret db]");
     assert_eq!(text("Basic aHVudGVyMmh1bnRlcjI="), "Basic [secret db]=");
     assert_eq!(text("abcdefgh"), "[secret pem]");
     assert_eq!(
@@ -111,6 +128,63 @@ fn values_their_lines_and_their_base64_are_replaced() {
         "the pin 12345 is too short, and so is xyz"
     );
     assert!(!format!("{redactor:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_value_is_found_in_the_form_that_json_gives_it() {
+    let redactor = Redactor::new([("db", "pa\"ss\\word"), ("short", "a\"b")]);
+    assert_eq!(
+        redactor.text(r#"string "pa\"ss\\word", a\"b"#.to_owned(), 99),
+        r#"string "[secret db]", a\"b"#
+    );
+}
+
+#[test]
+fn of_values_that_overlap_nothing_is_left() {
+    let redactor = Redactor::new([("a", "abcdef"), ("b", "cdefgh"), ("c", "xxabcdefyy"), ("d", "abcdefyy")]);
+    let text = |text: &str| redactor.text(text.to_owned(), 99);
+    assert_eq!(text("-abcdefgh-"), "-[secret a]-");
+    assert_eq!(text("-xxabcdefyy-"), "-[secret c]-");
+    assert_eq!(text("-xabcdefyy-"), "-x[secret d]-");
+}
+
+#[test]
+fn many_lines_are_searched_for_up_to_a_limit_the_longest_first() {
+    let value = |first: usize, width: usize| -> String {
+        (first..first + 4_000).map(|n| format!("{n:0width$}\n")).collect()
+    };
+    let (long, short) = (value(0, 7), value(50_000, 6));
+    let redactor = Redactor::new([("short", short.as_str()), ("long", long.as_str())]);
+    assert_eq!(redactor.text("0000007 050000".to_owned(), 99), "[secret long] 050000");
+    let whole = redactor.text(format!("<{short}>"), 99_999);
+    assert_eq!(whole, "<[secret short]>", "values are always searched for");
+}
+
+#[test]
+fn the_beginning_of_a_value_that_was_cut_is_replaced() {
+    let redactor = Redactor::new([("db", "hunter2hünter2")]);
+    let text = |text: &str| redactor.text(text.to_owned(), 40);
+    assert_eq!(text("it is hunter2hün […]"), "it is [secret db] […]");
+    assert_eq!(text("it is hunter […]"), "it is [secret db] […]");
+    assert_eq!(text("it is hunte […]"), "it is hunte […]", "too short to be told from a word");
+    assert_eq!(text("it is hunter"), "it is hunter", "not cut");
+    let full = text(&format!("{}hunter2h", "x".repeat(30)));
+    assert_eq!(full, format!("{}[sec […]", "x".repeat(30)), "as long as the limit");
+    let start = "x".repeat(limits::LOG_LINE_BYTES_MAX - 20);
+    let mut lines = [format!("{start}is hunter2hün […]"), "hunter2".to_owned()];
+    redactor.lines(&mut lines.each_mut());
+    assert_eq!(lines, [format!("{start}is [secret db] […]"), "hunter2".to_owned()]);
+}
+
+#[test]
+fn long_names_do_not_make_texts_too_long() {
+    let name = "n".repeat(limits::SECRET_NAME_BYTES_MAX);
+    let redactor = Redactor::new([(name.as_str(), "hunter2")]);
+    let text = redactor.text("hunter2 ".repeat(60), 500);
+    assert!(text.len() <= 500 && text.ends_with(" […]") && text.starts_with("[secret nnn"), "{text}");
+    let mut line = "hunter2 ".repeat(limits::LOG_LINE_BYTES_MAX / 8);
+    redactor.lines(&mut [&mut line]);
+    assert!(line.len() <= limits::LOG_LINE_BYTES_MAX && line.ends_with(" […]"));
 }
 
 #[test]
@@ -133,8 +207,21 @@ fn documents_stay_documents() {
     assert_eq!(redactor.json(r#"{"b": 1.0e3, "a":[ ]}"#.to_owned(), 1_000), r#"{"b": 1.0e3, "a":[ ]}"#);
     assert_eq!(redactor.json(r#""\u0031\u0032345678""#.to_owned(), 1_000), r#""[secret number]""#);
     let large = format!("[{}]", vec!["\"12345678\""; 20].join(","));
-    assert_eq!(redactor.json(large, 250), format!("\"{TOO_LARGE}\""));
+    assert_eq!(redactor.json(large, 250), format!("\"{REMOVED}\""));
     assert_eq!(redactor.json("12345678 is no document {".to_owned(), 99), "[secret number] is no document {");
+}
+
+#[test]
+fn numbers_duplicates_and_documents_in_results_are_found() {
+    let document = r#"{"user":"ann","pass":"x"}"#;
+    let secrets = [("pin", "123456789012345678901234"), ("key", "hunter2"), ("doc", document)];
+    let redactor = Redactor::new(secrets);
+    let json = |json: &str| redactor.json(json.to_owned(), 1_000);
+    assert_eq!(json(r#"{"pin":123456789012345678901234, "a":1.50}"#), r#"{"pin":"[secret pin]", "a":1.50}"#);
+    assert_eq!(json(r#"{"a":"hunter2","a":"x"}"#), r#"{"a":"[secret key]","a":"x"}"#);
+    assert_eq!(json(&format!(r#"{{"all":[{document}]}}"#)), format!("\"{REMOVED}\""));
+    assert_eq!(json(&Value::from(document).to_string()), r#""[secret doc]""#);
+    assert_eq!(json(r#"["\"hunter2\\", "\\"]"#), r#"["\"[secret key]\\", "\\"]"#);
 }
 
 proptest! {
@@ -144,7 +231,7 @@ proptest! {
     ) {
         let redactor = Redactor::new([("x", value.as_str())]);
         let text = format!("{before}{value}{after}");
-        prop_assert!(!redactor.text(text.clone()).contains(&value));
+        prop_assert!(!redactor.text(text.clone(), 1_000).contains(&value));
         let (first, second) = text.split_at(cut.min(text.len()));
         let (mut first, mut second) = (first.to_owned(), second.to_owned());
         redactor.lines(&mut [&mut first, &mut second]);
@@ -166,6 +253,6 @@ proptest! {
     #[test]
     fn texts_without_values_stay_as_they_are(text in "[g-z \\n]{0,60}", value in "[a-f]{6,20}") {
         let redactor = Redactor::new([("x", value.as_str())]);
-        prop_assert_eq!(redactor.text(text.clone()), text);
+        prop_assert_eq!(redactor.text(text.clone(), 1_000), text);
     }
 }

@@ -65,8 +65,8 @@ impl Caller {
         let scope = &self.grant.scope;
         if let (Permission::Work, Some(owner)) = (permission, &scope.owner) {
             return Err(Forbidden(format!(
-                "it needs the permission {permission}, which nothing that is limited to an owner has, as this is to {owner}: a \
-                 worker gets the jobs of all owners in its queues; limit it by queue and job type instead"
+                "it needs the permission {permission}, and the token is limited to the owner {owner}: a worker gets the jobs \
+                 of all owners in its queues, so limit it by queue and job type instead"
             )));
         }
         let roles: Vec<&str> = Role::with(permission).map(Role::word).collect();

@@ -76,7 +76,7 @@ impl UseCases {
     ) -> Result<(SecretView, bool), UseCaseError> {
         self.permit(UseCase::SetSecret)?;
         if rule.owners.is_empty() {
-            rule.owners = vec![NamePattern::new(self.caller.grant.owner.clone())];
+            rule.owners = vec![self.own_pattern()?];
         }
         let named = [("name", secret_name_problem(name)), ("value", secret_value_problem(value))];
         let problems = named.into_iter().filter_map(|(field, fix)| Some(InvalidField::new(field, fix?)));
@@ -93,6 +93,7 @@ impl UseCases {
             } else {
                 self.check_room_for_secret().await?;
             }
+            self.check_key_is_not_lost(name).await?;
             let now = self.now();
             let version = stored.as_ref().map_or(0, |stored| stored.version) + 1;
             let sealed = self.cipher()?.seal(value, &StoredSecret::bound_to(name, version, &rule))?;
@@ -107,10 +108,9 @@ impl UseCases {
             let details = json!({ "before": before, "after": described_secret(&secret) });
             let entry = self.audited_with(UseCase::SetSecret, &object, &details);
             let change = match &stored {
-                Some(stored) => DirectoryChange::ReplaceSecret {
-                    secret: secret.clone(),
-                    expected_version: stored.version,
-                },
+                Some(stored) => {
+                    DirectoryChange::ReplaceSecret { secret: secret.clone(), expected: stored.clone() }
+                }
                 None => DirectoryChange::AddSecret(secret.clone()),
             };
             if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
@@ -123,23 +123,27 @@ impl UseCases {
 
     pub async fn remove_secret(&self, name: &str) -> Result<(), UseCaseError> {
         self.permit(UseCase::RemoveSecret)?;
-        let missing = || UseCaseError::NoSuchSecret(name.to_owned());
-        let stored = self.stored_secret(name).await?;
-        let stored = stored.filter(|stored| self.sees_secret(&stored.about.rule)).ok_or_else(missing)?;
         let object = format!("secret {name}");
-        self.noted(UseCase::RemoveSecret, &object, self.check_manages(&stored.about.rule))?;
-        let details = json!({ "before": described_secret(&stored) });
-        let entry = self.audited_with(UseCase::RemoveSecret, &object, &details);
-        match self.store().change_directory(DirectoryChange::RemoveSecret(name.to_owned()), entry).await? {
-            DirectoryOutcome::Done => Ok(()),
-            _ => Err(missing()),
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_secret(name).await?;
+            let stored = stored.filter(|stored| self.sees_secret(&stored.about.rule));
+            let stored = stored.ok_or_else(|| UseCaseError::NoSuchSecret(name.to_owned()))?;
+            self.noted(UseCase::RemoveSecret, &object, self.check_manages(&stored.about.rule))?;
+            let details = json!({ "before": described_secret(&stored) });
+            let entry = self.audited_with(UseCase::RemoveSecret, &object, &details);
+            let change = DirectoryChange::RemoveSecret(stored);
+            if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
+                return Ok(());
+            }
         }
+        Err(UseCaseError::Busy)
     }
 
     /// Encrypts the next secrets with the current key, as far as one call goes.
     pub async fn rotate_secrets(&self, after: Option<&str>) -> Result<SecretsRotated, UseCaseError> {
         self.permit(UseCase::RotateSecrets)?;
         let cipher = self.cipher()?;
+        self.check_key_is_not_lost("").await?;
         let key_id = cipher.current_key().ok_or(CipherError::NoKey)?;
         let page = self.store().secrets(after, limits::SECRETS_ROTATED_MAX).await?;
         let mut done = SecretsRotated { key_id, rotated: 0, unreadable: vec![], next: page.next };
@@ -148,8 +152,7 @@ impl UseCases {
             match resealed(cipher, &secret) {
                 // One that was changed meanwhile has the current key.
                 Ok(new) => {
-                    let change =
-                        DirectoryChange::ReplaceSecret { secret: new, expected_version: secret.version };
+                    let change = DirectoryChange::ReplaceSecret { secret: new, expected: secret };
                     let outcome = self.store().change_directory(change, None).await?;
                     done.rotated += usize::from(outcome == DirectoryOutcome::Done);
                 }
@@ -210,6 +213,35 @@ impl UseCases {
                 pattern_list(&rule.owners)
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// The caller's own owner as a rule.
+    fn own_pattern(&self) -> Result<NamePattern, UseCaseError> {
+        let owner = &self.caller.grant.owner;
+        if owner.contains('*') {
+            let fix = format!(
+                "must be given (--owner): the default would be your own owner {owner}, whose * would stand for any text"
+            );
+            return Err(UseCaseError::Invalid(vec![InvalidField::new("owners", fix)]));
+        }
+        Ok(NamePattern::new(owner.clone()))
+    }
+
+    /// Refuses to go on without any key while there are other secrets than this one. A new key would hide that
+    /// theirs is missing.
+    async fn check_key_is_not_lost(&self, name: &str) -> Result<(), UseCaseError> {
+        let cipher = self.cipher()?;
+        if cipher.current_key().is_some() {
+            return Ok(());
+        }
+        let stored = self.store().secrets(None, 2).await?.items;
+        match stored.into_iter().find(|secret| secret.name != name) {
+            Some(other) => {
+                let (secret, key_id, place) = (other.name, other.sealed.key_id, cipher.key_place());
+                Err(CipherError::LostKey { secret, key_id, place }.into())
+            }
+            None => Ok(()),
         }
     }
 

@@ -12,9 +12,19 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Refuses settings with which no commands can run, before anything is created.
+pub fn check(settings: &WorkerSettings) -> Result<(), CliError> {
+    if settings.allow.is_empty() {
+        return Ok(());
+    }
+    refuse_root(settings)?;
+    sandbox_choice(settings, vec![]).map(|_| ())
+}
+
 /// The executors of everything that is allowed. Logs how their commands are contained and isolated, and first
 /// ends commands that dead workers have left on this machine. `hidden` are the files and directories of the
-/// worker that commands must not read.
+/// worker that commands must not read. They should exist: of the others, only those that commands could not create
+/// are denied.
 pub async fn executors(
     settings: &WorkerSettings,
     hidden: Vec<PathBuf>,

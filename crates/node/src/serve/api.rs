@@ -82,5 +82,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     Welcome { data_dir: &data_dir, store, config_file, url: &url, token, manual_clock: None }.print()?;
     tracing::info!(%address, store = %place, "taking requests");
     warn_of_token(token, &data_dir);
-    Ok(node.until_stopped(&mut signals).await)
+    let exit = node.until_stopped(&mut signals).await;
+    data_dir.remove_socket();
+    Ok(exit)
 }

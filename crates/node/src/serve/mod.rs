@@ -76,6 +76,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let data_dir = args.data_dir.within(&around)?;
     let settings = around.read(&args.settings)?;
     settings.check()?;
+    allowed::check(&settings.worker)?;
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
@@ -88,11 +89,12 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     if let StorePlace::Sqlite(directory) = &place {
         hidden.push(directory.clone());
     }
-    let executors = worker::executors(&settings.worker, origin, hidden, &host).await?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;
+    // After the directories exist: what commands must not read is looked up.
+    let executors = worker::executors(&settings.worker, origin, hidden, &host).await?;
     let logs = settings.logs.total_size_max;
     let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
@@ -153,7 +155,9 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     if is_driven {
         tracing::warn!(%now, "the clock is manual: nothing falls due until it is moved, see `punctual clock`");
     }
-    Ok(node.until_stopped(&mut signals).await)
+    let exit = node.until_stopped(&mut signals).await;
+    data_dir.remove_socket();
+    Ok(exit)
 }
 
 /// Checks the rules and files of TLS and of the identity provider, as a start does, and returns warnings.

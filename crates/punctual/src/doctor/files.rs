@@ -22,8 +22,9 @@ const SYNC_SLOW: Duration = Duration::from_millis(20);
 const FREE_BYTES_FEW: u64 = 1 << 30;
 const FREE_BYTES_NONE: u64 = 100 << 20;
 const FREE_INODES_FEW: u64 = 1_000;
-/// Mode bits that give the group and others access.
+/// Mode bits that give the group and others access, and those that let them write.
 const OPEN_TO_OTHERS: u32 = 0o077;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What the directory shows about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +106,13 @@ fn not_writable(path: &Path, metadata: &std::fs::Metadata) -> Option<Finding> {
 fn directory(path: &Path, metadata: &std::fs::Metadata) -> Finding {
     let (shown, mode) = (path.display(), metadata.mode() & 0o7777);
     let user = rustix::process::geteuid().as_raw();
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        let found = format!(
+            "other users can write to {shown} (mode {mode:04o}): no server starts there, and no command trusts one"
+        );
+        let fix = format!("if you trust its files, chmod 700 {shown}");
+        return Finding::failed("data directory", found, fix);
+    }
     if metadata.uid() != user {
         let found =
             format!("{shown} belongs to user {}, but this command runs as user {user}", metadata.uid());
@@ -269,6 +277,19 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_judged_by_what_others_can_do_there() {
+        use crate::doctor::finding::Severity;
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let found = |mode| {
+            std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            directory(place.path(), &place.path().metadata().unwrap()).level
+        };
+        assert_eq!([0o700, 0o755].map(found), [Severity::Good, Severity::Warning]);
+        assert_eq!([0o770, 0o757].map(found), [Severity::Failed, Severity::Failed]);
+    }
 
     #[test]
     fn sizes_are_short() {

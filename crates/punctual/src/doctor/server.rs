@@ -4,9 +4,9 @@ use super::files::Here;
 use super::finding::Finding;
 use punctual_client::{
     Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, QueueBody,
-    StatsBody, WorkerSessionBody, WorkerState, host,
+    SecretBody, StatsBody, WorkerSessionBody, WorkerState, host,
 };
-use punctual_config::connect::ServerConnect;
+use punctual_config::connect::{ServerConnect, Way};
 use punctual_config::{exit, output};
 use punctual_core::causes::innermost;
 use punctual_core::job::JobStatus;
@@ -30,11 +30,11 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
     let client = match connection.open(token) {
         Ok(client) => client.without_retries(),
         Err(error) => {
-            return vec![Finding::failed(
-                "server",
-                error.to_string(),
-                "pass the server's address with --server host:port",
-            )];
+            let fix = match connection.way {
+                Way::Network => "pass the server's address with --server host:port",
+                Way::Socket => "fix the data directory, or choose another with --data-dir",
+            };
+            return vec![Finding::failed("server", error.to_string(), fix)];
         }
     };
     let root = match client.anonymous("/").timeout(TIMEOUT).send().await {
@@ -61,6 +61,7 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
             findings.push(role(&client).await);
             findings.push(time(&client).await);
             findings.push(cluster(&client).await);
+            findings.extend(secrets(&client).await);
             findings.extend(work(&client).await);
         }
         // The token is good, but not for the whole server.
@@ -210,6 +211,37 @@ fn told_of(nodes: &[NodeBody]) -> Finding {
     }
     let fix = "`punctual nodes` shows them all";
     Finding::warning("cluster", wrong.join("; "), fix)
+}
+
+/// Whether the server has the keys of all secrets; nothing if there are none, or the token may not see them.
+async fn secrets(client: &Client) -> Option<Finding> {
+    match client.secrets().await {
+        Ok(secrets) => told_of_keys(&secrets.items),
+        Err(ClientError::Refused(problem)) if problem.status == 403 => None,
+        Err(error) => Some(Finding::skipped("secrets", format!("cannot read them: {error}"))),
+    }
+}
+
+fn told_of_keys(secrets: &[SecretBody]) -> Option<Finding> {
+    if secrets.is_empty() {
+        return None;
+    }
+    let unreadable: Vec<&SecretBody> = secrets.iter().filter(|secret| !secret.readable).collect();
+    if unreadable.is_empty() {
+        return Some(Finding::good("secrets", format!("{}, and the server has their keys", secrets.len())));
+    }
+    let keys: BTreeSet<&str> = unreadable.iter().map(|secret| secret.key_id.as_str()).collect();
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let names: Vec<&str> = unreadable.iter().take(NAMES_MAX).map(|secret| secret.name.as_str()).collect();
+    let more = if unreadable.len() > NAMES_MAX { " and others" } else { "" };
+    let found = format!(
+        "the server lacks the key {} of {}{more}: jobs that use them fail",
+        keys.join(", "),
+        names.join(", ")
+    );
+    let fix = "put the key back: in secrets.key of the data directory for an embedded store, otherwise in \
+               secrets.key_file or PUNCTUAL_SECRETS_KEY of all servers";
+    Some(Finding::failed("secrets", found, fix))
 }
 
 fn distance(a: Timestamp, b: Timestamp) -> Duration {
@@ -382,6 +414,27 @@ mod tests {
         let stats: StatsBody = serde_json::from_str(text).unwrap();
         assert!(queued_work(&stats, &[]).found.contains("send in mail for 1h"));
         assert_eq!(queued_work(&stats, &["mail".to_owned()]).level, Severity::Good);
+    }
+
+    #[test]
+    fn a_secret_whose_key_is_missing_is_a_failure() {
+        let secret = |name: &str, readable: bool| SecretBody {
+            name: name.to_owned(),
+            version: 1,
+            owners: vec![],
+            queues: vec![],
+            job_types: vec![],
+            key_id: format!("key-{readable}"),
+            readable,
+            created_at: Timestamp::EPOCH,
+            set_at: Timestamp::EPOCH,
+            set_by: String::new(),
+        };
+        assert_eq!(told_of_keys(&[]), None);
+        assert_eq!(told_of_keys(&[secret("a", true)]).unwrap().level, Severity::Good);
+        let missing = told_of_keys(&[secret("a", true), secret("b", false), secret("c", false)]).unwrap();
+        assert_eq!(missing.level, Severity::Failed);
+        assert_eq!(missing.found, "the server lacks the key key-false of b, c: jobs that use them fail");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::server::{BINARY, Server};
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -79,6 +79,32 @@ fn commands_find_the_server_and_the_token_by_the_file() {
         code == Some(5) && said.contains("the token file token must contain a single line with a token"),
         "{said}"
     );
+}
+
+/// It could send the token to another server.
+#[test]
+fn a_file_of_another_user_is_used_only_if_it_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("punctual.toml");
+    std::fs::write(&file, "[client]\nserver = \"127.0.0.1:1\"\n").unwrap();
+    let refused = |why: &str| {
+        for command in [&["job", "list"][..], &["serve"], &["config", "check"], &["config", "show"]] {
+            let (code, _, said) = run(directory.path(), command);
+            assert_eq!(code, Some(2), "{command:?}: {said}");
+            assert!(said.starts_with(&format!("error: punctual.toml: not used, because {why}")), "{said}");
+            assert!(said.contains("--config punctual.toml"), "{said}");
+        }
+        let (code, _, said) = run(directory.path(), &["config", "show", "--config", "punctual.toml"]);
+        assert_eq!((code, said.as_str()), (Some(0), ""));
+    };
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o646)).unwrap();
+    refused("users other than its owner");
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(run(directory.path(), &["config", "check"]).0, Some(0));
+        chown(&file, Some(65534), None).unwrap();
+        refused("it belongs to user 65534 (mode 0644), and this command runs as user 0");
+    }
 }
 
 #[test]

@@ -18,13 +18,13 @@ fn each_exit_code_has_one_meaning() {
         (1, "job submit ill --type sleep --wait"),
         (2, "job lsit"),
         (2, "job submit x --delay soon"),
-        (2, "job list --server a:b:c"),
+        (2, "job list --token pt_admin_x --server a:b:c"),
         (4, "job submit -f /dev/null"),
         (4, "job submit x --every 1ms"),
         (4, "job list --token pt_admin_wrong"),
         (4, "job resume well"),
         (5, "job show nobody"),
-        (3, "job list --server 127.0.0.1:1"),
+        (3, "job list --token pt_admin_x --server 127.0.0.1:1"),
         (8, "job submit slow --type noop --delay 1d --wait --wait-timeout 10ms"),
     ] {
         assert_eq!(code(line), expected, "{line}");

@@ -3,7 +3,7 @@
 use crate::server::{BINARY, Server};
 use std::io::Read;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -40,6 +40,10 @@ fn a_program_that_took_the_port_of_a_stopped_server_gets_no_token() {
     {
         let output = run(&data, arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", told(&output));
+        let socket = data.join("punctual.sock");
+        assert!(!socket.exists(), "it is removed when the server stops");
+        let expected = format!("cannot reach the server at {}: No such file", socket.display());
+        assert!(told(&output).contains(&expected), "{arguments:?}: {}", told(&output));
     }
     let with_a_token = Command::new(BINARY)
         .args(["job", "list", "--data-dir"])
@@ -98,5 +102,70 @@ fn the_socket_is_private_and_works_in_a_directory_with_a_long_path() {
         assert_eq!(socket.permissions().mode() & 0o777, 0o600);
         assert!(server.cli(&["job", "list"]).status.success(), "{}", data.display());
         assert!(server.said(&["whoami"]).contains(&server.address));
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Otherwise its token would be the admin's.
+#[test]
+fn a_server_refuses_a_directory_that_another_user_can_fill() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("admin.token"), format!("pt_admin_{}\n", "x".repeat(40))).unwrap();
+    let refused = |why: &str| {
+        let output = run(&data, &["serve", "--listen", "127.0.0.1:0"]);
+        assert_eq!(output.status.code(), Some(7), "{}", told(&output));
+        let expected = format!("the data directory {} cannot be used: {why}", data.display());
+        assert!(told(&output).contains(&expected), "{}", told(&output));
+        assert!(told(&output).contains(&format!("`chmod 700 {}`", data.display())), "{}", told(&output));
+        assert!(!data.join("punctual.db").exists());
+    };
+    set_mode(&data, 0o777);
+    refused("users other than its owner");
+    set_mode(&data, 0o770);
+    refused("users other than its owner");
+    if is_root() {
+        set_mode(&data, 0o700);
+        chown(&data, Some(65534), None).unwrap();
+        refused("it belongs to user 65534 (mode 0700), and this command runs as user 0");
+    }
+}
+
+#[test]
+fn a_command_trusts_no_socket_that_another_user_can_replace() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("punctual-data");
+    let server = Server::start_in(&data, &[]);
+    let distrusts = |output: Output, why: &str| {
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        let expected = format!("punctual-data cannot be trusted: {why}");
+        assert!(told(&output).contains(&expected), "{}", told(&output));
+    };
+    set_mode(&data, 0o777);
+    distrusts(server.cli(&["job", "list"]), "users other than its owner");
+    let with_a_token = Command::new(BINARY)
+        .args(["job", "list", "--data-dir"])
+        .arg(&data)
+        .env("PUNCTUAL_TOKEN", &server.token)
+        .output()
+        .unwrap();
+    distrusts(with_a_token, "users other than its owner");
+    set_mode(&data, 0o700);
+    assert!(server.cli(&["job", "list"]).status.success());
+    if is_root() {
+        // Root manages the server of a service's user, but does not come across one by accident.
+        chown(&data, Some(65534), None).unwrap();
+        assert!(server.cli(&["job", "list"]).status.success());
+        let found =
+            Command::new(BINARY).args(["job", "list"]).current_dir(directory.path()).output().unwrap();
+        distrusts(found, "it belongs to user 65534 (mode 0700), and this command runs as user 0");
     }
 }

@@ -124,17 +124,18 @@ async fn figures_of_a_caller_with_an_owner_cover_its_own_jobs_only() {
     let server = Server::start();
     let ann = Principal::submitter(&server, "ann").await;
     let bob = Principal::submitter(&server, "bob").await;
-    let held = |queue: &str| json!({"name": "held", "job_type": "noop", "queue": queue, "delay": "1h"});
+    for queue in ["shared", "private", "secret"] {
+        server.said(&["queue", "pause", queue]);
+    }
+    let held = |queue: &str| json!({"name": "held", "job_type": "noop", "queue": queue});
     ann.submit(held("shared")).await;
     for queue in ["shared", "shared", "private"] {
         bob.submit(held(queue)).await;
     }
-    server.said(&["queue", "pause", "shared"]);
-    server.said(&["queue", "pause", "secret"]);
 
     let (status, stats) = ann.get("/api/v1/stats").await;
     assert_eq!(status, StatusCode::OK, "{stats}");
-    assert_eq!((&stats["jobs"]["active"], &stats["live"]["waiting"]), (&json!(1), &json!(1)), "{stats}");
+    assert_eq!((&stats["jobs"]["active"], &stats["live"]["queued"]), (&json!(1), &json!(1)), "{stats}");
     assert_eq!(stats["looked_at"], json!({"jobs": 1, "executions": 1, "complete": true}));
     assert_eq!(stats["counters"]["submitted"], 0);
     assert!(!stats.to_string().contains("private"), "{stats}");
@@ -142,11 +143,11 @@ async fn figures_of_a_caller_with_an_owner_cover_its_own_jobs_only() {
     let items = queues["items"].as_array().unwrap();
     assert_eq!(items.len(), 1, "{queues}");
     assert_eq!(
-        (&items[0]["queue"], &items[0]["waiting"], &items[0]["paused"]),
+        (&items[0]["queue"], &items[0]["queued"], &items[0]["paused"]),
         (&json!("shared"), &json!(1), &json!(true))
     );
     let (_, queue) = ann.get("/api/v1/queues/private").await;
-    assert_eq!(queue["waiting"], 0, "{queue}");
+    assert_eq!(queue["queued"], 0, "{queue}");
     let (_, queue) = ann.get("/api/v1/queues/secret").await;
     assert_eq!(queue["paused"], false, "a queue without own jobs looks like an unused one: {queue}");
     assert_eq!(ann.post("/api/v1/queues/shared/pause", &json!({})).await.0, StatusCode::FORBIDDEN);
@@ -161,9 +162,9 @@ async fn figures_of_a_caller_with_an_owner_cover_its_own_jobs_only() {
     let typed = json!({"name": "typed", "role": "viewer", "job_types": ["none-*"]});
     let typed = Principal::create(&server, typed).await;
     assert_eq!(typed.get("/api/v1/workers").await.1["items"], json!([]), "none could run its jobs");
-    assert_eq!(typed.get("/api/v1/stats").await.1["live"]["waiting"], 0);
+    assert_eq!(typed.get("/api/v1/stats").await.1["live"]["queued"], 0);
     let (_, all) = server.get("/api/v1/stats").await;
-    assert_eq!((&all["live"]["waiting"], all.get("looked_at")), (&json!(4), None), "{all}");
+    assert_eq!((&all["live"]["queued"], all.get("looked_at")), (&json!(4), None), "{all}");
 }
 
 #[tokio::test]

@@ -150,7 +150,7 @@ async fn limits_can_be_switched_off_and_are_generous_by_default() {
     let server = Server::start();
     let answer = server.request(Method::GET, "/api/v1/jobs").send().await.unwrap();
     assert_eq!(header(&answer, "ratelimit-limit"), Some(100_000));
-    let off = ["--rate-limit", "none", "--auth-failure-limit", "0"];
+    let off = ["--rate-limit", "none", "--auth-failure-limit", "none"];
     let server = Server::start_with(&off);
     let answer = server.request(Method::GET, "/api/v1/jobs").send().await.unwrap();
     assert_eq!((answer.status(), header(&answer, "ratelimit-limit")), (StatusCode::OK, None));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// In the environment and the arguments of servers.
@@ -212,6 +212,66 @@ async fn a_command_cannot_read_or_write_the_data_directory() {
         let inside = run(&server.client(), json!({"script": "cat admin.token", "cwd": data_dir})).await;
         assert_eq!(inside.status, ExecutionStatus::Failed, "{way:?}");
         assert!(stdout(&server.client(), &inside).await.is_empty(), "{way:?}");
+    }
+}
+
+/// How an ordinary user starts the binary, and a copy of it that they can execute.
+fn ordinary_user(place: &Path) -> Vec<String> {
+    if !geteuid().is_root() {
+        return vec![BINARY.to_owned()];
+    }
+    let binary = place.join("punctual");
+    std::fs::copy(BINARY, &binary).unwrap();
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned);
+    user.into_iter().chain([binary.to_str().unwrap().to_owned()]).collect()
+}
+
+/// A server with shell jobs that an ordinary user starts, and its log, which is in `place`.
+fn start_as_ordinary_user(place: &Path, data_dir: &Path) -> (Server, PathBuf) {
+    let log = place.join("log");
+    let script = format!("exec \"$@\" --allow shell 2>'{}'", log.display());
+    let user = ordinary_user(place);
+    let mut launcher = vec!["sh", "-c", &script, "sh"];
+    launcher.extend(user.iter().map(String::as_str));
+    (Server::start_through(&launcher, data_dir), log)
+}
+
+#[tokio::test]
+async fn the_first_start_of_an_ordinary_user_warns_of_files_that_commands_can_read() {
+    let directory = open_directory();
+    let data_dir = directory.path().canonicalize().unwrap().join("data");
+    let (server, log) = start_as_ordinary_user(directory.path(), &data_dir);
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("commands can read this"), "{said}");
+    assert!(said.contains(&format!("path={}", data_dir.display())), "{said}");
+    assert!(server.stop().success());
+}
+
+/// The directories above that of the data belong to root, as those of `/var/lib/punctual` do.
+#[tokio::test]
+async fn a_command_of_an_ordinary_user_cannot_read_the_token_after_the_first_start() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root can create such a directory");
+        return;
+    }
+    let directory = tempfile::tempdir_in("/var/lib").unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let data_dir = directory.path().join("data");
+    std::fs::create_dir(&data_dir).unwrap();
+    std::os::unix::fs::chown(&data_dir, Some(65534), Some(65534)).unwrap();
+    let (server, log) = start_as_ordinary_user(directory.path(), &data_dir);
+    let script = format!("cat '{}'; id -u", data_dir.join("admin.token").display());
+    let lines = said(&server.client(), json!({"script": script})).await;
+    let warned = std::fs::read_to_string(&log).unwrap();
+    match punctual_shim::sandbox::landlock::supported() {
+        Ok(()) => {
+            assert_eq!(lines, ["65534"]);
+            assert!(!warned.contains("commands can read this"), "{warned}");
+        }
+        Err(why) => {
+            assert!(warned.contains("no Landlock for commands") && warned.contains("commands can read this"));
+            eprintln!("Landlock cannot deny the token here: {why}");
+        }
     }
 }
 
@@ -421,6 +481,10 @@ fn a_server_refuses_what_it_cannot_keep_and_says_what_to_set() {
         assert!(
             refused.contains("--worker-run-as") && refused.contains("--allow-root-commands"),
             "{refused}"
+        );
+        assert!(
+            !directory.path().join("data").exists(),
+            "a user who starts it next can create the directory"
         );
     } else {
         let strict = serve(directory.path(), &["--worker-isolation", "strict"]);

@@ -498,3 +498,76 @@ async fn the_client_sets_lists_and_removes_secrets() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&key_file.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
+
+#[tokio::test]
+async fn a_report_of_another_lease_does_not_end_redaction() {
+    let server = Server::start();
+    must_set(&server, "token", VALUE).await;
+    let session = open(&server).await;
+    let job = server.submit(raw("token")).await;
+    let running = poll(&server, session, 1, 0).await.remove(0);
+    // What the server knows of the value is now in its memory only.
+    let removal = server.request(Method::DELETE, "/api/v1/secrets/token");
+    assert_eq!(answer(removal).await.0, StatusCode::NO_CONTENT);
+    let execution = &running["execution_id"];
+    let epoch = running["epoch"].as_u64().unwrap() + 1;
+    let stale =
+        json!({"session": session, "execution_id": execution, "epoch": epoch, "outcome": "succeeded"});
+    say(&server, "report", json!({"reports": [stale]})).await;
+    let lines = json!([{"message": format!("it is {VALUE}")}]);
+    say(&server, "logs", json!({"session": session, "execution_id": execution, "lines": lines})).await;
+    let logs = server.get(&format!("/api/v1/jobs/{job}/logs")).await.1;
+    assert_eq!(logs["items"][0]["message"], "it is [secret token]", "{logs}");
+}
+
+#[tokio::test]
+async fn a_lost_key_file_is_not_replaced_while_secrets_need_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join("data");
+    let server = Server::start_in(&data_dir, &[]);
+    must_set(&server, "a", VALUE).await;
+    let key_id = server.client().secret("a").await.unwrap().key_id;
+    server.stop();
+    let file = data_dir.join("secrets.key");
+    let key = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+
+    let server = Server::start_in(&data_dir, &[]);
+    let (status, problem) = set(&server, "b", json!({"value": VALUE})).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(&key_id) && detail.contains(file.to_str().unwrap()), "{detail}");
+    assert!(!file.exists());
+    let doctor = server.cli(&["doctor"]);
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(!doctor.status.success() && said.contains(&format!("lacks the key {key_id} of a")), "{said}");
+    server.stop();
+
+    std::fs::write(&file, key).unwrap();
+    let server = Server::start_in(&data_dir, &[]);
+    must_set(&server, "b", VALUE).await;
+    assert_eq!(server.client().secret("b").await.unwrap().key_id, key_id);
+}
+
+#[tokio::test]
+async fn an_owner_with_a_star_does_not_become_a_pattern() {
+    let server = Server::start();
+    let operator = json!({"name": "ops", "role": "operator", "owner_id": "team-*"});
+    let operator = Principal::create(&server, operator).await;
+    let (status, problem) = operator.send(Method::PUT, "/api/v1/secrets/own", &json!({"value": VALUE})).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    assert_eq!(problem["errors"][0]["field"], "owners", "{problem}");
+    assert!(problem.to_string().contains("--owner"), "{problem}");
+}
+
+#[tokio::test]
+async fn errors_of_commands_do_not_repeat_values() {
+    let server = Server::start_with(&["--allow", "process"]);
+    let client = server.client();
+    must_set(&server, "quoted", "pa\"ss-word").await;
+    let job = json!({"name": "p", "job_type": "process", "payload": {"command": {"$secret": "quoted"}}});
+    let id = submit(&client, job).await;
+    client.wait(id).await.unwrap();
+    let execution = last_execution(&client, id).await;
+    assert_eq!(failure(&execution), "payload.command invalid type, expected a sequence");
+}

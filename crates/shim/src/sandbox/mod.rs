@@ -186,15 +186,17 @@ impl Sandboxes {
         }
     }
 
-    /// Without namespaces, Landlock denies what it can without a loss for commands.
+    /// Without namespaces, Landlock denies what it can without a loss for commands. That includes what another
+    /// process creates later, such as the data directory of a server that starts after this worker.
     fn deny(&mut self) {
         let scratch = self.choice.scratch.dedicated.as_ref().and_then(|dir| dir.canonicalize().ok());
-        let hidden = self.choice.hidden.iter().filter_map(|path| path.canonicalize().ok());
+        let hidden = self.choice.hidden.iter().filter_map(|path| resolved_path(path));
         for path in hidden.chain(scratch.clone()) {
             let accounts = self.choice.accounts.all();
             if self.has_landlock() && accounts.iter().all(|account| is_out_of_the_way(&path, *account)) {
                 self.denied.push(path);
             } else if Some(&path) != scratch.as_ref()
+                && path.exists()
                 && accounts.iter().any(|account| can_read(&path, *account))
             {
                 self.exposed.push(path);
@@ -245,6 +247,12 @@ fn namespaces_here(in_force: &Sandboxes) -> Result<(), String> {
     trial::of(&InForce::trial(), &with)
 }
 
+/// The path without links. The last part may not exist yet.
+fn resolved_path(path: &Path) -> Option<PathBuf> {
+    let in_parent = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_parent)
+}
+
 /// Whether Landlock can deny a path without a loss for commands of this user: they could not create files in
 /// the directories above it anyway, and all of these can be listed.
 fn is_out_of_the_way(path: &Path, account: Option<&Account>) -> bool {
@@ -270,4 +278,28 @@ fn has_right(path: &Path, account: &Account, right: u32) -> bool {
         _ => 0,
     };
     (metadata.mode() >> shift) & right != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_created_later_is_denied_where_commands_cannot_create_files() {
+        let writable = tempfile::tempdir().unwrap();
+        let mut sandboxes = Sandboxes { landlock: Ok(()), ..Sandboxes::plain() };
+        sandboxes.choice.accounts.usual = Some(Account { uid: 65534, gid: 65534, name: None, home: None });
+        let later = Path::new("/").canonicalize().unwrap().join("no-punctual-here");
+        let elsewhere = writable.path().join("no-punctual-here");
+        sandboxes.choice.hidden = vec![later.clone(), elsewhere, PathBuf::from("/no-such-dir/data")];
+        sandboxes.deny();
+        let denied: Vec<&Path> = sandboxes
+            .denied
+            .iter()
+            .map(PathBuf::as_path)
+            .filter(|path| !path.starts_with(writable.path()))
+            .collect();
+        assert_eq!(denied, [later]);
+        assert_eq!(sandboxes.exposed, [""; 0].map(PathBuf::from), "what does not exist cannot be read");
+    }
 }

@@ -286,8 +286,9 @@ pub(super) fn secret(name: &str, version: u64) -> StoredSecret {
     }
 }
 
-async fn replaced_secret(store: &dyn Store, secret: StoredSecret) -> DirectoryOutcome {
-    changed(store, DirectoryChange::ReplaceSecret { secret, expected_version: 1 }).await
+async fn replaced_secret(store: &dyn Store, new: StoredSecret) -> DirectoryOutcome {
+    let change = DirectoryChange::ReplaceSecret { secret: new, expected: secret("db", 1) };
+    changed(store, change).await
 }
 
 pub async fn a_secret_is_added_once_and_changed_only_in_the_expected_version(store: Arc<dyn Store>) {
@@ -304,10 +305,18 @@ pub async fn a_secret_is_added_once_and_changed_only_in_the_expected_version(sto
     assert_eq!(replaced_secret(&*store, plain.clone()).await, DirectoryOutcome::Done);
     assert_eq!(replaced_secret(&*store, secret("db", 2)).await, DirectoryOutcome::Changed);
     assert_eq!(store.secret("db").await.unwrap(), Some(plain));
-    let remove = || DirectoryChange::RemoveSecret("db".to_owned());
-    assert_eq!(changed(&*store, remove()).await, DirectoryOutcome::Done);
-    assert_eq!(changed(&*store, remove()).await, DirectoryOutcome::NotThere);
+    let remove = |secret: StoredSecret| changed(&*store, DirectoryChange::RemoveSecret(secret));
+    assert_eq!(remove(secret("db", 1)).await, DirectoryOutcome::Changed, "the stored one is another version");
+    assert_eq!(remove(secret("db", 2)).await, DirectoryOutcome::Done);
+    assert_eq!(remove(secret("db", 2)).await, DirectoryOutcome::Changed);
     assert_eq!(store.secret("db").await.unwrap(), None);
+    // A new secret has the version of an old one with the same name, and another encrypted value.
+    let sealed = SealedValue { key_id: "key1".to_owned(), text: "C2VhbGVk".to_owned() };
+    let new = StoredSecret { sealed, ..secret("db", 1) };
+    assert_eq!(changed(&*store, DirectoryChange::AddSecret(new.clone())).await, DirectoryOutcome::Done);
+    assert_eq!(replaced_secret(&*store, secret("db", 2)).await, DirectoryOutcome::Changed);
+    assert_eq!(remove(secret("db", 1)).await, DirectoryOutcome::Changed);
+    assert_eq!(store.secret("db").await.unwrap(), Some(new));
     assert_eq!(store.secret("DB").await.unwrap(), Some(secret("DB", 9)));
 }
 

@@ -568,11 +568,12 @@ impl Walk {
         let add = AddUser(user);
         both!(self, change_directory(add, None::<AuditEntry>));
         let version = self.draw(3) + 1;
-        let replace = ReplaceSecret { secret: full_secret(&id, version + 1), expected_version: version };
+        let replace =
+            ReplaceSecret { secret: full_secret(&id, version + 1), expected: full_secret(&id, version) };
         both!(self, change_directory(replace, None::<AuditEntry>));
         both!(self, change_directory(AddSecret(full_secret(&id, version)), None::<AuditEntry>));
         if self.draw(9) == 0 {
-            both!(self, change_directory(RemoveSecret(id.clone()), None::<AuditEntry>));
+            both!(self, change_directory(RemoveSecret(full_secret(&id, version)), None::<AuditEntry>));
             both!(self, change_directory(RemoveToken(id.clone()), None::<AuditEntry>));
             let remove = RemoveUser { id, tokens: vec!["t".to_owned()] };
             both!(self, change_directory(remove, None::<AuditEntry>));

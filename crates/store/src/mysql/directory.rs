@@ -43,6 +43,6 @@ impl DirectoryStatements for Connection {
     const ADD_SECRET: &'static str =
         "INSERT IGNORE INTO secrets (version, key_id, sealed, about, id) VALUES (?, ?, ?, ?, ?)";
     const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = ?, key_id = ?, sealed = ?, about = ? \
-         WHERE id = ? AND version = ?";
-    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ?";
+         WHERE id = ? AND version = ? AND sealed = ?";
+    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ? AND version = ? AND sealed = ?";
 }

@@ -39,6 +39,7 @@ impl DirectoryStatements for Wire {
     const ADD_SECRET: &'static str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
          VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING 1";
     const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = $1, key_id = $2, sealed = $3, about = $4 \
-         WHERE id = $5 AND version = $6 RETURNING 1";
-    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = $1 RETURNING 1";
+         WHERE id = $5 AND version = $6 AND sealed = $7 RETURNING 1";
+    const REMOVE_SECRET: &'static str =
+        "DELETE FROM secrets WHERE id = $1 AND version = $2 AND sealed = $3 RETURNING 1";
 }

@@ -8,8 +8,8 @@ use super::list::{List, row};
 use super::maintenance::{Maintenance, MaintenanceStatements};
 use crate::cells::Cell;
 use crate::directory::{
-    DirectoryRow, UserStoring, last_uses, replaced_secret, replaced_token, replaced_user, secret_cells,
-    token_cells, user_cells,
+    DirectoryRow, UserStoring, last_uses, removed_secret, replaced_secret, replaced_token, replaced_user,
+    secret_cells, token_cells, user_cells,
 };
 use crate::fault::Fault;
 use punctual_core::ports::{AuditEntry, DirectoryChange, DirectoryOutcome, Token, User};
@@ -123,13 +123,13 @@ async fn apply<C: DirectoryStatements>(
             let added = send(connection, C::ADD_SECRET, secret_cells(secret)?).await?;
             if added.count > 0 { Done } else { Taken }
         }
-        DirectoryChange::ReplaceSecret { secret, expected_version } => {
-            let values = replaced_secret(secret, *expected_version)?;
+        DirectoryChange::ReplaceSecret { secret, expected } => {
+            let values = replaced_secret(secret, expected)?;
             if send(connection, C::REPLACE_SECRET, values).await?.count > 0 { Done } else { Changed }
         }
-        DirectoryChange::RemoveSecret(name) => {
-            let removed = send(connection, C::REMOVE_SECRET, row![name.as_str()]).await?;
-            if removed.count > 0 { Done } else { NotThere }
+        DirectoryChange::RemoveSecret(expected) => {
+            let removed = send(connection, C::REMOVE_SECRET, removed_secret(expected)?).await?;
+            if removed.count > 0 { Done } else { Changed }
         }
     })
 }

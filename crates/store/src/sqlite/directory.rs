@@ -8,8 +8,8 @@ use super::tx::Tx;
 use super::write::{SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 use crate::cells::{Cell, RowCells};
 use crate::directory::{
-    DirectoryRow, UserStoring, last_uses, replaced_secret, replaced_token, replaced_user, secret_cells,
-    token_cells, user_cells,
+    DirectoryRow, UserStoring, last_uses, removed_secret, replaced_secret, replaced_token, replaced_user,
+    secret_cells, token_cells, user_cells,
 };
 use crate::fault::Fault;
 use crate::layout::{
@@ -41,8 +41,8 @@ const REMOVE_USER: &str = "DELETE FROM users WHERE id = ?1";
 const ADD_SECRET: &str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
      VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING";
 const REPLACE_SECRET: &str = "UPDATE secrets SET version = ?1, key_id = ?2, sealed = ?3, about = ?4 \
-     WHERE id = ?5 AND version = ?6";
-const REMOVE_SECRET: &str = "DELETE FROM secrets WHERE id = ?1";
+     WHERE id = ?5 AND version = ?6 AND sealed = ?7";
+const REMOVE_SECRET: &str = "DELETE FROM secrets WHERE id = ?1 AND version = ?2 AND sealed = ?3";
 pub(crate) const SECRET: &str = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id = ?1");
 pub(crate) const SECRETS: &str =
     concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id > ?1 ORDER BY id LIMIT ?2");
@@ -151,16 +151,12 @@ fn apply(conn: &Connection, change: &DirectoryChange) -> Result<DirectoryOutcome
                 Taken
             }
         }
-        DirectoryChange::ReplaceSecret { secret, expected_version } => {
-            let values = replaced_secret(secret, *expected_version)?;
+        DirectoryChange::ReplaceSecret { secret, expected } => {
+            let values = replaced_secret(secret, expected)?;
             if execute(conn, REPLACE_SECRET, values)? > 0 { Done } else { Changed }
         }
-        DirectoryChange::RemoveSecret(name) => {
-            if remove(conn, REMOVE_SECRET, name)? {
-                Done
-            } else {
-                NotThere
-            }
+        DirectoryChange::RemoveSecret(expected) => {
+            if execute(conn, REMOVE_SECRET, removed_secret(expected)?)? > 0 { Done } else { Changed }
         }
     })
 }

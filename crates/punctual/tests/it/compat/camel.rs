@@ -2,7 +2,7 @@
 
 use super::{Hand, ask, create, get, now, server, text};
 use crate::driven::{HOUR, MINUTE, advance, pass};
-use crate::server::Server;
+use crate::server::{Server, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -103,6 +103,23 @@ async fn a_recurring_job_starts_at_its_time_and_repeats() {
         let cancelled = ask(&server, Method::DELETE, &format!("/api/jobs/{id}"), None, 200).await;
         assert_eq!(cancelled, done(&id, "cancelled"));
         assert_eq!(status(&server, &id).await, "cancelled");
+    }
+}
+
+#[tokio::test]
+async fn a_one_time_job_that_becomes_recurring_keeps_its_time() {
+    let server = server();
+    for (execution_time, before, next) in [
+        ("2026-12-01T09:00:00Z", "pending", "2026-12-01T09:00:00Z"),
+        // It has run, and does not run again for a time that has passed.
+        ("2026-04-20T09:00:00Z", "completed", "2026-05-02T09:00:00Z"),
+    ] {
+        let id = submit(&server, json!({"jobName": "noop", "executionTime": execution_time})).await;
+        eventually(before, async || status(&server, &id).await == before).await;
+        let change = json!({"frequency": "daily"});
+        ask(&server, Method::PUT, &format!("/api/jobs/{id}"), Some(change), 200).await;
+        let stored = get(&server, &format!("/api/v1/jobs/{id}")).await;
+        assert_eq!(stored["next_run_time"], next, "{stored}");
     }
 }
 

@@ -61,6 +61,7 @@ async fn changes_with_bad_fields_are_refused_by_name() {
         (Method::PUT, format!("/api/jobs/{id}"), json!({"frequency": "sometimes"}), "frequency"),
         (Method::PUT, format!("/api/jobs/{id}"), json!({"jobName": ""}), "jobName"),
         (Method::PUT, format!("/api/jobs/{id}"), json!({"jobType": "recurring"}), "jobType"),
+        (Method::PUT, format!("/api/jobs/{id}"), json!({"frequency": null}), "frequency"),
         (Method::PATCH, format!("/users/ann/jobs/{id}"), json!({}), "next_execution_time"),
         (
             Method::PATCH,
@@ -72,8 +73,50 @@ async fn changes_with_bad_fields_are_refused_by_name() {
         let problem = ask(&server, method, &path, Some(body), 422).await;
         assert_eq!(problem["errors"][0]["field"], field, "{problem}");
     }
+    let nothing = ask(&server, Method::PUT, &format!("/api/jobs/{id}"), Some(json!({})), 422).await;
+    assert!(text(&nothing["detail"]).starts_with("give at least one of jobName"), "{nothing}");
     let path = format!("/api/jobs/{id}/executions?limit=1001");
     assert_eq!(ask(&server, Method::GET, &path, None, 400).await["errors"][0]["field"], "limit");
+}
+
+#[tokio::test]
+async fn changes_of_another_version_are_refused() {
+    let server = server();
+    let job = json!({"name": "noop", "interval": "1h", "owner_id": "ann"});
+    let id = server.submit(job).await;
+    let change = async |method: Method, path: &str, version: &str, body: Value| {
+        let request = server.request(method, path).header("If-Match", version).json(&body);
+        crate::server::answer(request).await
+    };
+    let path = format!("/api/jobs/{id}");
+    let (status, stale) = change(Method::PUT, &path, "\"7\"", json!({"priority": 9})).await;
+    assert_eq!((status, &stale["version"]), (StatusCode::PRECONDITION_FAILED, &json!(1)), "{stale}");
+    let (status, _) = change(Method::PUT, &path, "7", json!({"priority": 9})).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (status, updated) = change(Method::PUT, &path, "\"1\"", json!({"priority": 9})).await;
+    assert_eq!(status, StatusCode::OK, "{updated}");
+
+    let path = format!("/users/ann/jobs/{id}");
+    let next = json!({"next_execution_time": "2026-05-01T11:30:00Z"});
+    let (status, stale) = change(Method::PATCH, &path, "\"1\"", next.clone()).await;
+    assert_eq!((status, &stale["version"]), (StatusCode::PRECONDITION_FAILED, &json!(2)), "{stale}");
+    let (status, updated) = change(Method::PATCH, &path, "\"2\"", next).await;
+    assert_eq!(status, StatusCode::OK, "{updated}");
+}
+
+#[tokio::test]
+async fn a_method_that_a_path_does_not_have_points_to_the_page_of_these_forms() {
+    let server = server();
+    for (method, path, page) in [
+        (Method::DELETE, "/api/job", "Compatible job APIs"),
+        (Method::PATCH, "/api/jobs", "Compatible job APIs"),
+        (Method::PUT, "/users/ann/jobs", "Compatible job APIs"),
+        (Method::DELETE, "/api/v1/jobs", "/openapi.json"),
+    ] {
+        let problem = ask(&server, method, path, None, 405).await;
+        let detail = text(&problem["detail"]);
+        assert!(detail.starts_with("this path accepts ") && detail.contains(page), "{path}: {detail}");
+    }
 }
 
 #[tokio::test]
