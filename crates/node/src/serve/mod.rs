@@ -89,12 +89,13 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     if let StorePlace::Sqlite(directory) = &place {
         hidden.push(directory.clone());
     }
+    let web_calls = http::executor(&settings.worker, origin, &host)?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;
     // After the directories exist: what commands must not read is looked up.
-    let executors = worker::executors(&settings.worker, origin, hidden, &host).await?;
+    let executors = worker::executors(&settings.worker, web_calls, hidden, &host).await?;
     let logs = settings.logs.total_size_max;
     let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;

@@ -97,7 +97,8 @@ async fn on_store(
     }
     let mut hidden = around.secret_files(&args.settings);
     hidden.push(data_dir.path().to_owned());
-    let executors = executors(&settings.worker, origin, hidden, &host).await?;
+    let web_calls = super::http::executor(&settings.worker, origin, &host)?;
+    let executors = executors(&settings.worker, web_calls, hidden, &host).await?;
     let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = match &settings.health.listen {
         Some(address) => Some(transport.listen(&address.0, "--health-listen").await?),
@@ -161,7 +162,8 @@ async fn on_server(
     let mut hidden = args.connect.secret_files(around);
     hidden.extend(around.secret_files(&args.settings));
     hidden.push(args.connect.data_dir_within(around)?.path().to_owned());
-    let executors = executors(&settings.worker, origin, hidden, &host).await?;
+    let web_calls = super::http::executor(&settings.worker, origin, &host)?;
+    let executors = executors(&settings.worker, web_calls, hidden, &host).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
     let refusal: Arc<Mutex<Option<ClientError>>> = Arc::default();
     let shown = client.server().to_owned();
@@ -245,15 +247,15 @@ pub fn name_beside_api(open: &OpenStore) -> String {
     name.unwrap_or_else(|| EMBEDDED.to_owned())
 }
 
-/// The handlers of a worker. Commands cannot read the files and directories in `hidden`.
+/// The handlers of a worker, with the one for web calls. Commands cannot read the files and directories in `hidden`.
 pub async fn executors(
     settings: &WorkerSettings,
-    origin: impl Fn(&str) -> String,
+    web_calls: Arc<dyn Executor>,
     hidden: Vec<PathBuf>,
     host: &Host,
 ) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
     executors.extend(super::allowed::executors(settings, hidden, host).await?);
-    executors.push(super::http::executor(settings, origin, host)?);
+    executors.push(web_calls);
     Ok(executors)
 }

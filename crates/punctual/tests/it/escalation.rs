@@ -279,5 +279,5 @@ async fn a_token_with_an_owner_is_told_why_it_cannot_work() {
     let (status, body) = token.post("/api/v1/worker/sessions", &open).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("limited to an owner") && !detail.contains("the role admin"), "{detail}");
+    assert!(detail.contains("limited to the owner team") && !detail.contains("the role admin"), "{detail}");
 }

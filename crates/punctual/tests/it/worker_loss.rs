@@ -100,8 +100,12 @@ async fn what_a_stopped_worker_held_runs_elsewhere_and_its_late_word_counts_for_
 async fn a_job_that_kills_its_workers_is_given_up_before_it_has_killed_them_all() {
     Cluster::with(async |cluster| {
         let (api, _scheduler) = (cluster.api(), cluster.scheduler());
-        let mut workers: Vec<Process> =
-            ["one", "two", "three", "four"].iter().map(|name| cluster.worker(name)).collect();
+        // Isolation would keep the command from killing its worker.
+        let exposed = |name: &&str| {
+            let command = ["worker", "--worker-name", name, "--lease", "1s", "--allow", "shell"];
+            cluster.start(&[&command[..], &["--worker-isolation", "none"]].concat())
+        };
+        let mut workers: Vec<Process> = ["one", "two", "three", "four"].iter().map(exposed).collect();
         // A command runs under a shim, whose parent is the worker.
         let script = "kill -9 $(awk '/^PPid:/ {print $2}' /proc/$PPID/status); sleep 600";
         let job =
