@@ -301,7 +301,7 @@ fn identity(file: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Creates a directory, with access for its owner only, and checks whether it can be written and nobody else can:
-/// whoever can write the files of a server decides what it does.
+/// a user who can write the files of a server decides what it does.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let ownership = Ownership::of(&fs::metadata(directory)?);

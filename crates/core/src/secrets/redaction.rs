@@ -31,7 +31,7 @@ struct Needle {
 }
 
 /// A part of a text, and what stands in its place.
-type Found<'a> = (Range<usize>, &'a str);
+type FoundValue<'a> = (Range<usize>, &'a str);
 
 /// Without the values.
 impl fmt::Debug for Redactor {
@@ -133,7 +133,7 @@ impl Redactor {
     }
 
     /// Where values are, in the order of their ends: of several that end at one place, the longest one.
-    fn found(&self, text: &str) -> Vec<Found<'_>> {
+    fn found(&self, text: &str) -> Vec<FoundValue<'_>> {
         let automaton = &self.automaton;
         let mut state = automaton.start_state(Anchored::No).expect("it searches at any place");
         let mut found = Vec::new();
@@ -148,7 +148,7 @@ impl Redactor {
     }
 
     /// The beginning of a value at the end of a text of this many bytes, or of one that somebody has cut.
-    fn cut_value(&self, text: &str, bytes_max: usize) -> Option<Found<'_>> {
+    fn cut_value(&self, text: &str, bytes_max: usize) -> Option<FoundValue<'_>> {
         // A cut between two characters leaves up to three bytes of room.
         let kept = match text.strip_suffix(CUT_MARK) {
             None if text.len() + 3 < bytes_max => return None,
@@ -170,9 +170,9 @@ fn is_long(text: &str) -> bool {
 }
 
 /// The same places in order and without overlaps.
-fn apart(mut found: Vec<Found<'_>>) -> Vec<Found<'_>> {
+fn apart(mut found: Vec<FoundValue<'_>>) -> Vec<FoundValue<'_>> {
     found.sort_by_key(|(range, _)| (range.start, Reverse(range.end)));
-    let mut apart: Vec<Found<'_>> = Vec::new();
+    let mut apart: Vec<FoundValue<'_>> = Vec::new();
     for (range, mark) in found {
         match apart.last_mut() {
             Some((last, _)) if range.start < last.end => last.end = last.end.max(range.end),
@@ -183,14 +183,14 @@ fn apart(mut found: Vec<Found<'_>>) -> Vec<Found<'_>> {
 }
 
 /// What was found in a part of a text.
-fn within<'f, 'a>(part: &Range<usize>, found: &'f [Found<'a>]) -> &'f [Found<'a>] {
+fn within<'f, 'a>(part: &Range<usize>, found: &'f [FoundValue<'a>]) -> &'f [FoundValue<'a>] {
     let first = found.partition_point(|(range, _)| range.end <= part.start);
     let end = found.partition_point(|(range, _)| range.start < part.end);
     found.get(first..end).unwrap_or_default()
 }
 
 /// A part of a text with marks in place of what was found.
-fn without(text: &str, part: Range<usize>, found: &[Found<'_>]) -> String {
+fn without(text: &str, part: Range<usize>, found: &[FoundValue<'_>]) -> String {
     let mut kept = String::new();
     let mut at = part.start;
     for (range, mark) in within(&part, found) {
