@@ -1,276 +1,31 @@
-//! Tokens, users and secrets.
+//! The statements of the directory: see [`crate::directory`].
 
-use super::reads::{PageItem, Reads, page};
-use super::rows::{all, bound, one};
-use super::store::{SqliteStore, kept};
-use super::write::{SqliteCall, SqliteReply, Upkeep, UpkeepReply};
-use crate::cells::{Cell, RowCells};
-use crate::directory::{
-    DirectoryRow, UserStoring, last_uses, replaced_secret, replaced_token, replaced_user, secret_cells,
-    token_cells, user_cells,
-};
-use crate::fault::Fault;
-use crate::layout::{
-    sqlite_secret_columns as secret_columns, sqlite_token_columns as token_columns,
-    sqlite_user_columns as user_columns,
-};
-use crate::lists::PageRoom;
-use async_trait::async_trait;
-use punctual_core::ports::{Directory, Page, StoreError, StoredSecret, Token, User, UserOutcome};
-use punctual_core::time::Timestamp;
-use rusqlite::{Connection, params, params_from_iter};
+use super::reads::statements::statement;
+use super::statements::SqliteStatements;
+use crate::directory::DirectoryStatements;
+use crate::reads::ReadKind;
 
-const PUT_TOKEN: &str = "INSERT OR REPLACE INTO tokens \
-     (id, secret_sha256, role, created_at, expires_at, last_used_at, about) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at, expires_at, last_used_at, about) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
-const REPLACE_TOKEN: &str = "UPDATE tokens SET secret_sha256 = ?1, role = ?2, created_at = ?3, expires_at = ?4, about = ?5 \
-     WHERE id = ?6 AND secret_sha256 = ?7";
-const REMOVE_TOKEN: &str = "DELETE FROM tokens WHERE id = ?1";
-const TOUCH_TOKEN: &str = "UPDATE tokens SET last_used_at = ?2 \
-     WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
-const HOLDERS: &str = "SELECT id FROM users WHERE id = ?1 UNION SELECT id FROM users WHERE email = ?2";
-const ADD_USER: &str = "INSERT INTO users (email, role, created_at, about, id) VALUES (?1, ?2, ?3, ?4, ?5)";
-const REPLACE_USER: &str = "UPDATE users SET email = ?1, role = ?2, created_at = ?3, about = ?4 \
-     WHERE id = ?5 AND email = ?6 AND role = ?7 AND about IS ?8";
-const REMOVE_USER: &str = "DELETE FROM users WHERE id = ?1";
-const ADD_SECRET: &str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
-     VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING";
-const REPLACE_SECRET: &str = "UPDATE secrets SET version = ?1, key_id = ?2, sealed = ?3, about = ?4 \
-     WHERE id = ?5 AND version = ?6";
-const REMOVE_SECRET: &str = "DELETE FROM secrets WHERE id = ?1";
-pub(crate) const SECRET: &str = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id = ?1");
-pub(crate) const SECRETS: &str =
-    concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id > ?1 ORDER BY id LIMIT ?2");
-pub(crate) const TOKEN: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = ?1");
-pub(crate) const TOKENS: &str =
-    concat!("SELECT ", token_columns!(), " FROM tokens WHERE id > ?1 ORDER BY id LIMIT ?2");
-pub(crate) const USER: &str = concat!("SELECT ", user_columns!(), " FROM users WHERE id = ?1");
-pub(crate) const USER_BY_EMAIL: &str = concat!("SELECT ", user_columns!(), " FROM users WHERE email = ?1");
-pub(crate) const USERS: &str =
-    concat!("SELECT ", user_columns!(), " FROM users WHERE id > ?1 ORDER BY id LIMIT ?2");
-
-/// A change of the directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DirectoryCall {
-    PutToken(Token),
-    AddToken(Token),
-    ReplaceToken { token: Token, expected_secret: [u8; 32] },
-    RemoveToken(String),
-    TouchTokens(Vec<(String, Timestamp)>),
-    AddUser(User),
-    ReplaceUser { user: User, expected: User },
-    RemoveUser(String),
-    AddSecret(StoredSecret),
-    ReplaceSecret { secret: StoredSecret, expected_version: u64 },
-    RemoveSecret(String),
-}
-
-/// The reply to a [`DirectoryCall`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DirectoryReply {
-    Done,
-    /// Whether there was anything to change.
-    Changed(bool),
-    /// The stored token: the new one, or an existing one with the same id.
-    Token(Box<Token>),
-    User(UserOutcome),
-}
-
-impl DirectoryCall {
-    /// The rows that it writes.
-    pub(super) fn weight(&self) -> usize {
-        if let DirectoryCall::TouchTokens(used) = self { used.len() } else { 1 }
-    }
-}
-
-pub(super) fn perform(conn: &Connection, call: &DirectoryCall) -> Result<DirectoryReply, Fault> {
-    Ok(match call {
-        DirectoryCall::PutToken(token) => {
-            execute(conn, PUT_TOKEN, token_cells(token)?)?;
-            DirectoryReply::Done
-        }
-        DirectoryCall::AddToken(token) => {
-            execute(conn, ADD_TOKEN, token_cells(token)?)?;
-            let kept = find(conn, TOKEN, &token.id)?;
-            let missing = || Fault::Missing(format!("the token {}", token.id));
-            DirectoryReply::Token(Box::new(kept.ok_or_else(missing)?))
-        }
-        DirectoryCall::ReplaceToken { token, expected_secret } => DirectoryReply::Changed(
-            execute(conn, REPLACE_TOKEN, replaced_token(token, *expected_secret)?)? > 0,
-        ),
-        DirectoryCall::TouchTokens(used) => {
-            let mut touch = conn.prepare_cached(TOUCH_TOKEN)?;
-            for (id, at) in last_uses(used) {
-                touch.execute(params![id, at.as_micros()])?;
-            }
-            DirectoryReply::Done
-        }
-        DirectoryCall::AddUser(user) => {
-            DirectoryReply::User(match user_refusal(conn, user, UserStoring::Add)? {
-                Some(refusal) => refusal,
-                None => {
-                    execute(conn, ADD_USER, user_cells(user)?)?;
-                    UserOutcome::Stored
-                }
-            })
-        }
-        DirectoryCall::ReplaceUser { user, expected } => {
-            DirectoryReply::User(match user_refusal(conn, user, UserStoring::Replace)? {
-                Some(refusal) => refusal,
-                None if execute(conn, REPLACE_USER, replaced_user(user, expected)?)? > 0 => {
-                    UserOutcome::Stored
-                }
-                None => UserOutcome::Changed,
-            })
-        }
-        DirectoryCall::RemoveToken(id) => DirectoryReply::Changed(remove(conn, REMOVE_TOKEN, id)?),
-        DirectoryCall::RemoveUser(id) => DirectoryReply::Changed(remove(conn, REMOVE_USER, id)?),
-        DirectoryCall::AddSecret(secret) => {
-            DirectoryReply::Changed(execute(conn, ADD_SECRET, secret_cells(secret)?)? > 0)
-        }
-        DirectoryCall::ReplaceSecret { secret, expected_version } => DirectoryReply::Changed(
-            execute(conn, REPLACE_SECRET, replaced_secret(secret, *expected_version)?)? > 0,
-        ),
-        DirectoryCall::RemoveSecret(name) => DirectoryReply::Changed(remove(conn, REMOVE_SECRET, name)?),
-    })
-}
-
-fn user_refusal(conn: &Connection, user: &User, storing: UserStoring) -> Result<Option<UserOutcome>, Fault> {
-    let mut holders = conn.prepare_cached(HOLDERS)?;
-    let holders: Vec<String> = all(&mut holders, params![user.id, user.email], |row| Ok(row.get(0)?))?;
-    Ok(storing.refusal(user, &holders))
-}
-
-fn execute<const N: usize>(conn: &Connection, sql: &str, cells: [Cell<'_>; N]) -> Result<usize, Fault> {
-    Ok(conn.prepare_cached(sql)?.execute(params_from_iter(cells))?)
-}
-
-fn remove(conn: &Connection, sql: &str, id: &str) -> Result<bool, Fault> {
-    Ok(conn.prepare_cached(sql)?.execute([id])? > 0)
-}
-
-fn find<T: DirectoryRow>(conn: &Connection, sql: &str, key: &str) -> Result<Option<T>, Fault> {
-    one(&mut *conn.prepare_cached(sql)?, [key], |row| T::read(row))
-}
-
-impl Reads<'_> {
-    fn found<T: DirectoryRow>(&mut self, sql: &str, key: &str) -> Result<Option<T>, StoreError> {
-        Ok(find(self.conn(), sql, key)?)
-    }
-
-    fn listed_by_id<T: DirectoryRow>(
-        &mut self,
-        sql: &str,
-        after: &str,
-        count: usize,
-    ) -> Result<Page<T, String>, StoreError> {
-        let mut select = self.conn().prepare_cached(sql).map_err(Fault::from)?;
-        let bounds = params![after, bound(count.saturating_add(1))];
-        Ok(page(&mut select, bounds, PageRoom::of(count), |row| {
-            let (bytes, value) = (row.text(T::ABOUT)?.map_or(0, str::len), T::read(row)?);
-            Ok(PageItem { bytes, cursor: value.id().to_owned(), value })
-        })?)
-    }
-}
-
-/// Sends a change and unwraps the reply.
-macro_rules! changed {
-    ($store:expr, $call:expr, $reply:pat => $value:expr) => {
-        kept!($store, Upkeep::Directory(Box::new($call)), UpkeepReply::Directory($reply) => $value)
-    };
-}
-
-#[async_trait]
-impl Directory for SqliteStore {
-    async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-        changed!(self, DirectoryCall::PutToken(token), DirectoryReply::Done => ())
-    }
-
-    async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
-        changed!(self, DirectoryCall::AddToken(token), DirectoryReply::Token(token) => *token)
-    }
-
-    async fn replace_token(&self, token: Token, expected_secret: [u8; 32]) -> Result<bool, StoreError> {
-        let call = DirectoryCall::ReplaceToken { token, expected_secret };
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn remove_token(&self, id: &str) -> Result<bool, StoreError> {
-        let call = DirectoryCall::RemoveToken(id.to_owned());
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
-        let id = id.to_owned();
-        self.read(move |reads| reads.found(TOKEN, &id)).await
-    }
-
-    async fn tokens(&self, after: Option<&str>, limit: usize) -> Result<Page<Token, String>, StoreError> {
-        let after = after.unwrap_or_default().to_owned();
-        self.read(move |reads| reads.listed_by_id(TOKENS, &after, limit)).await
-    }
-
-    async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError> {
-        changed!(self, DirectoryCall::TouchTokens(used), DirectoryReply::Done => ())
-    }
-
-    async fn add_user(&self, user: User) -> Result<UserOutcome, StoreError> {
-        let call = DirectoryCall::AddUser(user);
-        changed!(self, call, DirectoryReply::User(outcome) => outcome)
-    }
-
-    async fn replace_user(&self, user: User, expected: User) -> Result<UserOutcome, StoreError> {
-        let call = DirectoryCall::ReplaceUser { user, expected };
-        changed!(self, call, DirectoryReply::User(outcome) => outcome)
-    }
-
-    async fn remove_user(&self, id: &str) -> Result<bool, StoreError> {
-        let call = DirectoryCall::RemoveUser(id.to_owned());
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn user(&self, id: &str) -> Result<Option<User>, StoreError> {
-        let id = id.to_owned();
-        self.read(move |reads| reads.found(USER, &id)).await
-    }
-
-    async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError> {
-        let email = email.to_owned();
-        self.read(move |reads| reads.found(USER_BY_EMAIL, &email)).await
-    }
-
-    async fn users(&self, after: Option<&str>, limit: usize) -> Result<Page<User, String>, StoreError> {
-        let after = after.unwrap_or_default().to_owned();
-        self.read(move |reads| reads.listed_by_id(USERS, &after, limit)).await
-    }
-
-    async fn add_secret(&self, secret: StoredSecret) -> Result<bool, StoreError> {
-        let call = DirectoryCall::AddSecret(secret);
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn replace_secret(&self, secret: StoredSecret, expected_version: u64) -> Result<bool, StoreError> {
-        let call = DirectoryCall::ReplaceSecret { secret, expected_version };
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn remove_secret(&self, name: &str) -> Result<bool, StoreError> {
-        let call = DirectoryCall::RemoveSecret(name.to_owned());
-        changed!(self, call, DirectoryReply::Changed(changed) => changed)
-    }
-
-    async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {
-        let name = name.to_owned();
-        self.read(move |reads| reads.found(SECRET, &name)).await
-    }
-
-    async fn secrets(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<StoredSecret, String>, StoreError> {
-        let after = after.unwrap_or_default().to_owned();
-        self.read(move |reads| reads.listed_by_id(SECRETS, &after, limit)).await
-    }
+impl DirectoryStatements for SqliteStatements<'_> {
+    const PUT_TOKEN: &'static str = "INSERT OR REPLACE INTO tokens \
+         (id, secret_sha256, role, created_at, expires_at, last_used_at, about) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    const ADD_TOKEN: &'static str = "INSERT INTO tokens (id, secret_sha256, role, created_at, expires_at, last_used_at, about) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
+    const REPLACE_TOKEN: &'static str = "UPDATE tokens SET secret_sha256 = ?1, role = ?2, created_at = ?3, expires_at = ?4, about = ?5 \
+         WHERE id = ?6 AND secret_sha256 = ?7";
+    const REMOVE_TOKEN: &'static str = "DELETE FROM tokens WHERE id = ?1";
+    const TOUCH_TOKENS: &'static str = "UPDATE tokens SET last_used_at = ?2 \
+         WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
+    const HOLDERS: &'static str =
+        "SELECT id FROM users WHERE id = ?1 UNION SELECT id FROM users WHERE email = ?2";
+    const ADD_USER: &'static str =
+        "INSERT INTO users (email, role, created_at, about, id) VALUES (?1, ?2, ?3, ?4, ?5)";
+    const REPLACE_USER: &'static str = "UPDATE users SET email = ?1, role = ?2, created_at = ?3, about = ?4 \
+         WHERE id = ?5 AND email = ?6 AND role = ?7 AND about IS ?8";
+    const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = ?1";
+    const ADD_SECRET: &'static str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
+         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING";
+    const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = ?1, key_id = ?2, sealed = ?3, about = ?4 \
+         WHERE id = ?5 AND version = ?6";
+    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ?1";
+    const TOKEN: &'static str = statement(ReadKind::Token);
 }
