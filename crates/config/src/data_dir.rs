@@ -300,7 +300,7 @@ fn identity(file: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(file).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Creates a directory, with access for its owner only, and checks whether it can be written and nobody else can:
+/// Creates a directory, with access for its owner only, and checks that this user can write it and others cannot:
 /// a user who can write the files of a server decides what it does.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

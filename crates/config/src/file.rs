@@ -42,7 +42,7 @@ impl ConfigFile {
         ConfigFile::read_if(path, |_| None)
     }
 
-    /// The same for a file that nobody has named. It decides which server gets which token, so another user must
+    /// The same for a file that was found without being named. It decides which server gets which token, so another user must
     /// not have written it.
     pub fn read_trusted(path: &Path) -> Result<Self, Vec<ConfigProblem>> {
         ConfigFile::read_if(path, |metadata| Ownership::of(metadata).wrong_for_configuration())

@@ -42,7 +42,7 @@ impl Ownership {
         if self.is_foreign() && !is_roots_choice { Some(self.other_owner()) } else { self.writers() }
     }
 
-    /// Why a configuration file that nobody has named must not be used. Where every user has a group of their own,
+    /// Why a configuration file that was found without being named must not be used. Where every user has a group of their own,
     /// with the same number, files are often writable for that group.
     pub(crate) fn wrong_for_configuration(&self) -> Option<String> {
         let has_own_group = self.group == self.owner && self.mode & OTHERS_WRITE == 0;
