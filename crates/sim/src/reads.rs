@@ -14,7 +14,7 @@ use punctual_store::memory_server::MemoryDatabase;
 use punctual_store::sqlite;
 
 pub enum StoreReads<'a> {
-    Sqlite(sqlite::Reads<'a>),
+    Sqlite(sqlite::SqliteReads<'a>),
     Memory(&'a mut MemoryDatabase),
 }
 

@@ -1,15 +1,120 @@
-//! Rows of the audit log, the same for every database, and what sealing and retention compute from them.
+//! The audit log, the same for every database: its rows, and sealing and retention over the statements of a
+//! dialect. [`crate::reads`] shows it.
 
 use crate::cells::{RowCells, read};
+use crate::codecs::{counter, limit};
 use crate::fault::Fault;
 use crate::layout::AuditColumns;
+use crate::malformed::readable;
+use crate::row_list::{List, row};
+use crate::server::connection::{Argument, ServerCall, StatementVerb, Statements, TransactionFrame, value};
+use async_trait::async_trait;
 use punctual_core::ports::{AuditEntry, AuditId, AuditRow, ChainEnds, Seal};
 use punctual_core::time::Timestamp;
 use std::borrow::Cow;
 
+/// A change of the audit log, apart from the entries of writes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AuditCall {
+    Seal { limit: usize },
+    Record { entries: Vec<AuditEntry> },
+    Retain { before: Timestamp, limit: usize },
+}
+
+impl AuditCall {
+    /// The approximate work in rows.
+    pub(crate) fn weight(&self) -> usize {
+        let rows = match self {
+            AuditCall::Seal { limit } | AuditCall::Retain { limit, .. } => *limit,
+            AuditCall::Record { entries } => entries.len(),
+        };
+        rows.max(1)
+    }
+}
+
+/// The statements of a dialect.
+#[async_trait]
+pub(crate) trait AuditStatements: Statements {
+    /// Sealed entries after a number, up to a limit.
+    const AUDIT_CHAIN: &'static str;
+    /// Entries that are not sealed, up to a limit.
+    const UNSEALED: &'static str;
+    /// From here on no other transaction changes the chain.
+    const LOCK_ENDS: &'static str;
+    /// Given a list of ids, numbers and hashes.
+    const SEAL: &'static str;
+    /// Given a number, a hash and the name of the end.
+    const MOVE_END: &'static str;
+    /// Given the last number.
+    const DELETE: &'static str;
+
+    /// Inserts entries that are not there, and commits the open transaction.
+    async fn commit_entries(&mut self, entries: &[AuditEntry]) -> Result<(), Fault>;
+}
+
+/// Returns how many entries were sealed, written or deleted.
+#[async_trait]
+impl<C: AuditStatements> StatementVerb<C> for AuditCall {
+    type Reply = u64;
+
+    async fn perform(&self, connection: &mut C) -> Result<u64, Fault> {
+        match self {
+            AuditCall::Seal { limit } => seal(connection, *limit).await,
+            AuditCall::Record { entries } => {
+                connection.send(TransactionFrame::Begin, vec![]).await?;
+                connection.commit_entries(entries).await?;
+                Ok(entries.len() as u64)
+            }
+            AuditCall::Retain { before, limit } => retain(connection, *before, *limit).await,
+        }
+    }
+}
+
+async fn seal<C: AuditStatements>(connection: &mut C, count: usize) -> Result<u64, Fault> {
+    let head = lock_ends(connection).await?.head;
+    let unsealed = ServerCall::new(C::UNSEALED, [value(limit(count))]);
+    let unsealed = connection.send_one(TransactionFrame::None, unsealed).await?.rows;
+    let sealed = seals(head, &readable(unsealed.iter().map(read_audit))?);
+    let mut calls = Vec::new();
+    if let Some((_, last)) = sealed.last() {
+        let rows = sealed.iter().map(|(id, seal)| row![*id, counter(seal.number), seal.hash]);
+        calls.push(ServerCall::new(C::SEAL, [Argument::Rows(List::of(rows))]));
+        calls.push(move_end::<C>(HEAD, *last));
+    }
+    connection.send(TransactionFrame::Commit, calls).await?;
+    Ok(sealed.len() as u64)
+}
+
+async fn retain<C: AuditStatements>(
+    connection: &mut C,
+    before: Timestamp,
+    count: usize,
+) -> Result<u64, Fault> {
+    let anchor = lock_ends(connection).await?.anchor;
+    let first = ServerCall::new(C::AUDIT_CHAIN, [value(counter(anchor.number)), value(limit(count))]);
+    let first = connection.send_one(TransactionFrame::None, first).await?.rows;
+    let last = last_expired(&readable(first.iter().map(read_audit))?, before);
+    let mut calls = Vec::new();
+    if let Some(last) = last {
+        calls.push(ServerCall::new(C::DELETE, [value(counter(last.number))]));
+        calls.push(move_end::<C>(ANCHOR, last));
+    }
+    connection.send(TransactionFrame::Commit, calls).await?;
+    Ok(last.map_or(0, |last| last.number - anchor.number))
+}
+
+async fn lock_ends<C: AuditStatements>(connection: &mut C) -> Result<ChainEnds, Fault> {
+    let locked = connection.send_one(TransactionFrame::Begin, ServerCall::new(C::LOCK_ENDS, [])).await?;
+    ends(locked.rows.iter().map(read_end).collect::<Result<_, _>>()?)
+}
+
+fn move_end<C: AuditStatements>(name: &'static str, seal: Seal) -> ServerCall<'static> {
+    ServerCall::new(C::MOVE_END, [value(counter(seal.number)), value(seal.hash), value(name)])
+}
+
 /// The names of the rows of `audit_chain`.
-pub(crate) const ANCHOR: &str = "anchor";
-pub(crate) const HEAD: &str = "head";
+const ANCHOR: &str = "anchor";
+const HEAD: &str = "head";
 
 impl<'a> AuditColumns<'a> {
     /// The columns of an entry that is not sealed.
@@ -65,7 +170,7 @@ pub(crate) fn ends(rows: Vec<(String, Seal)>) -> Result<ChainEnds, Fault> {
 }
 
 /// The seals of these entries, which continue the chain after `head`.
-pub(crate) fn seals(head: Seal, entries: &[AuditRow]) -> Vec<(AuditId, Seal)> {
+fn seals(head: Seal, entries: &[AuditRow]) -> Vec<(AuditId, Seal)> {
     let mut last = head;
     let next = |row: &AuditRow| {
         last = last.next(&row.entry);
@@ -75,6 +180,54 @@ pub(crate) fn seals(head: Seal, entries: &[AuditRow]) -> Vec<(AuditId, Seal)> {
 }
 
 /// Of the first entries of the chain, the last one before the first that is not older.
-pub(crate) fn last_expired(rows: &[AuditRow], before: Timestamp) -> Option<Seal> {
+fn last_expired(rows: &[AuditRow], before: Timestamp) -> Option<Seal> {
     rows.iter().take_while(|row| row.entry.at < before).last().and_then(|row| row.seal)
 }
+
+/// Implements the port for a store with `audit_call`, which sends an [`AuditCall`], and reads.
+macro_rules! serve_audit {
+    ($store:ty) => {
+        const _: () = {
+            use crate::audit::AuditCall;
+            use async_trait::async_trait;
+            use punctual_core::ports::{
+                AuditEntry, AuditId, AuditLog, AuditQuery, AuditRow, ChainEnds, Page, StoreError,
+            };
+            use punctual_core::time::Timestamp;
+
+            #[async_trait]
+            impl AuditLog for $store {
+                async fn audit(&self, query: AuditQuery) -> Result<Page<AuditRow, AuditId>, StoreError> {
+                    read!(self.readers, reads => reads.audit(&query))
+                }
+
+                async fn audit_ends(&self) -> Result<ChainEnds, StoreError> {
+                    read!(self.readers, reads => reads.audit_ends())
+                }
+
+                async fn audit_chain(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+                    read!(self.readers, reads => reads.audit_chain(after, limit))
+                }
+
+                /// Looks first, because most of the time there is nothing to seal.
+                async fn seal_audit(&self, limit: usize) -> Result<usize, StoreError> {
+                    let has_unsealed: Result<bool, StoreError> =
+                        read!(self.readers, reads => reads.has_unsealed_audit());
+                    if !has_unsealed? {
+                        return Ok(0);
+                    }
+                    Ok(self.audit_call(AuditCall::Seal { limit }).await? as usize)
+                }
+
+                async fn record_audit(&self, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+                    self.audit_call(AuditCall::Record { entries }).await.map(drop)
+                }
+
+                async fn retain_audit(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+                    self.audit_call(AuditCall::Retain { before, limit }).await
+                }
+            }
+        };
+    };
+}
+pub(crate) use serve_audit;

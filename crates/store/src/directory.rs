@@ -1,15 +1,178 @@
-//! Tokens, users and secrets as rows, the same for every database.
+//! Tokens, users and secrets, the same for every database: their rows, and changes over the statements of a dialect.
+//! [`crate::reads`] finds them.
 
+use crate::audit::AuditStatements;
 use crate::cells::{Cell, RowCells};
 use crate::codes::document;
 use crate::fault::Fault;
 use crate::layout::{SECRETS, SecretColumns, TOKENS, TokenColumns, USERS, UserColumns};
-use punctual_core::ports::{DirectoryOutcome, SealedValue, StoredSecret, Token, User};
+use crate::row_list::{List, row};
+use crate::server::connection::{
+    Argument, ServerAnswer, ServerCall, StatementVerb, Statements, TransactionFrame, value,
+};
+use async_trait::async_trait;
+use punctual_core::ports::{
+    AuditEntry, DirectoryChange, DirectoryOutcome, SealedValue, StoredSecret, Token, User,
+};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::slice;
+
+/// A change of the directory, as a verb in an open transaction, which it commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "changes are rare, and each exists only while it is applied")]
+pub enum DirectoryCall {
+    /// With the audit entry to store if the change takes effect.
+    Change(DirectoryChange, Option<AuditEntry>),
+    TouchTokens(Vec<(String, Timestamp)>),
+}
+
+/// The reply to a [`DirectoryCall`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DirectoryReply {
+    Changed(DirectoryOutcome),
+    Touched,
+}
+
+impl DirectoryCall {
+    /// The rows that it writes.
+    pub(crate) fn weight(&self) -> usize {
+        if let DirectoryCall::TouchTokens(used) = self { used.len().max(1) } else { 1 }
+    }
+}
+
+/// The statements of a dialect. The values of tokens, users and secrets are in the order of the functions below.
+pub(crate) trait DirectoryStatements: AuditStatements {
+    const PUT_TOKEN: &'static str;
+    const ADD_TOKEN: &'static str;
+    const REPLACE_TOKEN: &'static str;
+    const REMOVE_TOKEN: &'static str;
+    /// Given ids and times.
+    const TOUCH_TOKENS: &'static str;
+    const TOKEN: &'static str;
+    /// The ids of users with this id or this email address.
+    const HOLDERS: &'static str;
+    const ADD_USER: &'static str;
+    const REPLACE_USER: &'static str;
+    const REMOVE_USER: &'static str;
+    const ADD_SECRET: &'static str;
+    const REPLACE_SECRET: &'static str;
+    const REMOVE_SECRET: &'static str;
+}
+
+#[async_trait]
+impl<C: DirectoryStatements> StatementVerb<C> for DirectoryCall {
+    type Reply = DirectoryReply;
+
+    async fn perform(&self, connection: &mut C) -> Result<DirectoryReply, Fault> {
+        match self {
+            DirectoryCall::Change(change, entry) => {
+                let outcome = apply(connection, change).await?;
+                let entry = entry.as_ref().filter(|_| outcome == DirectoryOutcome::Done);
+                connection.commit_entries(entry.map_or(&[], slice::from_ref)).await?;
+                Ok(DirectoryReply::Changed(outcome))
+            }
+            DirectoryCall::TouchTokens(used) => {
+                let used = List::of(last_uses(used).into_iter().map(|(id, at)| row![id, at]));
+                let touch = ServerCall::new(C::TOUCH_TOKENS, [Argument::Rows(used)]);
+                connection.send_one(TransactionFrame::Commit, touch).await?;
+                Ok(DirectoryReply::Touched)
+            }
+        }
+    }
+}
+
+/// Applies a change in an open transaction.
+async fn apply<C: DirectoryStatements>(
+    connection: &mut C,
+    change: &DirectoryChange,
+) -> Result<DirectoryOutcome, Fault> {
+    use DirectoryOutcome::{Changed, Done, Exists, NotThere, Taken};
+    Ok(match change {
+        DirectoryChange::PutToken(token) => {
+            send(connection, C::PUT_TOKEN, token_cells(token)?).await?;
+            Done
+        }
+        DirectoryChange::AddToken(token) => {
+            send(connection, C::ADD_TOKEN, token_cells(token)?).await?;
+            let stored = send(connection, C::TOKEN, row![token.id.as_str()]).await?;
+            match stored.rows.first().map(Token::read).transpose()?.filter(|stored| stored != token) {
+                Some(stored) => Exists(Box::new(stored)),
+                None => Done,
+            }
+        }
+        DirectoryChange::ReplaceToken { token, expected } => {
+            change_row(connection, C::REPLACE_TOKEN, replaced_token(token, expected)?, Changed).await?
+        }
+        DirectoryChange::RemoveToken(id) => {
+            change_row(connection, C::REMOVE_TOKEN, row![id.as_str()], NotThere).await?
+        }
+        // If another node stores a user with the same email address at the same time, the statement fails with a
+        // conflict, and the second run finds that user.
+        DirectoryChange::AddUser(user) => {
+            if !holders(connection, user).await?.is_empty() {
+                return Ok(Taken);
+            }
+            send(connection, C::ADD_USER, user_cells(user)?).await?;
+            Done
+        }
+        DirectoryChange::ReplaceUser { user, expected } => {
+            let holders = holders(connection, user).await?;
+            if !holders.contains(&user.id) {
+                return Ok(NotThere);
+            }
+            if holders.len() > 1 {
+                return Ok(Taken);
+            }
+            change_row(connection, C::REPLACE_USER, replaced_user(user, expected)?, Changed).await?
+        }
+        DirectoryChange::RemoveUser { id, tokens } => {
+            let removed = change_row(connection, C::REMOVE_USER, row![id.as_str()], NotThere).await?;
+            if removed == Done {
+                let ids = tokens.iter().map(|token| [value(token.as_str())]);
+                let removals = ids.map(|id| ServerCall::new(C::REMOVE_TOKEN, id)).collect();
+                connection.send(TransactionFrame::None, removals).await?;
+            }
+            removed
+        }
+        DirectoryChange::AddSecret(secret) => {
+            change_row(connection, C::ADD_SECRET, secret_cells(secret)?, Taken).await?
+        }
+        DirectoryChange::ReplaceSecret { secret, expected } => {
+            change_row(connection, C::REPLACE_SECRET, replaced_secret(secret, expected)?, Changed).await?
+        }
+        DirectoryChange::RemoveSecret(expected) => {
+            change_row(connection, C::REMOVE_SECRET, removed_secret(expected)?, Changed).await?
+        }
+    })
+}
+
+/// The ids of the users with the id or the email address of this one.
+async fn holders<C: DirectoryStatements>(connection: &mut C, user: &User) -> Result<Vec<String>, Fault> {
+    send(connection, C::HOLDERS, row![user.id.as_str(), user.email.as_str()]).await?.column()
+}
+
+/// Runs a statement that writes one row, or none: then the outcome is `otherwise`.
+async fn change_row<C: Statements, const N: usize>(
+    connection: &mut C,
+    sql: &'static str,
+    values: [Cell<'_>; N],
+    otherwise: DirectoryOutcome,
+) -> Result<DirectoryOutcome, Fault> {
+    let written = send(connection, sql, values).await?.count;
+    Ok(if written > 0 { DirectoryOutcome::Done } else { otherwise })
+}
+
+async fn send<C: Statements, const N: usize>(
+    connection: &mut C,
+    sql: &'static str,
+    values: [Cell<'_>; N],
+) -> Result<ServerAnswer<C::Row>, Fault> {
+    connection.send_one(TransactionFrame::None, ServerCall::new(sql, values.map(Argument::Value))).await
+}
 
 /// A token, a user or a secret.
 pub(crate) trait DirectoryRow: Sized {
@@ -92,7 +255,7 @@ fn read_about<T: DeserializeOwned + Default>(text: Option<&str>, what: &str, id:
 }
 
 /// All columns.
-pub(crate) fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len()], Fault> {
+fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len()], Fault> {
     let columns = TokenColumns {
         id: token.id.as_str().into(),
         secret_sha256: token.secret_sha256,
@@ -107,14 +270,14 @@ pub(crate) fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len
 
 /// The columns of a token that replaces another one, its id, and what the other one must be like. The time of
 /// the last use stays.
-pub(crate) fn replaced_token<'a>(token: &'a Token, expected: &'a Token) -> Result<[Cell<'a>; 10], Fault> {
+fn replaced_token<'a>(token: &'a Token, expected: &'a Token) -> Result<[Cell<'a>; 10], Fault> {
     let [id, secret, role, created_at, expires_at, _, about] = token_cells(token)?;
     let [_, old_secret, old_role, _, old_expires_at, _, old_about] = token_cells(expected)?;
     Ok([secret, role, created_at, expires_at, about, id, old_secret, old_role, old_expires_at, old_about])
 }
 
 /// The columns of a user and, at the end, its id.
-pub(crate) fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()], Fault> {
+fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()], Fault> {
     let columns = UserColumns {
         id: user.id.as_str().into(),
         email: user.email.as_str().into(),
@@ -127,7 +290,7 @@ pub(crate) fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()],
 }
 
 /// The columns of a user that replaces another one, its id, and what the other one must be like.
-pub(crate) fn replaced_user<'a>(
+fn replaced_user<'a>(
     user: &'a User,
     expected: &'a User,
 ) -> Result<[Cell<'a>; USERS.columns.len() + 3], Fault> {
@@ -137,7 +300,7 @@ pub(crate) fn replaced_user<'a>(
 }
 
 /// The columns of a secret and, at the end, its name.
-pub(crate) fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.columns.len()], Fault> {
+fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.columns.len()], Fault> {
     let columns = SecretColumns {
         id: secret.name.as_str().into(),
         version: secret.version,
@@ -150,7 +313,7 @@ pub(crate) fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.c
 }
 
 /// The columns of a secret that replaces another one, its name, and what the other one must be like.
-pub(crate) fn replaced_secret<'a>(
+fn replaced_secret<'a>(
     secret: &'a StoredSecret,
     expected: &'a StoredSecret,
 ) -> Result<[Cell<'a>; SECRETS.columns.len() + 2], Fault> {
@@ -160,32 +323,13 @@ pub(crate) fn replaced_secret<'a>(
 }
 
 /// The name of a secret to remove, and what it must be like.
-pub(crate) fn removed_secret(expected: &StoredSecret) -> Result<[Cell<'_>; 3], Fault> {
+fn removed_secret(expected: &StoredSecret) -> Result<[Cell<'_>; 3], Fault> {
     let [version, _, sealed, _, id] = secret_cells(expected)?;
     Ok([id, version, sealed])
 }
 
-/// How a user is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserStoring {
-    Add,
-    Replace,
-}
-
-impl UserStoring {
-    /// Why a user cannot be stored, given the ids of those with its id or email address.
-    pub(crate) fn refusal(self, user: &User, holders: &[String]) -> Option<DirectoryOutcome> {
-        let is_there = holders.contains(&user.id);
-        match self {
-            UserStoring::Add => (!holders.is_empty()).then_some(DirectoryOutcome::Taken),
-            UserStoring::Replace if !is_there => Some(DirectoryOutcome::NotThere),
-            UserStoring::Replace => (holders.len() > 1).then_some(DirectoryOutcome::Taken),
-        }
-    }
-}
-
 /// The last use of each token, by id.
-pub(crate) fn last_uses(used: &[(String, Timestamp)]) -> BTreeMap<&str, Timestamp> {
+fn last_uses(used: &[(String, Timestamp)]) -> BTreeMap<&str, Timestamp> {
     let mut last = BTreeMap::new();
     for (id, at) in used {
         let kept = last.entry(id.as_str()).or_insert(*at);
@@ -193,3 +337,92 @@ pub(crate) fn last_uses(used: &[(String, Timestamp)]) -> BTreeMap<&str, Timestam
     }
     last
 }
+
+/// Implements the port for a store with `directory_call`, which sends a [`DirectoryCall`], and reads.
+macro_rules! serve_directory {
+    ($store:ty) => {
+        const _: () = {
+            use crate::directory::{DirectoryCall, DirectoryReply};
+            use crate::reads::ReadKind;
+            use async_trait::async_trait;
+            use punctual_core::ports::{
+                AuditEntry, Directory, DirectoryChange, DirectoryOutcome, Page, StoreError, StoredSecret,
+                Token, User,
+            };
+            use punctual_core::time::Timestamp;
+
+            macro_rules! changed {
+                ($self:ident, $call:expr, $reply:pat => $value:expr) => {
+                    match $self.directory_call($call).await? {
+                        $reply => Ok($value),
+                        other => Err(StoreError::Broken(format!("the directory answered with {other:?}"))),
+                    }
+                };
+            }
+
+            #[async_trait]
+            impl Directory for $store {
+                async fn change_directory(
+                    &self,
+                    change: DirectoryChange,
+                    entry: Option<AuditEntry>,
+                ) -> Result<DirectoryOutcome, StoreError> {
+                    let call = DirectoryCall::Change(change, entry);
+                    changed!(self, call, DirectoryReply::Changed(outcome) => outcome)
+                }
+
+                async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
+                    let id = id.to_owned();
+                    read!(self.readers, reads => reads.found(ReadKind::Token, &id))
+                }
+
+                async fn tokens(
+                    &self,
+                    after: Option<&str>,
+                    limit: usize,
+                ) -> Result<Page<Token, String>, StoreError> {
+                    let after = after.map(str::to_owned);
+                    read!(self.readers, reads => reads.listed_by_id(ReadKind::Tokens, after.as_deref(), limit))
+                }
+
+                async fn touch_tokens(&self, used: Vec<(String, Timestamp)>) -> Result<(), StoreError> {
+                    changed!(self, DirectoryCall::TouchTokens(used), DirectoryReply::Touched => ())
+                }
+
+                async fn user(&self, id: &str) -> Result<Option<User>, StoreError> {
+                    let id = id.to_owned();
+                    read!(self.readers, reads => reads.found(ReadKind::User, &id))
+                }
+
+                async fn user_by_email(&self, email: &str) -> Result<Option<User>, StoreError> {
+                    let email = email.to_owned();
+                    read!(self.readers, reads => reads.found(ReadKind::UserByEmail, &email))
+                }
+
+                async fn users(
+                    &self,
+                    after: Option<&str>,
+                    limit: usize,
+                ) -> Result<Page<User, String>, StoreError> {
+                    let after = after.map(str::to_owned);
+                    read!(self.readers, reads => reads.listed_by_id(ReadKind::Users, after.as_deref(), limit))
+                }
+
+                async fn secret(&self, name: &str) -> Result<Option<StoredSecret>, StoreError> {
+                    let name = name.to_owned();
+                    read!(self.readers, reads => reads.found(ReadKind::Secret, &name))
+                }
+
+                async fn secrets(
+                    &self,
+                    after: Option<&str>,
+                    limit: usize,
+                ) -> Result<Page<StoredSecret, String>, StoreError> {
+                    let after = after.map(str::to_owned);
+                    read!(self.readers, reads => reads.listed_by_id(ReadKind::Secrets, after.as_deref(), limit))
+                }
+            }
+        };
+    };
+}
+pub(crate) use serve_directory;

@@ -1,29 +1,20 @@
-//! The statements of the audit log: see [`crate::server::audit`].
+//! The statements of the audit log: see [`crate::audit`].
 
 use super::connection::Connection;
 use super::lists::list;
-use crate::layout::mysql_audit_columns;
-use crate::server::audit::{AuditStatements, ServerAudit};
+use super::reads::statements::statement;
+use crate::audit::AuditStatements;
+use crate::fault::Fault;
+use crate::reads::ReadKind;
+use crate::server::changes::commit_entries;
+use async_trait::async_trait;
+use punctual_core::ports::AuditEntry;
 
-pub(crate) type MySqlAudit = ServerAudit<Connection>;
-
+#[async_trait]
 impl AuditStatements for Connection {
-    const AUDIT_TRIES: u32 = 12;
-    const AUDIT_PAGE: &'static str = concat!(
-        "SELECT ",
-        mysql_audit_columns!(),
-        " FROM audit FORCE INDEX (PRIMARY) WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"
-    );
-    const AUDIT_CHAIN: &'static str = concat!(
-        "SELECT ",
-        mysql_audit_columns!(),
-        " FROM audit FORCE INDEX (audit_number) WHERE number > ? ORDER BY number LIMIT ?"
-    );
-    const UNSEALED: &'static str = concat!(
-        "SELECT ",
-        mysql_audit_columns!(),
-        " FROM audit FORCE INDEX (audit_number) WHERE number IS NULL ORDER BY id LIMIT ?"
-    );
+    const AUDIT_CHAIN: &'static str = statement(ReadKind::AuditChain).0;
+    const UNSEALED: &'static str = statement(ReadKind::Unsealed).0;
+    const LOCK_ENDS: &'static str = "SELECT name, number, hash FROM audit_chain ORDER BY name FOR UPDATE";
     const SEAL: &'static str = concat!(
         "UPDATE ",
         list!(0 id id, 1 number int, 2 hash text),
@@ -32,4 +23,8 @@ impl AuditStatements for Connection {
     );
     const MOVE_END: &'static str = "UPDATE audit_chain SET number = ?, hash = ? WHERE name = ?";
     const DELETE: &'static str = "DELETE FROM audit WHERE number <= ?";
+
+    async fn commit_entries(&mut self, entries: &[AuditEntry]) -> Result<(), Fault> {
+        commit_entries(self, entries).await
+    }
 }

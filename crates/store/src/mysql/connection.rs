@@ -14,7 +14,9 @@ use super::tables::statements;
 use crate::cells::{Cell, get};
 use crate::fault::Fault;
 use crate::server::changes::Changed;
-use crate::server::connection::{Argument, ServerAnswer, ServerCall, ServerConnection, TransactionFrame};
+use crate::server::connection::{
+    Argument, ServerAnswer, ServerCall, ServerConnection, Statements, TransactionFrame,
+};
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
@@ -281,18 +283,8 @@ impl Connection {
 }
 
 #[async_trait]
-impl ServerConnection for Connection {
-    type Target = Target;
+impl Statements for Connection {
     type Row = Row;
-    const CLOSES_UNNOTICED: bool = true;
-
-    async fn connect(target: &Target) -> Result<Self, Fault> {
-        Connection::writing(target).await
-    }
-
-    fn is_usable(&self) -> bool {
-        !self.is_broken()
-    }
 
     /// One statement for each document of a list.
     async fn send(
@@ -318,6 +310,29 @@ impl ServerConnection for Connection {
         Ok(answers)
     }
 
+    async fn settle(&mut self) -> Result<(), Fault> {
+        self.commit().await
+    }
+
+    /// Marked on a Galera node, which may undo a single statement, too, before its commit.
+    async fn send_alone(&mut self, call: ServerCall<'_>) -> Result<ServerAnswer<Row>, Fault> {
+        self.send_one(TransactionFrame::BeginAndCommit, call).await
+    }
+}
+
+#[async_trait]
+impl ServerConnection for Connection {
+    type Target = Target;
+    const CLOSES_UNNOTICED: bool = true;
+
+    async fn connect(target: &Target) -> Result<Self, Fault> {
+        Connection::writing(target).await
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.is_broken()
+    }
+
     async fn commit_changes(
         &mut self,
         calls: Vec<ServerCall<'_>>,
@@ -333,15 +348,6 @@ impl ServerConnection for Connection {
     async fn query(&mut self, sql: &str, values: Vec<Cell<'_>>) -> Result<ServerAnswer<Row>, Fault> {
         let rows = self.all(sql, values.into_iter().map(Value::from).collect()).await?;
         Ok(ServerAnswer { rows, count: self.conn.affected_rows() })
-    }
-
-    async fn settle(&mut self) -> Result<(), Fault> {
-        self.commit().await
-    }
-
-    /// Marked on a Galera node, which may undo a single statement, too, before its commit.
-    async fn send_alone(&mut self, call: ServerCall<'_>) -> Result<ServerAnswer<Row>, Fault> {
-        self.send_one(TransactionFrame::BeginAndCommit, call).await
     }
 
     async fn roll_back(&mut self) -> Result<(), Fault> {

@@ -1,10 +1,10 @@
-//! The statements of the directory: see [`crate::server::directory`].
+//! The statements of the directory: see [`crate::directory`].
 
 use super::connection::Connection;
 use super::lists::list;
 use super::reads::statements::statement;
-use crate::server::directory::DirectoryStatements;
-use crate::server::reads::ServerQuery;
+use crate::directory::DirectoryStatements;
+use crate::reads::ReadKind;
 
 macro_rules! insert_token {
     ($on_duplicate:literal) => {
@@ -31,7 +31,7 @@ impl DirectoryStatements for Connection {
         " STRAIGHT_JOIN tokens FORCE INDEX (PRIMARY) ON tokens.id = given.id SET tokens.last_used_at = given.used_at \
          WHERE tokens.last_used_at IS NULL OR tokens.last_used_at < given.used_at"
     );
-    const TOKEN: &'static str = statement(ServerQuery::Token).0;
+    const TOKEN: &'static str = statement(ReadKind::Token).0;
     const HOLDERS: &'static str =
         "SELECT id FROM users WHERE id = ? UNION SELECT id FROM users WHERE email = ?";
     const ADD_USER: &'static str =

@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::lists::{Statement, jobs, list};
 use super::tables::sharing;
 use crate::fault::Fault;
-use crate::server::asks;
+use crate::row_list;
 use crate::unit_of_work::{LoadedRows, ReadSet, WriteSet};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use std::collections::BTreeSet;
@@ -94,9 +94,9 @@ impl Relied {
             self.live.remove(id);
         }
         let lists = [
-            (TOUCH_SESSIONS, asks::numbers(self.sessions.iter().map(|session| session.0))),
-            (TOUCH_LIVE, asks::occurrences(&self.live)),
-            (TOUCH_QUEUES, asks::names(&self.queues)),
+            (TOUCH_SESSIONS, row_list::numbers(self.sessions.iter().map(|session| session.0))),
+            (TOUCH_LIVE, row_list::occurrences(&self.live)),
+            (TOUCH_QUEUES, row_list::names(&self.queues)),
         ];
         lists.iter().flat_map(|(sql, list)| sharing(sql, list)).collect()
     }

@@ -7,8 +7,7 @@
 
 use crate::cells::Cell;
 use crate::layout::hex;
-use crate::server::asks;
-use crate::server::list::List;
+use crate::row_list::{self, List};
 use mysql_async::Value;
 use punctual_core::ids::JobId;
 use punctual_core::limits::{DATABASE_LIST_ROWS_MAX, DATABASE_PACKET_BYTES_MAX};
@@ -116,7 +115,7 @@ fn write_cell(out: &mut String, cell: &Cell<'_>) {
 
 /// Jobs as documents of `list!(0 job id)`.
 pub(crate) fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Vec<Value> {
-    documents(&asks::ids(jobs))
+    documents(&row_list::ids(jobs))
 }
 
 /// A statement that inserts rows by `VALUES`.
@@ -171,7 +170,7 @@ fn bytes_of(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::list::row;
+    use crate::row_list::row;
     use punctual_core::time::Timestamp;
 
     fn text(value: &Value) -> &str {
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn lists_are_split_by_rows_and_by_bytes() {
-        let many = documents(&asks::numbers(0..(2 * DATABASE_LIST_ROWS_MAX as i64 + 1)));
+        let many = documents(&row_list::numbers(0..(2 * DATABASE_LIST_ROWS_MAX as i64 + 1)));
         assert_eq!(many.len(), 3);
         assert_eq!(text(&many[2]), format!("[[{}]]", 2 * DATABASE_LIST_ROWS_MAX));
         let long = "x".repeat(DATABASE_PACKET_BYTES_MAX / 3);

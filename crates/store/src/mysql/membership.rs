@@ -8,7 +8,7 @@ use super::connection::{Connection, for_update_of};
 use super::lists::list;
 use crate::codecs::counter;
 use crate::fault::Fault;
-use crate::server::connection::{ServerCall, ServerConnection, TransactionFrame, value};
+use crate::server::connection::{ServerCall, Statements, TransactionFrame, value};
 use crate::server::membership::{
     MembershipStatements, ServerMembership, all_changed, lease_list, leases, repair,
 };

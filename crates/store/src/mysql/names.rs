@@ -11,9 +11,8 @@ use super::tables::LANES_WITH_WORK;
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::fault::Fault;
-use crate::server::asks;
-use crate::server::connection::{Argument, ServerCall, ServerConnection, TransactionFrame};
-use crate::server::list::{List, row};
+use crate::row_list::{self, List, row};
+use crate::server::connection::{Argument, ServerCall, Statements, TransactionFrame};
 pub(crate) use crate::server::names::look_up;
 use crate::server::names::{LaneName, LaneStatements, by_name, missing};
 use crate::unit_of_work::LaneCache;
@@ -101,7 +100,7 @@ pub(crate) async fn intern_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(String, i64)>, Fault> {
     let mut known = find_workers(connection, wanted).await?;
-    let used = ServerCall::new(NOTE_USED_WORKERS, [Argument::Rows(asks::names(wanted))]);
+    let used = ServerCall::new(NOTE_USED_WORKERS, [Argument::Rows(row_list::names(wanted))]);
     connection.send_one(TransactionFrame::None, used).await?;
     if known.len() < wanted.len() {
         connection.commit().await?;
@@ -124,7 +123,7 @@ async fn find_workers(
     connection: &mut Connection,
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, i64>, Fault> {
-    let find = ServerCall::new(FIND_WORKERS, [Argument::Rows(asks::names(wanted))]);
+    let find = ServerCall::new(FIND_WORKERS, [Argument::Rows(row_list::names(wanted))]);
     let found = connection.send_one(TransactionFrame::None, find).await?;
     found.rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
 }

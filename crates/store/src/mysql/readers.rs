@@ -9,7 +9,7 @@
 use super::hosts::Hosts;
 use super::reads::MySqlReading;
 use crate::fault::Fault;
-use crate::server::reads::ReaderLanes;
+use crate::reads::ReaderLanes;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
@@ -57,7 +57,7 @@ macro_rules! read_from {
             loop {
                 let mut connection = $readers.connection_of($pool).await?;
                 let seen = {
-                    let mut $reads = crate::server::reads::Reads::new(&mut connection, $readers.lanes());
+                    let mut $reads = crate::reads::Reads::new(&mut connection, $readers.lanes());
                     crate::mysql::readers::in_time($verb).await
                 };
                 match seen {

@@ -1,18 +1,20 @@
 //! The store on MariaDB or MySQL: writers, readers and maintenance behind the `Store` port. It must not
 //! know any rule or table.
 
-use super::audit::MySqlAudit;
+use super::connection::Connection;
 use super::logs::MySqlLogs;
 use super::maintenance::{MySqlMaintenance, SharedMaintenance};
 use super::membership::MySqlMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
-use super::readers::{Readers, list, read, read_at_once};
+use super::readers::{Readers, list, list as read_logs, read, read_at_once};
 use super::tables::MySqlConnect;
+use crate::audit::AuditCall;
+use crate::directory::{DirectoryCall, DirectoryReply};
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
-use crate::server::audit::serve_audit;
-use crate::server_store::{seed, serve_store};
+use crate::server::connection::OwnConnection;
+use crate::store_port::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
     maintenance: MySqlMaintenance,
-    audit: MySqlAudit,
+    audit: OwnConnection<Connection>,
     logs: MySqlLogs,
     membership: MySqlMembership,
 }
@@ -65,7 +67,7 @@ impl MySqlStore {
                 options.readers,
             ),
             maintenance: MySqlMaintenance::new(shared.clone(), &shared.target),
-            audit: MySqlAudit::new(&shared.target),
+            audit: OwnConnection::new(shared.target.clone()),
             logs: MySqlLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
             membership: MySqlMembership::new(primary),
         })
@@ -83,4 +85,3 @@ impl MySqlStore {
 
 serve_store!(MySqlStore);
 serve_membership!(MySqlStore);
-serve_audit!(MySqlStore);

@@ -1,9 +1,9 @@
-//! The statements of the directory: see [`crate::server::directory`].
+//! The statements of the directory: see [`crate::directory`].
 
 use super::reads::statements::statement;
 use super::wire::Wire;
-use crate::server::directory::DirectoryStatements;
-use crate::server::reads::ServerQuery;
+use crate::directory::DirectoryStatements;
+use crate::reads::ReadKind;
 
 macro_rules! insert_token {
     ($on_conflict:literal) => {
@@ -28,7 +28,7 @@ impl DirectoryStatements for Wire {
     const TOUCH_TOKENS: &'static str = "UPDATE tokens SET last_used_at = used.at \
          FROM unnest($1::text[], $2::bigint[]) AS used(id, at) \
          WHERE tokens.id = used.id AND (tokens.last_used_at IS NULL OR tokens.last_used_at < used.at)";
-    const TOKEN: &'static str = statement(ServerQuery::Token);
+    const TOKEN: &'static str = statement(ReadKind::Token);
     const HOLDERS: &'static str =
         "SELECT id FROM users WHERE id = $1 UNION SELECT id FROM users WHERE email = $2";
     const ADD_USER: &'static str =

@@ -4,7 +4,7 @@ use super::wire::Wire;
 use crate::cells::get;
 use crate::fault::Fault;
 use crate::membership::read;
-use crate::server::connection::{ServerCall, ServerConnection, TransactionFrame};
+use crate::server::connection::{ServerCall, Statements, TransactionFrame};
 use crate::server::membership::{
     MembershipStatements, ServerMembership, leases, lock_leases, member_list, repair,
 };

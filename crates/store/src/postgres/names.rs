@@ -2,7 +2,7 @@
 
 use super::wire::Wire;
 use crate::fault::Fault;
-use crate::server::connection::{ServerCall, ServerConnection, TransactionFrame};
+use crate::server::connection::{ServerCall, Statements, TransactionFrame};
 use crate::server::names::{LaneName, LaneStatements, by_name, missing, name_list, read_lanes};
 use crate::unit_of_work::LaneCache;
 use async_trait::async_trait;

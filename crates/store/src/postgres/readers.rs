@@ -7,7 +7,7 @@ use super::connection;
 use super::options::Target;
 use super::standby::Replica;
 use crate::fault::Fault;
-use crate::server::reads::ReaderLanes;
+use crate::reads::ReaderLanes;
 use deadpool_postgres::{Client, Object, Pool, Transaction};
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
@@ -49,7 +49,7 @@ macro_rules! read_from {
         let client = crate::postgres::readers::connection_of($pool).await?;
         let seen = {
             let mut connection = crate::postgres::reads::PostgresReading::new(&client);
-            let mut $reads = crate::server::reads::Reads::new(&mut connection, $lanes);
+            let mut $reads = crate::reads::Reads::new(&mut connection, $lanes);
             tokio::time::timeout(punctual_core::limits::DATABASE_READ_TIME_MAX, $verb).await
         };
         crate::postgres::readers::in_time(seen, client)
@@ -63,7 +63,7 @@ macro_rules! snapshot_of {
         let seen = tokio::time::timeout(punctual_core::limits::DATABASE_READ_TIME_MAX, async {
             let transaction = crate::postgres::readers::snapshot(&mut client).await?;
             let mut connection = crate::postgres::reads::PostgresReading::at_once(&transaction);
-            let mut $reads = crate::server::reads::Reads::new(&mut connection, $lanes);
+            let mut $reads = crate::reads::Reads::new(&mut connection, $lanes);
             $verb.await
         })
         .await;

@@ -2,7 +2,7 @@
 
 use crate::cells::{Cell, CellRead, CellValue, RowCells};
 use crate::fault::Fault;
-use crate::server::list::List;
+use crate::row_list::List;
 use postgres_protocol::types::{ArrayDimension, array_to_sql};
 use punctual_core::ids::JobId;
 use std::borrow::Cow;

@@ -1,19 +1,20 @@
 //! The store behind the port: writers that share transactions, connections for reads, and maintenance. It
 //! must not know any rule or table.
 
-use super::audit::PostgresAudit;
 use super::listen::PostgresWakes;
 use super::logs::PostgresLogs;
 use super::maintenance::PostgresMaintenance;
 use super::membership::PostgresMembership;
 use super::migrate::{self, MigrateError};
 use super::options::{OptionsError, PostgresOptions, Target};
-use super::readers::{Readers, list, read, read_at_once};
+use super::readers::{Readers, list, list as read_logs, read, read_at_once};
 use super::tables::SharedDatabase;
+use super::wire::OwnWire;
+use crate::audit::AuditCall;
+use crate::directory::{DirectoryCall, DirectoryReply};
 use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
-use crate::server::audit::serve_audit;
-use crate::server_store::{seed, serve_store};
+use crate::store_port::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
 use punctual_core::ports::{StoreError, Wakes};
@@ -24,7 +25,7 @@ pub struct PostgresStore {
     writers: Writers,
     readers: Readers,
     maintenance: PostgresMaintenance,
-    audit: PostgresAudit,
+    audit: OwnWire,
     logs: PostgresLogs,
     wakes: Arc<PostgresWakes>,
     membership: PostgresMembership,
@@ -68,7 +69,7 @@ impl PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
             writers: Writers::start(options.writers, Arc::new(shared.clone()), &tokio_host(seed())),
             maintenance,
-            audit: PostgresAudit::new(&shared.target),
+            audit: OwnWire::new(shared.target.clone()),
             logs: PostgresLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
             membership: PostgresMembership::new(shared.target.clone()),
@@ -88,4 +89,3 @@ impl PostgresStore {
 
 serve_store!(PostgresStore);
 serve_membership!(PostgresStore);
-serve_audit!(PostgresStore);

@@ -10,7 +10,9 @@ use crate::cells::Cell;
 use crate::fault::Fault;
 use crate::server::changes::Changed;
 pub(crate) use crate::server::connection::TransactionFrame;
-use crate::server::connection::{Argument, OwnConnection, ServerAnswer, ServerCall, ServerConnection};
+use crate::server::connection::{
+    Argument, OwnConnection, ServerAnswer, ServerCall, ServerConnection, Statements,
+};
 use async_trait::async_trait;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -191,18 +193,8 @@ async fn all_in_order<F: Future + ?Sized>(futures: Vec<Pin<Box<F>>>) -> Vec<F::O
 pub(crate) type OwnWire = OwnConnection<Wire>;
 
 #[async_trait]
-impl ServerConnection for Wire {
-    type Target = Target;
+impl Statements for Wire {
     type Row = Row;
-    const CLOSES_UNNOTICED: bool = false;
-
-    async fn connect(target: &Target) -> Result<Self, Fault> {
-        Wire::connect(target).await
-    }
-
-    fn is_usable(&self) -> bool {
-        !self.is_closed()
-    }
 
     async fn send(
         &mut self,
@@ -219,6 +211,25 @@ impl ServerConnection for Wire {
         Ok(are_sent.into_iter().map(answer).collect())
     }
 
+    /// Each statement was its own transaction.
+    async fn settle(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ServerConnection for Wire {
+    type Target = Target;
+    const CLOSES_UNNOTICED: bool = false;
+
+    async fn connect(target: &Target) -> Result<Self, Fault> {
+        Wire::connect(target).await
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.is_closed()
+    }
+
     async fn commit_changes(
         &mut self,
         calls: Vec<ServerCall<'_>>,
@@ -232,11 +243,6 @@ impl ServerConnection for Wire {
         let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|cell| cell as _).collect();
         let rows = self.query_text(sql, &values).await?;
         Ok(ServerAnswer { count: rows.len() as u64, rows })
-    }
-
-    /// Each statement was its own transaction.
-    async fn settle(&mut self) -> Result<(), Fault> {
-        Ok(())
     }
 
     async fn roll_back(&mut self) -> Result<(), Fault> {

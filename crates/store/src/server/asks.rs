@@ -1,11 +1,11 @@
 //! The read set of a transaction as lists of keys. Each dialect has a statement for every kind of rows, and
 //! its own way to lock sessions and live rows and to claim.
 
-use super::list::{List, row};
 use crate::cells::Cell;
 use crate::codecs::limit;
+use crate::row_list::{List, executions, ids, names, numbers, occurrences, row};
 use crate::unit_of_work::ReadSet;
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ids::JobId;
 use punctual_core::limits;
 use punctual_core::readmission::QueuePosition;
 use std::collections::BTreeSet;
@@ -53,26 +53,6 @@ pub(crate) enum Ask<'a> {
     Listed(RowKind, List<'a>),
     /// One statement for each of these rows of parameters.
     Each(RowKind, Vec<Vec<Cell<'a>>>),
-}
-
-pub(crate) fn ids<'a, 'b>(jobs: impl IntoIterator<Item = &'b JobId>) -> List<'a> {
-    List::of(jobs.into_iter().map(|job| row![*job]))
-}
-
-pub(crate) fn occurrences<'a, 'b>(ids: impl IntoIterator<Item = &'b OccurrenceId>) -> List<'a> {
-    List::of(ids.into_iter().map(|id| row![id.job, id.number]))
-}
-
-pub(crate) fn executions<'a>(ids: impl IntoIterator<Item = ExecutionId>) -> List<'a> {
-    List::of(ids.into_iter().map(|id| row![id.occurrence.job, id.occurrence.number, id.attempt]))
-}
-
-pub(crate) fn numbers<'a>(numbers: impl IntoIterator<Item = i64>) -> List<'a> {
-    List::of(numbers.into_iter().map(|number| row![number]))
-}
-
-pub(crate) fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> List<'a> {
-    List::of(names.into_iter().map(|name| row![name.as_str()]))
 }
 
 /// Whole jobs, and jobs of which only the terms are read; with a flag that tells them apart.

@@ -2,7 +2,6 @@
 //! that are not locked yet are always written in the same order. Most changes are described by their
 //! columns alone, and each dialect makes the statement from that.
 
-use super::list::{List, row};
 use crate::cells::Cell;
 use crate::codes::{fired_column, limits_column, readmission_column};
 use crate::counter_mismatch::{CounterTable, MismatchRow};
@@ -14,7 +13,9 @@ use crate::layout::{
     QUEUES, REQUESTS, RESOLUTIONS, SCHEDULES, SESSION_CONDITIONS, SESSIONS, SHARDED_JOB_TALLY,
     SHARDED_LANE_TALLIES, SKIPPED, ScheduleColumns,
 };
+use crate::row_list::{List, row};
 use crate::rows::JobKey;
+use crate::server::connection::ServerConnection;
 use crate::unit_of_work::{NewDeadLetter, NewSession, NoteChange, WriteSet};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::ports::AuditEntry;
@@ -488,7 +489,7 @@ fn note_cells<'a>(note: &NoteChange) -> [Cell<'a>; 6] {
 const AUDIT_WRITTEN: usize = AUDIT.at("number");
 
 /// All columns of new entries but the seal.
-pub(crate) fn audit(entries: &[AuditEntry]) -> List<'_> {
+fn audit(entries: &[AuditEntry]) -> List<'_> {
     List::of(entries.iter().map(|entry| {
         let [written @ .., _number, _hash] = AuditColumns::of(entry).into_cells();
         written
@@ -522,4 +523,12 @@ fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a
         (TableChange::InsertAudit, audit(&write_set.audit)),
     ]);
     Ok(())
+}
+
+/// Inserts entries of the audit log, and commits the open transaction.
+pub(crate) async fn commit_entries<C: ServerConnection>(
+    connection: &mut C,
+    entries: &[AuditEntry],
+) -> Result<(), Fault> {
+    connection.commit_changes(vec![], vec![(TableChange::InsertAudit, audit(entries))]).await
 }

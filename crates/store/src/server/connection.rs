@@ -3,9 +3,9 @@
 //! texts of the statements.
 
 use super::changes::Changed;
-use super::list::List;
 use crate::cells::{Cell, CellValue, RowCells, get};
 use crate::fault::Fault;
+use crate::row_list::List;
 use async_trait::async_trait;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
@@ -79,17 +79,10 @@ impl<R: RowCells> ServerAnswer<R> {
     }
 }
 
-/// A connection of a dialect, for one caller at a time.
+/// Runs statements: over a connection to a server, or in the transaction of SQLite's writer.
 #[async_trait]
-pub(crate) trait ServerConnection: Sized + Send {
-    type Target: Clone + Send + Sync;
+pub(crate) trait Statements: Send {
     type Row: RowCells + Send + Sync;
-    /// Whether only the next statement notices that the server has closed a kept connection.
-    const CLOSES_UNNOTICED: bool;
-
-    async fn connect(target: &Self::Target) -> Result<Self, Fault>;
-
-    fn is_usable(&self) -> bool;
 
     /// Runs statements in order. Sends them together if the database can do that.
     async fn send(
@@ -98,21 +91,8 @@ pub(crate) trait ServerConnection: Sized + Send {
         calls: Vec<ServerCall<'_>>,
     ) -> Result<Vec<ServerAnswer<Self::Row>>, Fault>;
 
-    /// Runs statements and changes, and commits.
-    async fn commit_changes(
-        &mut self,
-        calls: Vec<ServerCall<'_>>,
-        changes: Vec<Changed<'_>>,
-    ) -> Result<(), Fault>;
-
-    /// Runs a statement whose text is built at run time; each text is prepared once.
-    async fn query(&mut self, sql: &str, values: Vec<Cell<'_>>) -> Result<ServerAnswer<Self::Row>, Fault>;
-
     /// Ends the transaction that plain statements have opened, in databases where they open one.
     async fn settle(&mut self) -> Result<(), Fault>;
-
-    /// Rolls back after an error, so that the connection can be used again.
-    async fn roll_back(&mut self) -> Result<(), Fault>;
 
     async fn send_one(
         &mut self,
@@ -128,6 +108,39 @@ pub(crate) trait ServerConnection: Sized + Send {
         self.settle().await?;
         Ok(answer)
     }
+}
+
+/// A verb as a value. It runs on the statements of a dialect, and can be run again after a conflict.
+#[async_trait]
+pub(crate) trait StatementVerb<C>: Sync {
+    type Reply: Send;
+
+    async fn perform(&self, connection: &mut C) -> Result<Self::Reply, Fault>;
+}
+
+/// A connection of a dialect, for one caller at a time.
+#[async_trait]
+pub(crate) trait ServerConnection: Statements + Sized {
+    type Target: Clone + Send + Sync;
+    /// Whether only the next statement notices that the server has closed a kept connection.
+    const CLOSES_UNNOTICED: bool;
+
+    async fn connect(target: &Self::Target) -> Result<Self, Fault>;
+
+    fn is_usable(&self) -> bool;
+
+    /// Runs statements and changes, and commits.
+    async fn commit_changes(
+        &mut self,
+        calls: Vec<ServerCall<'_>>,
+        changes: Vec<Changed<'_>>,
+    ) -> Result<(), Fault>;
+
+    /// Runs a statement whose text is built at run time; each text is prepared once.
+    async fn query(&mut self, sql: &str, values: Vec<Cell<'_>>) -> Result<ServerAnswer<Self::Row>, Fault>;
+
+    /// Rolls back after an error, so that the connection can be used again.
+    async fn roll_back(&mut self) -> Result<(), Fault>;
 }
 
 /// The pause before the second run of a verb; it grows with each.
@@ -149,6 +162,9 @@ macro_rules! retry_conflicts {
     }};
 }
 pub(crate) use retry_conflicts;
+
+/// How often [`OwnConnection`] runs a verb because of conflicts.
+const TRIES: u32 = 12;
 
 /// A connection reserved for one kind of work, opened on demand and again after it broke.
 pub(crate) struct OwnConnection<C: ServerConnection> {
@@ -184,7 +200,7 @@ impl<C: ServerConnection> OwnConnection<C> {
     }
 
     /// The connection with a transaction that has begun, on a new connection if the kept one is closed.
-    pub async fn begin(&self) -> Result<UsedConnection<'_, C>, Fault> {
+    async fn begin(&self) -> Result<UsedConnection<'_, C>, Fault> {
         let mut used = self.take().await?;
         let mut begun = used.connection.send(TransactionFrame::Begin, vec![]).await;
         if used.may_be_closed && begun.as_ref().is_err_and(Fault::is_outage) {
@@ -208,6 +224,33 @@ impl<C: ServerConnection> OwnConnection<C> {
         Ok(answer)
     }
 
+    /// Runs a verb, again after conflicts, and on a new connection if the kept one is closed.
+    pub async fn run<V: StatementVerb<C>>(&self, verb: &V) -> Result<V::Reply, Fault> {
+        retry_conflicts!(TRIES, self.run_once(verb))
+    }
+
+    async fn run_once<V: StatementVerb<C>>(&self, verb: &V) -> Result<V::Reply, Fault> {
+        let mut used = self.take().await?;
+        let mut done = verb.perform(&mut used.connection).await;
+        if used.may_be_closed && done.as_ref().is_err_and(Fault::is_outage) {
+            used.renew().await?;
+            done = verb.perform(&mut used.connection).await;
+        }
+        used.keep_after(done).await
+    }
+
+    /// Runs a verb in a transaction that has begun, again after conflicts. If the connection breaks while the verb
+    /// runs, the outcome is unknown, and the caller gets the error.
+    pub async fn transact<V: StatementVerb<C>>(&self, verb: &V) -> Result<V::Reply, Fault> {
+        retry_conflicts!(TRIES, self.transact_once(verb))
+    }
+
+    async fn transact_once<V: StatementVerb<C>>(&self, verb: &V) -> Result<V::Reply, Fault> {
+        let mut used = self.begin().await?;
+        let done = verb.perform(&mut used.connection).await;
+        used.keep_after(done).await
+    }
+
     /// The kept connection, if there is one.
     pub fn into_kept(self) -> Option<C> {
         self.kept.into_inner()
@@ -220,6 +263,18 @@ impl<C: ServerConnection> UsedConnection<'_, C> {
         self.connection = C::connect(self.target).await?;
         self.may_be_closed = false;
         Ok(())
+    }
+
+    /// Keeps it after success or a conflict.
+    async fn keep_after<T>(mut self, done: Result<T, Fault>) -> Result<T, Fault> {
+        let is_conflict = done.as_ref().is_err_and(Fault::is_conflict);
+        if is_conflict {
+            self.connection.roll_back().await?;
+        }
+        if done.is_ok() || is_conflict {
+            self.keep();
+        }
+        done
     }
 
     /// Keeps it for the next caller; nothing may be uncommitted.

@@ -1,7 +1,6 @@
 //! Keeps the total size of log lines within its limit: drops the oldest partitions completely, then removes
 //! the logs of the executions that ended first. It has its own connection.
 
-use super::asks;
 use super::connection::{Argument, OwnConnection, ServerCall, TransactionFrame, value};
 use super::logs::{LogTables, SizedPartition};
 use crate::cells::{RowCells, get, read};
@@ -12,6 +11,7 @@ use crate::log_quota::{
     ENDED_PER_LOOK, EXECUTIONS_PER_STEP, EndedExecution, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
 };
 use crate::malformed::readable;
+use crate::row_list;
 use crate::stored_numbers::StoredNumber;
 
 /// Removes old lines when the limit is exceeded.
@@ -118,7 +118,7 @@ async fn remove_lines<C: LogTables>(
     connection: &mut C,
     ended: &[EndedExecution],
 ) -> Result<RemovedLines, Fault> {
-    let keys = || Argument::Rows(asks::executions(ended.iter().map(|ended| ended.execution)));
+    let keys = || Argument::Rows(row_list::executions(ended.iter().map(|ended| ended.execution)));
     let calls = C::REMOVE_LINES.iter().map(|sql| ServerCall::new(sql, [keys()])).collect();
     let answers = connection.send(TransactionFrame::None, calls).await?;
     connection.settle().await?;

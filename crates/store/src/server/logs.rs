@@ -4,9 +4,7 @@
 //! time, or out of order, get the number after the previous line. The lines of an execution come from one
 //! worker, one call after the other, so that numbers only grow for readers.
 
-use super::asks;
 use super::connection::{Argument, OwnConnection, ServerCall, TransactionFrame};
-use super::list::{List, row};
 use super::log_quota::Remover;
 use super::partitions::PartitionedTables;
 use crate::cells::{RowCells, get};
@@ -14,6 +12,7 @@ use crate::codecs::execution_id;
 use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
 use crate::log_quota::LogQuota;
+use crate::row_list::{self, List, row};
 use async_trait::async_trait;
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
@@ -144,7 +143,7 @@ impl KnownLogs {
         }
         let unknown: BTreeSet<ExecutionId> =
             lines.iter().map(|line| line.execution).filter(|id| !self.0.contains_key(id)).collect();
-        asks::executions(unknown)
+        row_list::executions(unknown)
     }
 
     /// Reads the execution, the number of its lines and bytes, and the number of the last line.

@@ -1,12 +1,10 @@
 //! Maintenance: retention, deletion of old and deleted jobs, and readiness. It has its own connections, so
 //! that it never waits for a writer.
 
-use super::asks;
 use super::changes::{CHANGES_OF_RETIRED, Changed, changes_of_counts};
 use super::connection::{
     Argument, OwnConnection, ServerAnswer, ServerCall, TransactionFrame, retry_conflicts, value,
 };
-use super::list::List;
 use super::partitions::{PartitionedTables, drop_older};
 use super::unused::{UnusedCursors, UnusedStatements, delete_lanes};
 use crate::cells::{ColumnKind, get, read};
@@ -14,6 +12,7 @@ use crate::codecs::{job_id, limit};
 use crate::counters::{self, CounterChanges};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
+use crate::row_list::{self, List};
 use crate::stored_numbers::StoredNumber;
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
@@ -85,7 +84,7 @@ pub(crate) struct Maintenance<C: MaintenanceStatements> {
     pub shared: C::Shared,
     pub own: OwnConnection<C>,
     /// Separate, so that readiness and the directory do not wait for a partition to be dropped.
-    pub(super) probe: OwnConnection<C>,
+    pub probe: OwnConnection<C>,
     unused: UnusedCursors,
 }
 
@@ -186,7 +185,8 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         before: Timestamp,
         now: Timestamp,
     ) -> Result<u64, Fault> {
-        let of = |sql, jobs: &[JobId], at| ServerCall::new(sql, [Argument::Rows(asks::ids(jobs)), value(at)]);
+        let of =
+            |sql, jobs: &[JobId], at| ServerCall::new(sql, [Argument::Rows(row_list::ids(jobs)), value(at)]);
         let locked = connection.send_one(TransactionFrame::Begin, of(C::LOCK_JOBS, &old, before)).await?;
         let locked: Vec<JobId> = locked.column()?;
         connection.note_locked(&locked).await?;
@@ -199,7 +199,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         }
         let mut changes: Vec<Changed<'_>> = Vec::new();
         if !over.is_empty() {
-            changes.extend(CHANGES_OF_RETIRED.map(|change| (change, asks::ids(&over))));
+            changes.extend(CHANGES_OF_RETIRED.map(|change| (change, row_list::ids(&over))));
             changes.extend(changes_of_counts(&counts, connection.shard(&self.shared)));
         }
         connection.commit_changes(vec![of(C::RETIRE, &over, now)], changes).await?;
@@ -221,7 +221,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
         let jobs: Vec<JobId> = jobs.column()?;
         let is_emptied = purge_rows(connection, &jobs, count).await?;
         let last = if is_emptied { C::purge_jobs() } else { vec![] };
-        let calls = last.into_iter().map(|sql| ServerCall::new(sql, [Argument::Rows(asks::ids(&jobs))]));
+        let calls = last.into_iter().map(|sql| ServerCall::new(sql, [Argument::Rows(row_list::ids(&jobs))]));
         let mut lanes = BTreeSet::new();
         for answer in connection.send(TransactionFrame::Commit, calls.collect()).await? {
             lanes.extend(answer.column::<i64>()?);
@@ -274,7 +274,7 @@ async fn purge_rows<C: MaintenanceStatements>(
         return Ok(true);
     }
     let find = |deletion: Deletion| {
-        ServerCall::new(deletion.find, [Argument::Rows(asks::ids(jobs)), value(limit(count))])
+        ServerCall::new(deletion.find, [Argument::Rows(row_list::ids(jobs)), value(limit(count))])
     };
     let found: Vec<ServerAnswer<C::Row>> =
         connection.send(TransactionFrame::None, C::PURGE.map(find).into()).await?;

@@ -4,14 +4,14 @@
 //! Members are locked before leases, each ordered by name.
 
 use super::connection::{
-    Argument, OwnConnection, ServerCall, ServerConnection, TransactionFrame, retry_conflicts, value,
+    Argument, OwnConnection, ServerCall, ServerConnection, StatementVerb, TransactionFrame, value,
 };
-use super::list::{List, row};
 use crate::cells::{RowCells, get};
 use crate::codecs::counter;
 use crate::fault::Fault;
 use crate::membership::read::{self, EitherRow, Leases, RawLease};
 use crate::membership::{MembershipCall, MembershipReply};
+use crate::row_list::{List, row};
 use async_trait::async_trait;
 use punctual_core::ports::{
     Entries, HeldLease, Joining, LeaseName, LeaseRow, MalformedRow, MemberId, MemberPulse, Standing, Take,
@@ -53,9 +53,6 @@ pub(crate) trait MembershipStatements: ServerConnection {
     async fn clear(&mut self, malformed: &[MalformedRow]) -> Result<(), Fault>;
 }
 
-/// How often a call is run because of conflicts.
-const TRIES: u32 = 12;
-
 pub(crate) struct ServerMembership<C: MembershipStatements> {
     own: OwnConnection<C>,
 }
@@ -66,24 +63,7 @@ impl<C: MembershipStatements> ServerMembership<C> {
     }
 
     pub async fn call(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
-        retry_conflicts!(TRIES, self.call_once(call))
-    }
-
-    async fn call_once(&self, call: &MembershipCall) -> Result<MembershipReply, Fault> {
-        let mut used = self.own.take().await?;
-        let mut done = perform(&mut used.connection, call).await;
-        if used.may_be_closed && done.as_ref().is_err_and(Fault::is_outage) {
-            used.renew().await?;
-            done = perform(&mut used.connection, call).await;
-        }
-        let is_conflict = done.as_ref().is_err_and(Fault::is_conflict);
-        if is_conflict {
-            used.connection.roll_back().await?;
-        }
-        if done.is_ok() || is_conflict {
-            used.keep();
-        }
-        done
+        self.own.run(call).await
     }
 
     /// The id of the database, which is also the id of its cluster.
@@ -105,36 +85,38 @@ impl<C: MembershipStatements> ServerMembership<C> {
     }
 }
 
-async fn perform<C: MembershipStatements>(
-    connection: &mut C,
-    call: &MembershipCall,
-) -> Result<MembershipReply, Fault> {
-    Ok(match call {
-        MembershipCall::Enter { now, joining } => {
-            enter(connection, *now, joining).await?;
-            MembershipReply::Entered
-        }
-        MembershipCall::Beat { now, member, card } => {
-            let values = [value(*now), value(card.as_str()), value(member.as_str())];
-            let found = connection.send_alone(ServerCall::new(C::BEAT, values)).await?.count;
-            MembershipReply::Beaten(if found == 0 { Standing::GivenUp } else { Standing::Alive })
-        }
-        MembershipCall::GiveUp { silent } => MembershipReply::GivenUp(connection.give_up(silent).await?),
-        MembershipCall::Take { member, names } => {
-            MembershipReply::Taken(take(connection, member, names).await?)
-        }
-        MembershipCall::Release { member, held } => {
-            MembershipReply::Released(release(connection, member, held).await?)
-        }
-        MembershipCall::Remove { member } => {
-            connection.remove(member).await?;
-            MembershipReply::Removed
-        }
-        MembershipCall::Clear { malformed } => {
-            connection.clear(malformed).await?;
-            MembershipReply::Cleared
-        }
-    })
+#[async_trait]
+impl<C: MembershipStatements> StatementVerb<C> for MembershipCall {
+    type Reply = MembershipReply;
+
+    async fn perform(&self, connection: &mut C) -> Result<MembershipReply, Fault> {
+        Ok(match self {
+            MembershipCall::Enter { now, joining } => {
+                enter(connection, *now, joining).await?;
+                MembershipReply::Entered
+            }
+            MembershipCall::Beat { now, member, card } => {
+                let values = [value(*now), value(card.as_str()), value(member.as_str())];
+                let found = connection.send_alone(ServerCall::new(C::BEAT, values)).await?.count;
+                MembershipReply::Beaten(if found == 0 { Standing::GivenUp } else { Standing::Alive })
+            }
+            MembershipCall::GiveUp { silent } => MembershipReply::GivenUp(connection.give_up(silent).await?),
+            MembershipCall::Take { member, names } => {
+                MembershipReply::Taken(take(connection, member, names).await?)
+            }
+            MembershipCall::Release { member, held } => {
+                MembershipReply::Released(release(connection, member, held).await?)
+            }
+            MembershipCall::Remove { member } => {
+                connection.remove(member).await?;
+                MembershipReply::Removed
+            }
+            MembershipCall::Clear { malformed } => {
+                connection.clear(malformed).await?;
+                MembershipReply::Cleared
+            }
+        })
+    }
 }
 
 async fn enter<C: MembershipStatements>(

@@ -2,13 +2,10 @@
 //! a driver; `postgres/` and `mysql/` are its dialects.
 
 pub(crate) mod asks;
-pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod connection;
 pub(crate) mod counter_mismatch;
-pub(crate) mod directory;
 pub(crate) mod export;
-pub(crate) mod list;
 pub(crate) mod loaded;
 pub(crate) mod log_quota;
 pub(crate) mod logs;
@@ -19,6 +16,4 @@ pub(crate) mod migrations;
 pub(crate) mod names;
 pub(crate) mod partitions;
 pub(crate) mod queue_check;
-pub(crate) mod reads;
-pub(crate) mod rows;
 pub(crate) mod unused;

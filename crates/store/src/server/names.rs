@@ -1,11 +1,10 @@
 //! Names of lanes in the database, and which of them claims query: see [`LaneCache`].
 
-use super::asks;
 use super::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
-use super::list::{List, row};
 use crate::cells::{RowCells, get};
 use crate::codecs::limit;
 use crate::fault::Fault;
+use crate::row_list::{self, List, row};
 use crate::unit_of_work::{LANES_ASKED_MAX, LaneCache, LanesToAsk, LanesToRead};
 use async_trait::async_trait;
 use punctual_core::ports::Lane;
@@ -40,7 +39,7 @@ pub(crate) async fn look_up<C: LaneStatements>(
     connection: &mut C,
     numbers: Vec<i64>,
 ) -> Result<Vec<(i64, Lane)>, Fault> {
-    let numbers = Argument::Rows(asks::numbers(numbers));
+    let numbers = Argument::Rows(row_list::numbers(numbers));
     let lanes = read_lanes(connection, ServerCall::new(C::LANES_BY_NUMBER, [numbers])).await?;
     known.learn(&lanes);
     Ok(lanes)

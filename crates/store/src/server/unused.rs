@@ -2,13 +2,12 @@
 //! neither a session nor history refers to. Each step checks a bounded number, starting where the last one
 //! ended. See decision 0026.
 
-use super::asks::numbers;
 use super::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
-use super::list::{List, row};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
+use crate::row_list::{List, numbers, row};
 use async_trait::async_trait;
 use punctual_core::ports::Horizon;
 use std::collections::BTreeMap;

@@ -7,13 +7,16 @@ use super::connection::{self, Durability};
 use super::counters::CounterCache;
 use super::names::{HistoryNumbers, LaneNumbers, QueueTable, SessionWorkers};
 use super::open::is_unfinished;
-use super::reads::Reads;
+use super::reads::{SqliteReads, finished};
+use super::statements::SqliteStatements;
 use super::tx::Tx;
 use super::unused::UnusedCursors;
 use super::write::{SqliteCall, SqliteReply, Upkeep};
 use super::{maintenance, membership, migrate};
 use crate::counters::{CounterChanges, Counters};
 use crate::fault::Fault;
+use crate::reads::ReaderLanes;
+use crate::server::connection::StatementVerb;
 use crate::unfinished::UNFINISHED;
 use crate::verbs;
 use punctual_core::occurrence::{Live, LiveState};
@@ -27,6 +30,8 @@ use std::path::Path;
 pub struct SqliteCore {
     conn: Connection,
     memory: CoreMemory,
+    /// Names of lanes that were committed.
+    lanes: ReaderLanes,
     /// Whether all rows were readable and all counters correct when it was opened: then they must be after
     /// every transaction.
     #[cfg(test)]
@@ -120,6 +125,7 @@ impl SqliteCore {
                 && super::malformed::malformed_rows(&conn)?.is_empty(),
             conn,
             memory: CoreMemory::default(),
+            lanes: ReaderLanes::default(),
         })
     }
 
@@ -142,11 +148,12 @@ impl SqliteCore {
     /// Discards everything held in memory, as the end of a process does.
     pub fn restart(&mut self) {
         self.memory = CoreMemory::default();
+        self.lanes = ReaderLanes::default();
     }
 
     /// Reads of committed data.
-    pub fn reads(&mut self) -> Reads<'_> {
-        Reads::new(&self.conn, &mut self.memory.lanes)
+    pub fn reads(&mut self) -> SqliteReads<'_> {
+        SqliteReads::new(&mut self.conn, &self.lanes)
     }
 
     /// Every problem in the file or between its tables; empty if there are none.
@@ -193,36 +200,54 @@ impl SqliteCore {
 
     fn try_apply(&mut self, calls: &[SqliteCall]) -> Result<Vec<Result<SqliteReply, StoreError>>, Fault> {
         run(&self.conn, "BEGIN IMMEDIATE")?;
-        let mut tx = Tx::new(&self.conn, &mut self.memory);
         let mut replies = Vec::with_capacity(calls.len());
         for call in calls {
             if *call == SqliteCall::Upkeep(Upkeep::RepairCounters) {
                 // The check compares rows with the written counters.
-                tx.memory.write_counts(tx.conn)?;
+                self.memory.write_counts(&self.conn)?;
             }
-            replies.push(apply_one(&mut tx, call)?);
+            replies.push(self.apply_one(call)?);
         }
-        tx.memory.write_counts(tx.conn)?;
+        self.memory.write_counts(&self.conn)?;
         #[cfg(test)]
         if self.is_sound {
-            assert_eq!(super::integrity::counter_problems(tx.conn)?, Vec::<String>::new());
+            assert_eq!(super::integrity::counter_problems(&self.conn)?, Vec::<String>::new());
         }
-        run(tx.conn, "COMMIT")?;
+        run(&self.conn, "COMMIT")?;
         Ok(replies)
     }
-}
 
-/// Executes one call. The outer error is an outage, which ends the whole transaction.
-fn apply_one(tx: &mut Tx<'_>, call: &SqliteCall) -> Result<Result<SqliteReply, StoreError>, Fault> {
-    Ok(match call {
-        SqliteCall::Write(write) => apply_write(tx, write)?.map(SqliteReply::Write),
-        SqliteCall::Upkeep(upkeep) => {
-            within_savepoint(tx, |tx| maintenance::perform(tx, upkeep))?.map(SqliteReply::Upkeep)
-        }
-        SqliteCall::Membership(call) => {
-            within_savepoint(tx, |tx| membership::perform(tx.conn, call))?.map(SqliteReply::Membership)
-        }
-    })
+    /// Executes one call. The outer error is an outage, which ends the whole transaction.
+    fn apply_one(&mut self, call: &SqliteCall) -> Result<Result<SqliteReply, StoreError>, Fault> {
+        Ok(match call {
+            SqliteCall::Write(write) => apply_write(&mut self.tx(), write)?.map(SqliteReply::Write),
+            SqliteCall::Upkeep(upkeep) => {
+                within_savepoint(&mut self.tx(), |tx| maintenance::perform(tx, upkeep))?
+                    .map(SqliteReply::Upkeep)
+            }
+            SqliteCall::Membership(call) => {
+                let perform = |tx: &mut Tx<'_>| membership::perform(tx.conn, call);
+                within_savepoint(&mut self.tx(), perform)?.map(SqliteReply::Membership)
+            }
+            SqliteCall::Directory(call) => self.apply_verb(&**call)?.map(SqliteReply::Directory),
+            SqliteCall::Audit(call) => self.apply_verb(call)?.map(SqliteReply::Audited),
+        })
+    }
+
+    /// The rows of the open transaction.
+    fn tx(&mut self) -> Tx<'_> {
+        Tx::new(&self.conn, &mut self.memory)
+    }
+
+    /// Executes a verb that all databases share.
+    fn apply_verb<R: Send>(
+        &mut self,
+        verb: &impl for<'c> StatementVerb<SqliteStatements<'c>, Reply = R>,
+    ) -> Result<Result<R, StoreError>, Fault> {
+        run(&self.conn, "SAVEPOINT one")?;
+        let done = finished(verb.perform(&mut SqliteStatements { conn: &mut self.conn }));
+        settled(&self.conn, &mut self.memory, done)
+    }
 }
 
 /// Runs a write again in parts if one item fails, so that only that item fails.
@@ -246,18 +271,28 @@ fn within_savepoint<T>(
     act: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>,
 ) -> Result<Result<T, StoreError>, Fault> {
     run(tx.conn, "SAVEPOINT one")?;
-    match act(tx) {
+    let done = act(tx);
+    settled(tx.conn, tx.memory, done)
+}
+
+/// Ends the savepoint of a part.
+fn settled<T>(
+    conn: &Connection,
+    memory: &mut CoreMemory,
+    done: Result<T, Fault>,
+) -> Result<Result<T, StoreError>, Fault> {
+    match done {
         Ok(reply) => {
-            run(tx.conn, "RELEASE one")?;
-            tx.memory.counters.keep();
+            run(conn, "RELEASE one")?;
+            memory.counters.keep();
             Ok(Ok(reply))
         }
         Err(fault) if fault.is_outage() => Err(fault),
         Err(fault) => {
-            run(tx.conn, "ROLLBACK TO one")?;
-            run(tx.conn, "RELEASE one")?;
-            tx.memory.forget();
-            tx.memory.counters.undo();
+            run(conn, "ROLLBACK TO one")?;
+            run(conn, "RELEASE one")?;
+            memory.forget();
+            memory.counters.undo();
             tracing::warn!(%fault, "a write failed and was undone");
             Ok(Err(fault.into()))
         }

@@ -2,15 +2,13 @@
 
 use super::active::ActiveLanes;
 use super::names::LaneNumbers;
-use super::rows::{all, decode, one, one_readable, time};
-use crate::counters::{CounterChanges, JobTally, LaneCounts, LimiterCounts, StoredCounts, status};
+use super::rows::{decode, one, one_readable, time};
+use crate::counters::{CounterChanges, LaneCounts, LimiterCounts, StoredCounts, status};
 use crate::fault::Fault;
 use crate::layout::{each_job_count, each_lane_count, each_limiter_count};
-use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use punctual_core::limiter::LimiterId;
-use punctual_core::ports::JobCounts;
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, ParamsFromIter, Row, params_from_iter};
 use std::collections::BTreeMap;
@@ -46,8 +44,6 @@ const ADD_TO_JOBS: &str =
     concat!("UPDATE job_tally SET ", each_job_count!(", ", "", " = min(", ", 1 << 62) + ?"), " WHERE id = 1");
 pub(crate) const STATUS_OF_JOB: &str = "SELECT mark, EXISTS (SELECT 1 FROM schedules WHERE job = ?1) \
      OR EXISTS (SELECT 1 FROM live WHERE job = ?1) FROM jobs WHERE id = ?1";
-pub(crate) const LANE_COUNTERS: &str =
-    concat!("SELECT lane, ", each_lane_count!(", ", "", ""), " FROM lane_tallies ORDER BY lane");
 pub(crate) const JOB_COUNTERS: &str =
     concat!("SELECT ", each_job_count!(", ", "", ""), " FROM job_tally WHERE id = 1");
 
@@ -184,15 +180,4 @@ pub(crate) fn status_of(conn: &Connection, job: JobId) -> Result<Option<JobStatu
         Ok(status(decode(row, 0, "jobs.mark")?, row.get::<_, bool>(1)?))
     })?;
     Ok(found.flatten())
-}
-
-/// All lanes with live executions.
-pub(crate) fn lanes(conn: &Connection) -> Result<Vec<(i64, LaneCounts)>, Fault> {
-    all(&mut *conn.prepare_cached(LANE_COUNTERS)?, [], |row| Ok((row.get(0)?, read_counts(row, 1)?)))
-}
-
-pub(crate) fn jobs(conn: &Connection) -> Result<JobCounts, Fault> {
-    let counts = one(&mut *conn.prepare_cached(JOB_COUNTERS)?, [], |row| read_counts::<JobTally>(row, 0))?;
-    let counts = pass_over(counts.ok_or_else(|| Fault::Missing("the row of job_tally".to_owned())))?;
-    Ok(counts.unwrap_or_default().shown())
 }

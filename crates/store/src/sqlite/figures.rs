@@ -3,11 +3,8 @@
 
 use super::open::{LOGS_FILE, MAIN_FILE};
 use crate::execution_log_quota::RemovedLines;
-use crate::fault::Fault;
-use crate::malformed::rows_passed_over;
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
 use punctual_core::ports::StoreFigures;
-use rusqlite::Connection;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,26 +36,20 @@ impl Figures {
         self.log_bytes_removed.store(removed.bytes, Ordering::Relaxed);
     }
 
-    /// The statistics, and the sizes of the files in this directory.
-    pub fn read(&self, main: &Connection, dir: &Path) -> Result<StoreFigures, Fault> {
-        let pragma = |sql: &str| -> Result<u64, Fault> {
-            let value: i64 = main.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-            Ok(u64::try_from(value).unwrap_or(0))
-        };
-        let page_bytes = pragma("PRAGMA page_size")?;
+    /// The statistics, next to these sizes of the main database, and the sizes of the files in this
+    /// directory.
+    pub fn read(&self, sizes: StoreFigures, dir: &Path) -> StoreFigures {
         // A missing file has size zero.
         let file_bytes = |name: &str| std::fs::metadata(dir.join(name)).map_or(0, |file| file.len());
-        Ok(StoreFigures {
+        StoreFigures {
             transaction_time: self.transaction_time.snapshot(),
             transaction_writes: self.transaction_writes.snapshot(),
             checkpoint_time: self.checkpoint_time.snapshot(),
-            database_bytes: pragma("PRAGMA page_count")? * page_bytes,
-            free_bytes: pragma("PRAGMA freelist_count")? * page_bytes,
             wal_bytes: file_bytes(&format!("{MAIN_FILE}-wal")),
             log_bytes: file_bytes(LOGS_FILE) + file_bytes(&format!("{LOGS_FILE}-wal")),
             log_lines_removed: self.log_lines_removed.load(Ordering::Relaxed),
             log_bytes_removed: self.log_bytes_removed.load(Ordering::Relaxed),
-            malformed_rows: rows_passed_over(),
-        })
+            ..sizes
+        }
     }
 }

@@ -3,26 +3,20 @@
 
 use super::connection::{self, Durability};
 use super::migrate;
-use super::reads::{PageItem, page};
-use super::rows::{bound, count, counter, decode, job_id, limit, one, one_readable, time};
+use super::rows::{count, limit, one, one_readable, time};
 use crate::codes::Code;
 use crate::execution_log_quota::{ExecutionLogSize, RemovedLines};
 use crate::fault::Fault;
-use crate::lists::PageRoom;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
-use punctual_core::ports::{LogLine, Page, StoreError};
+use punctual_core::ports::{LogLine, StoreError};
 use punctual_core::time::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 const INSERT_LINE: &str = "INSERT INTO lines (job, occurrence, attempt, timestamp, stream, message) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-pub(crate) const LINES_OF_EXECUTION: &str = "SELECT number, job, occurrence, attempt, timestamp, stream, message FROM lines \
-     WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3 AND number > ?4 ORDER BY number LIMIT ?5";
-pub(crate) const LAST_LINES: &str = "SELECT number, job, occurrence, attempt, timestamp, stream, message FROM lines \
-     WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3 ORDER BY number DESC LIMIT ?4";
 const RETAIN_LINES: &str = "DELETE FROM lines WHERE timestamp < ?1 \
      AND number IN (SELECT number FROM lines ORDER BY number LIMIT ?2)";
 
@@ -135,13 +129,12 @@ impl LogCore {
     }
 
     /// The lines of one execution, ordered by number.
-    pub fn lines(
-        &self,
-        execution: ExecutionId,
-        after: Option<u64>,
-        wanted: usize,
-    ) -> Result<Page<LogLine, u64>, StoreError> {
-        read_lines(&self.conn, execution, after, wanted)
+    #[cfg(test)]
+    pub(crate) fn lines(&mut self, execution: ExecutionId, wanted: usize) -> Vec<LogLine> {
+        let mut connection = super::reads::SqliteReading::new(&mut self.conn);
+        let lanes = crate::reads::ReaderLanes::default();
+        let mut reads = crate::reads::Reads::new(&mut connection, &lanes);
+        super::reads::finished(reads.logs(execution, None, wanted)).unwrap().items
     }
 
     /// Deletes all lines of these jobs.
@@ -238,68 +231,4 @@ fn count_lines(conn: &Connection, execution: ExecutionId) -> Result<ExecutionLog
         Ok(ExecutionLogSize { lines: row.get::<_, u32>(0)? as usize, bytes: row.get::<_, u32>(1)? as usize })
     })?;
     Ok(kept.unwrap_or_default())
-}
-
-/// The lines of one execution, read through any connection to the database.
-pub(crate) fn read_lines(
-    conn: &Connection,
-    execution: ExecutionId,
-    after: Option<u64>,
-    wanted: usize,
-) -> Result<Page<LogLine, u64>, StoreError> {
-    Ok(try_read_lines(conn, execution, after, wanted.clamp(1, limits::PAGE_ITEMS_MAX))?)
-}
-
-fn try_read_lines(
-    conn: &Connection,
-    execution: ExecutionId,
-    after: Option<u64>,
-    wanted: usize,
-) -> Result<Page<LogLine, u64>, Fault> {
-    let occurrence = execution.occurrence;
-    let bounds = params![
-        occurrence.job.as_bytes(),
-        occurrence.number,
-        execution.attempt,
-        after.map_or(0, counter),
-        bound(wanted + 1)
-    ];
-    page(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, PageRoom::of(wanted), read_item)
-}
-
-/// The last lines of one execution, in order: as many as fit into a page.
-pub(crate) fn read_last_lines(
-    conn: &Connection,
-    execution: ExecutionId,
-    wanted: usize,
-) -> Result<Vec<LogLine>, StoreError> {
-    let mut lines = try_read_last_lines(conn, execution, wanted.min(limits::PAGE_ITEMS_MAX))?;
-    lines.reverse();
-    Ok(lines)
-}
-
-fn try_read_last_lines(
-    conn: &Connection,
-    execution: ExecutionId,
-    wanted: usize,
-) -> Result<Vec<LogLine>, Fault> {
-    let occurrence = execution.occurrence;
-    let bounds = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt, bound(wanted)];
-    let last = page(&mut *conn.prepare_cached(LAST_LINES)?, bounds, PageRoom::of(wanted), read_item)?;
-    Ok(last.items)
-}
-
-fn read_item(row: &Row<'_>) -> Result<PageItem<LogLine, u64>, Fault> {
-    let line = read_line(row)?;
-    Ok(PageItem { bytes: line.message.len(), cursor: line.number, value: line })
-}
-
-fn read_line(row: &Row<'_>) -> Result<LogLine, Fault> {
-    Ok(LogLine {
-        number: count(row, 0, "lines.number")?,
-        execution: job_id(row, 1)?.occurrence(row.get(2)?).attempt(row.get(3)?),
-        timestamp: time(row, 4)?,
-        stream: decode(row, 5, "lines.stream")?,
-        message: row.get(6)?,
-    })
 }

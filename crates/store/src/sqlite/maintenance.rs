@@ -3,7 +3,7 @@
 use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
-use super::{audit, counter_mismatch, directory, unused};
+use super::{counter_mismatch, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::Rows;
@@ -68,8 +68,6 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             keep_condition(tx, *session, condition)?;
             UpkeepReply::ConditionKept
         }
-        Upkeep::Directory(call) => UpkeepReply::Directory(directory::perform(tx, call)?),
-        Upkeep::Audit(call) => UpkeepReply::Audited(audit::perform(tx, call)?),
         Upkeep::RepairCounters => {
             UpkeepReply::CountersRepaired(counter_mismatch::repair(tx.conn, tx.memory)?)
         }

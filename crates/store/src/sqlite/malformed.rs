@@ -22,7 +22,7 @@ pub(crate) fn malformed_rows(conn: &Connection) -> Result<Vec<String>, Fault> {
     for reference in REFERENCES {
         let Some(layout) = reference.layout() else { continue };
         let sql = reference.sql(&columns(layout, layout.key), '"');
-        let keys = all(&mut conn.prepare(&sql)?, [], |row| read(row, layout.key))?;
+        let keys = all(&mut conn.prepare(&sql)?, [], |row| cells_of(row, layout.key))?;
         told.extend(keys.iter().map(|key| reference.problem(layout, key)));
     }
     told.truncate(NAMED_MAX);
@@ -38,7 +38,7 @@ pub(crate) fn rows_of(conn: &Connection, table: &Layout) -> Result<Vec<Cells>, F
         columns(table, count),
         read_from(table)
     );
-    all(&mut conn.prepare(&sql)?, [], |row| read(row, count))
+    all(&mut conn.prepare(&sql)?, [], |row| cells_of(row, count))
 }
 
 fn of_table(conn: &Connection, table: &Layout) -> Result<Vec<String>, Fault> {
@@ -51,7 +51,7 @@ fn of_table(conn: &Connection, table: &Layout) -> Result<Vec<String>, Fault> {
         let sql =
             format!("SELECT {} FROM {from} {behind} ORDER BY {key} LIMIT {PAGE_ROWS}", columns(table, count));
         let mut select = conn.prepare_cached(&sql)?;
-        let rows = all(&mut select, params_from_iter(after.iter().flatten()), |row| read(row, count))?;
+        let rows = all(&mut select, params_from_iter(after.iter().flatten()), |row| cells_of(row, count))?;
         told.extend(problems(table, &rows));
         match rows.last() {
             Some(last) if rows.len() == PAGE_ROWS && told.len() < NAMED_MAX => {
@@ -100,7 +100,7 @@ impl ToSql for Cell<'_> {
 }
 
 /// The values of a row without interpretation. Text that is not valid is returned as bytes.
-fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
+pub(crate) fn cells_of(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
     let cell = |place| {
         Ok(match row.get_ref(place)? {
             ValueRef::Null => Cell::Null,

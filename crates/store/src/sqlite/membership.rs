@@ -1,13 +1,12 @@
 //! The membership table in the embedded store. It knows its two tables and no rule.
 
-use super::reads::Reads;
 use super::rows::{all, counter};
 use crate::fault::Fault;
 use crate::membership::read::{self, EitherRow, Leases, RawLease};
 use crate::membership::{MembershipCall, MembershipReply};
 use punctual_core::ports::{
-    Entries, Joining, LeaseName, MalformedRow, MemberId, MemberPulse, MembershipTableName, Standing,
-    StoreError, Take, release_rows, take_rows,
+    Entries, Joining, LeaseName, MalformedRow, MemberId, MemberPulse, MembershipTableName, Standing, Take,
+    release_rows, take_rows,
 };
 use punctual_core::time::Timestamp;
 use rusqlite::types::ValueRef;
@@ -138,14 +137,7 @@ fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
     }
 }
 
-impl Reads<'_> {
-    /// The members of the cluster and the leases they hold, in one snapshot.
-    pub fn membership(&self) -> Result<Entries, StoreError> {
-        Ok(entries(self.conn())?)
-    }
-}
-
-fn entries(conn: &Connection) -> Result<Entries, Fault> {
+pub(super) fn entries(conn: &Connection) -> Result<Entries, Fault> {
     let rows: Vec<EitherRow> = all(&mut *conn.prepare_cached(ENTRIES)?, [], |row| {
         Ok((row.get(0)?, text(row, 1)?, row.get(2)?, row.get(3)?, text(row, 4)?))
     })?;

@@ -32,6 +32,7 @@ mod past;
 mod reads;
 mod rows;
 mod scan;
+mod statements;
 mod store;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -41,19 +42,18 @@ mod unused;
 mod write;
 
 pub use self::core::SqliteCore;
+pub use crate::audit::AuditCall;
 pub use crate::baseline::{BaselineOptions, BaselineRates};
-pub use crate::directory::UserStoring;
+pub use crate::directory::{DirectoryCall, DirectoryReply};
 pub use crate::membership::{MembershipCall, MembershipReply};
-pub use audit::AuditCall;
 pub use backup::{BackupError, BackupProgress, backup};
 pub use baseline::{BaselineError, measure_baseline};
 pub use closed::{FileCheck, check_files};
-pub use directory::{DirectoryCall, DirectoryReply};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions, refuse_incomplete};
 pub use past::keep_past;
-pub use reads::Reads;
+pub use reads::SqliteReads;
 pub use store::SqliteStore;
 pub use write::{Purged, SqliteCall, SqliteReply, Upkeep, UpkeepReply};
 

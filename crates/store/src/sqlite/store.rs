@@ -8,31 +8,23 @@ use super::core::SqliteCore;
 use super::figures::Figures;
 use super::integrity;
 use super::lock::DirectoryLock;
-use super::logs::{LogCore, read_last_lines, read_lines, read_removed_until};
-use super::migrate;
-use super::names::LaneNumbers;
+use super::logs::{LogCore, read_removed_until};
 use super::open::{
     LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, database_error, missing_tables, open_checked,
 };
-use super::reads::Reads;
 use super::threads::{BatchThread, Pool, gone, panicked};
 use super::write::{Purged, SqliteCall, SqliteReply, Upkeep, UpkeepReply};
+use super::{membership, migrate};
+use crate::audit::{AuditCall, serve_audit};
 use crate::counter_mismatch::CounterMismatch;
+use crate::directory::{DirectoryCall, DirectoryReply, serve_directory};
 use crate::failures;
+use crate::fault::Fault;
 use crate::membership::{MembershipCall, MembershipReply, serve_membership};
-use async_trait::async_trait;
-use punctual_core::health::WorkerCondition;
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
-use punctual_core::notes::{Checkpoint, Noted};
-use punctual_core::occurrence::Finished;
-use punctual_core::ports::{
-    Clock, DeadLetter, DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk,
-    FinishedPage, HistorySpan, Horizon, JobCounts, JobOwner, JobQuery, JobView, ListedExecution, LogLine,
-    NotedClock, OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement, RunningPlace,
-    SessionRow, Store, StoreError, StoreFigures, StoreHealth, Write, WriteReply,
-};
-use punctual_core::schedule::SkipRange;
+use crate::reads::ReaderLanes;
+use crate::store_port::serve_reads;
+use punctual_core::ids::JobId;
+use punctual_core::ports::{Clock, Entries, LogLine, StoreError};
 use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,10 +67,10 @@ enum LogRequest {
 }
 
 /// What a reading thread owns.
-struct ReaderThread {
-    main: Connection,
-    lanes: LaneNumbers,
-    logs: Connection,
+pub(super) struct ReaderThread {
+    pub main: Connection,
+    pub logs: Connection,
+    pub lanes: ReaderLanes,
 }
 
 impl SqliteStore {
@@ -169,6 +161,20 @@ impl SqliteStore {
         answered.await.map_err(|_| gone())?
     }
 
+    async fn directory_call(&self, call: DirectoryCall) -> Result<DirectoryReply, StoreError> {
+        match self.call(SqliteCall::Directory(Box::new(call))).await? {
+            SqliteReply::Directory(reply) => Ok(reply),
+            other => Err(StoreError::Broken(format!("the directory answered with {other:?}"))),
+        }
+    }
+
+    async fn audit_call(&self, call: AuditCall) -> Result<u64, StoreError> {
+        match self.call(SqliteCall::Audit(call)).await? {
+            SqliteReply::Audited(count) => Ok(count),
+            other => Err(StoreError::Broken(format!("the audit log answered with {other:?}"))),
+        }
+    }
+
     async fn membership_call(&self, call: MembershipCall) -> Result<MembershipReply, StoreError> {
         match self.call(SqliteCall::Membership(call)).await? {
             SqliteReply::Membership(reply) => Ok(reply),
@@ -177,14 +183,14 @@ impl SqliteStore {
     }
 
     async fn membership_entries(&self) -> Result<Entries, StoreError> {
-        self.read(|reads| reads.membership()).await
+        self.read(membership::entries).await
     }
 
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.readers.run(move |reader| read(&mut Reads::new(&reader.main, &mut reader.lanes))).await
+        self.readers.run(move |reader| Ok(read(&reader.main)?)).await
     }
 }
 
@@ -195,7 +201,7 @@ impl ReaderThread {
         let open = |path: &Path| {
             open_for_reading(path).map_err(|fault| database_error(path)(StoreError::from(fault)))
         };
-        Ok(ReaderThread { main: open(main)?, lanes: LaneNumbers::default(), logs: open(logs)? })
+        Ok(ReaderThread { main: open(main)?, logs: open(logs)?, lanes: ReaderLanes::default() })
     }
 }
 
@@ -307,10 +313,37 @@ macro_rules! kept {
         }
     };
 }
-pub(super) use kept;
 
-#[async_trait]
-impl Store for SqliteStore {
+/// Reads from the main database.
+macro_rules! read {
+    ($readers:expr, $reads:ident => $verb:expr) => {
+        crate::sqlite::store::read_from!($readers, main, $reads => $verb)
+    };
+}
+use {read as list, read as read_at_once};
+
+/// Reads from the database of log lines.
+macro_rules! read_logs {
+    ($readers:expr, $reads:ident => $verb:expr) => {
+        crate::sqlite::store::read_from!($readers, logs, $reads => $verb)
+    };
+}
+
+macro_rules! read_from {
+    ($readers:expr, $file:ident, $reads:ident => $verb:expr) => {{
+        let read = move |reader: &mut crate::sqlite::store::ReaderThread| {
+            let mut connection = crate::sqlite::reads::SqliteReading::new(&mut reader.$file);
+            let mut $reads = crate::reads::Reads::new(&mut connection, &reader.lanes);
+            Ok(crate::sqlite::reads::finished($verb)?)
+        };
+        $readers.run(read).await
+    }};
+}
+pub(super) use read_from;
+
+serve_directory!(SqliteStore);
+serve_audit!(SqliteStore);
+serve_reads! { SqliteStore {
     async fn clock(&self) -> Result<Timestamp, StoreError> {
         Ok(self.clock.wall())
     }
@@ -322,139 +355,9 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn due(
-        &self,
-        segments: SegmentSet,
-        until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Due>, StoreError> {
-        self.read(move |reads| reads.due(segments, until, limit)).await
-    }
-
-    async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
-        self.read(|reads| reads.sessions()).await
-    }
-
-    async fn token_of_session(&self, session: SessionId) -> Result<Option<String>, StoreError> {
-        self.read(move |reads| reads.token_of_session(session)).await
-    }
-
-    async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
-        self.read(|reads| reads.holdings()).await
-    }
-
-    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        self.read(move |reads| reads.job(id)).await
-    }
-
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
-        self.read(move |reads| reads.jobs(&query)).await
-    }
-
-    async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError> {
-        self.read(move |reads| reads.job_owners(&jobs)).await
-    }
-
-    async fn history(
-        &self,
-        job: JobId,
-        before: Option<ExecutionId>,
-        limit: usize,
-    ) -> Result<Page<Finished, ExecutionId>, StoreError> {
-        self.read(move |reads| reads.history(job, before, limit)).await
-    }
-
-    async fn executions_of_job(
-        &self,
-        job: JobId,
-        before: Option<ExecutionId>,
-        limit: usize,
-    ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
-        self.read(move |reads| reads.executions_of_job(job, before, limit)).await
-    }
-
-    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
-        self.read(move |reads| reads.execution(id)).await
-    }
-
-    async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError> {
-        self.read(move |reads| reads.finished_after(after, limit)).await
-    }
-
-    async fn history_span(&self) -> Result<HistorySpan, StoreError> {
-        self.read(|reads| reads.history_span()).await
-    }
-
-    async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError> {
-        self.read(move |reads| reads.open_executions(&ids)).await
-    }
-
-    async fn executions(
-        &self,
-        query: ExecutionQuery,
-    ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError> {
-        self.read(move |reads| reads.executions(&query)).await
-    }
-
-    async fn running(
-        &self,
-        after: Option<RunningPlace>,
-        limit: usize,
-    ) -> Result<Page<OpenExecution, RunningPlace>, StoreError> {
-        self.read(move |reads| reads.running(after, limit)).await
-    }
-
-    async fn notes(&self, job: JobId, up_to: u32, limit: usize) -> Result<Vec<Noted>, StoreError> {
-        self.read(move |reads| reads.notes(job, up_to, limit)).await
-    }
-
-    async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
-        self.read(move |reads| reads.checkpoint(occurrence)).await
-    }
-
-    async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError> {
-        self.read(move |reads| reads.skipped(job, limit)).await
-    }
-
-    async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
-        self.read(move |reads| reads.dead_letters(&query)).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueRow>, StoreError> {
-        self.read(|reads| reads.queues()).await
-    }
-
-    async fn waiting_lines(
-        &self,
-        after: Option<LimiterId>,
-        limit: usize,
-    ) -> Result<Page<WaitList, LimiterId>, StoreError> {
-        self.read(move |reads| reads.waiting_lines(after, limit)).await
-    }
-
-    async fn limiters(&self, lines: Vec<WaitList>) -> Result<Vec<LimiterUse>, StoreError> {
-        self.read(move |reads| reads.limiters(&lines)).await
-    }
-
-    async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
-        self.read(|reads| reads.paused_queues()).await
-    }
-
-    async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError> {
-        self.read(move |reads| reads.ahead(occurrence, limit)).await
-    }
-
-    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
-        self.read(|reads| reads.depths()).await
-    }
-
-    async fn job_counts(&self) -> Result<JobCounts, StoreError> {
-        self.read(|reads| reads.job_counts()).await
-    }
-
     async fn figures(&self) -> Result<StoreFigures, StoreError> {
-        let (figures, dir) = (self.figures.clone(), self.dir.clone());
-        self.readers.run(move |reader| Ok(figures.read(&reader.main, &dir)?)).await
+        let sizes = read!(self.readers, reads => reads.figures())?;
+        Ok(self.figures.read(sizes, &self.dir))
     }
 
     fn health(&self) -> StoreHealth {
@@ -471,25 +374,12 @@ impl Store for SqliteStore {
         answered.await.map_err(|_| gone())?
     }
 
-    async fn logs(
-        &self,
-        execution: ExecutionId,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Page<LogLine, u64>, StoreError> {
-        self.readers.run(move |reader| read_lines(&reader.logs, execution, after, limit)).await
-    }
-
-    async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError> {
-        self.readers.run(move |reader| read_last_lines(&reader.logs, execution, count)).await
-    }
-
     async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
         self.readers.run(|reader| read_removed_until(&reader.logs)).await
     }
 
     async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
-        let noted = self.read(|reads| reads.steady_clock()).await?;
+        let noted = read!(self.readers, reads => reads.steady_clock())?;
         Ok(NotedClock { now: self.clock.wall(), noted })
     }
 
@@ -544,4 +434,4 @@ impl Store for SqliteStore {
     async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError> {
         kept!(self, Upkeep::KeepCondition { session, condition }, UpkeepReply::ConditionKept => ())
     }
-}
+} }

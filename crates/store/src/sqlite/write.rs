@@ -1,9 +1,9 @@
-//! The calls of the main database's writer: the writing verbs, and the maintenance and membership calls
-//! that share their transactions.
+//! The calls of the main database's writer: the writing verbs, and the calls of maintenance, membership,
+//! directory and audit log that share their transactions.
 
-use super::audit::AuditCall;
-use super::directory::{DirectoryCall, DirectoryReply};
+use crate::audit::AuditCall;
 use crate::counter_mismatch::CounterMismatch;
+use crate::directory::{DirectoryCall, DirectoryReply};
 use crate::membership::{MembershipCall, MembershipReply};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, SessionId};
@@ -16,6 +16,8 @@ pub enum SqliteCall {
     Write(Write),
     Upkeep(Upkeep),
     Membership(MembershipCall),
+    Directory(Box<DirectoryCall>),
+    Audit(AuditCall),
 }
 
 /// Maintenance, which each database does differently.
@@ -48,8 +50,6 @@ pub enum Upkeep {
         session: SessionId,
         condition: WorkerCondition,
     },
-    Directory(Box<DirectoryCall>),
-    Audit(AuditCall),
     /// Repairs counters that differ from their rows.
     RepairCounters,
 }
@@ -61,6 +61,8 @@ impl SqliteCall {
             SqliteCall::Write(write) => write.weight(),
             SqliteCall::Upkeep(upkeep) => upkeep.weight(),
             SqliteCall::Membership(call) => call.weight(),
+            SqliteCall::Directory(call) => call.weight(),
+            SqliteCall::Audit(call) => call.weight(),
         }
     }
 }
@@ -72,8 +74,6 @@ impl Upkeep {
                 *limit
             }
             Upkeep::Retire { retirement, .. } => retirement.limit,
-            Upkeep::Audit(call) => call.weight(),
-            Upkeep::Directory(call) => call.weight(),
             Upkeep::Probe { .. }
             | Upkeep::NoteClock { .. }
             | Upkeep::KeepCondition { .. }
@@ -107,6 +107,9 @@ pub enum SqliteReply {
     Write(WriteReply),
     Upkeep(UpkeepReply),
     Membership(MembershipReply),
+    Directory(DirectoryReply),
+    /// How many entries of the audit log were sealed, written or deleted.
+    Audited(u64),
 }
 
 /// The reply to an [`Upkeep`], in the matching variant.
@@ -120,9 +123,6 @@ pub enum UpkeepReply {
     Probed,
     ClockNoted,
     ConditionKept,
-    Directory(DirectoryReply),
-    /// How many entries of the audit log were sealed, written or deleted.
-    Audited(u64),
     /// The changes.
     CountersRepaired(Vec<CounterMismatch>),
 }

@@ -1,4 +1,4 @@
-//! A connection for one read verb of `server/reads`. If a verb takes more than one statement, they see one
+//! A connection for one read verb of [`crate::reads`]. If a verb takes more than one statement, they see one
 //! snapshot.
 
 mod settled;
@@ -6,21 +6,20 @@ pub(crate) mod statements;
 
 use super::lists::documents;
 use crate::cells::{Cell, CellValue, RowCells, get, read};
-use crate::codecs::{execution_id, job_id, read_finished, read_live};
-use crate::counters::{LaneCounts, StoredCounts, shown};
+use crate::codecs::{execution_id, job_id};
+use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
-use crate::layout::{LIVE, LiveColumns};
+use crate::layout::LIVE;
 use crate::lists::heads_looked_at;
-use crate::malformed::{pass_over, rows_passed_over};
-use crate::server::asks;
-use crate::server::list::{List, row};
-use crate::server::reads::{EndedAt, FetchedRows, Query, ReadBatches, ReadConnection, ServerQuery};
+use crate::malformed::pass_over;
+use crate::reads::{EndedAt, FetchedRows, Query, ReadBatches, ReadConnection, ReadKind};
+use crate::row_list::{self, List};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::ports::{ExecutionView, HistorySpan, StoreFigures};
+use punctual_core::ports::HistorySpan;
 use punctual_core::time::Timestamp;
 use statements::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,17 +138,13 @@ impl MySqlReading {
             places.iter().map(|place| values[*place].clone().into()).collect()
         };
         let rows = match read {
-            ServerQuery::DueSchedules | ServerQuery::DueLive => {
-                self.due(read, &list, chosen(&[0, 1])).await?
-            }
-            ServerQuery::Ahead => self.ahead(chosen(&[0, 1, 2])).await?,
-            ServerQuery::OneJob => {
-                self.listed(JOBS_BY_ID, &List::of(values.into_iter().map(|id| [id]))).await?
-            }
-            ServerQuery::ActiveJobs => self.active_jobs(chosen(&[0, 1]), get(&values[..], 1)?).await?,
-            ServerQuery::OpenOfJobs => self.of_each(OPEN_OF_JOB, &list).await?,
-            ServerQuery::LastFinished => self.last_finished(&list).await?,
-            ServerQuery::Running if values[0] == Cell::Number(0) => {
+            ReadKind::DueSchedules | ReadKind::DueLive => self.due(read, &list, chosen(&[0, 1])).await?,
+            ReadKind::Ahead => self.ahead(chosen(&[0, 1, 2])).await?,
+            ReadKind::OneJob => self.listed(JOBS_BY_ID, &List::of(values.into_iter().map(|id| [id]))).await?,
+            ReadKind::ActiveJobs => self.active_jobs(chosen(&[0, 1]), get(&values[..], 1)?).await?,
+            ReadKind::OpenOfJobs => self.of_each(OPEN_OF_JOB, &list).await?,
+            ReadKind::LastFinished => self.last_finished(&list).await?,
+            ReadKind::Running if values[0] == Cell::Number(0) => {
                 self.all(RUNNING_FIRST, chosen(&[3])).await?
             }
             _ if is_listed => self.listed(statement(read).0, &list).await?,
@@ -159,20 +154,15 @@ impl MySqlReading {
             }
         };
         match read {
-            ServerQuery::Running | ServerQuery::OpenExecutions => self.with_workers(rows).await,
-            ServerQuery::Depths => self.with_oldest(rows).await,
+            ReadKind::Running | ReadKind::OpenExecutions => self.with_workers(rows).await,
+            ReadKind::Depths => self.with_oldest(rows).await,
             _ => Ok(JoinedRow::of(rows)),
         }
     }
 
-    async fn due(
-        &mut self,
-        read: ServerQuery,
-        list: &List<'_>,
-        bounds: Vec<Value>,
-    ) -> Result<Vec<Row>, Fault> {
+    async fn due(&mut self, read: ReadKind, list: &List<'_>, bounds: Vec<Value>) -> Result<Vec<Row>, Fault> {
         let segments: Vec<i64> = list.rows().map(|segment| get(segment, 0)).collect::<Result<_, _>>()?;
-        let sql = if read == ServerQuery::DueLive { due_live(&segments) } else { due_schedules(&segments) };
+        let sql = if read == ReadKind::DueLive { due_live(&segments) } else { due_schedules(&segments) };
         self.all(&sql, segments.iter().flat_map(|_| bounds.clone()).collect()).await
     }
 
@@ -195,7 +185,7 @@ impl MySqlReading {
                 ids.insert(job_id(&row, 0)?);
             }
         }
-        self.listed(JOBS_BY_ID, &asks::ids(ids.iter().rev().take(count))).await
+        self.listed(JOBS_BY_ID, &row_list::ids(ids.iter().rev().take(count))).await
     }
 
     /// The first rows of each job.
@@ -230,7 +220,7 @@ impl MySqlReading {
         let sessions = rows.iter().map(|row| get(row, SESSION)).collect::<Result<Vec<Option<i64>>, _>>()?;
         let held: BTreeSet<i64> = sessions.iter().flatten().copied().collect();
         let mut workers: BTreeMap<i64, String> = BTreeMap::new();
-        for row in self.listed(WORKERS_OF_SESSIONS, &asks::numbers(held)).await? {
+        for row in self.listed(WORKERS_OF_SESSIONS, &row_list::numbers(held)).await? {
             workers.insert(get(&row, 0)?, get(&row, 1)?);
         }
         let worker = |session: Option<i64>| session.and_then(|session| workers.get(&session)).cloned();
@@ -261,24 +251,6 @@ impl MySqlReading {
             JoinedRow { row, joined: Some(oldest.into_cell()) }
         };
         Ok(used.into_iter().map(join).collect())
-    }
-
-    async fn find_execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
-        let key = |places: usize| -> Vec<Value> {
-            let key = row![id.occurrence.job, id.occurrence.number, id.attempt];
-            key.into_iter().take(places).map(Value::from).collect()
-        };
-        if self.one(IS_DELETED, key(1)).await?.is_some() {
-            return Ok(None);
-        }
-        if let Some(row) = self.one(LIVE_WITH_WORKER, key(2)).await? {
-            let live = read_live(&row, 0)?.live;
-            if live.attempt == id.attempt {
-                return Ok(Some(ExecutionView::Live { live, worker: get(&row, LiveColumns::COUNT)? }));
-            }
-        }
-        let row = self.one(FINISHED, key(3)).await?;
-        row.map(|row| Ok(ExecutionView::Finished(read_finished(&row, 0)?))).transpose()
     }
 }
 
@@ -313,25 +285,5 @@ impl ReadConnection for MySqlReading {
         let span = self.span().await?;
         self.end_snapshot().await?;
         Ok(span)
-    }
-
-    async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
-        // Within one snapshot, so that an execution that ends meanwhile is in one of the two tables.
-        self.begin_snapshot().await?;
-        let view = self.find_execution(id).await?;
-        self.end_snapshot().await?;
-        Ok(view)
-    }
-
-    async fn figures(&mut self) -> Result<StoreFigures, Fault> {
-        let row = self.one(SIZES, vec![]).await?.ok_or_else(|| Fault::Missing("tables".to_owned()))?;
-        let log_bytes = shown(get(&row, 2)?);
-        Ok(StoreFigures {
-            database_bytes: shown(get(&row, 0)?).saturating_sub(log_bytes),
-            free_bytes: shown(get(&row, 1)?),
-            log_bytes,
-            malformed_rows: rows_passed_over(),
-            ..StoreFigures::default()
-        })
     }
 }

@@ -16,7 +16,7 @@ use crate::cells::{get, read};
 use crate::codecs::{counter, limit};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::server::reads::HistoryBounds;
+use crate::reads::HistoryBounds;
 use punctual_core::ports::HistorySpan;
 use std::collections::BTreeSet;
 

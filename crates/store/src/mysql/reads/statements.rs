@@ -3,16 +3,16 @@
 
 use crate::codecs::settings_columns;
 use crate::layout::{
-    each_job_count, each_lane_count, mysql_dead_letter_columns as dead_letter_columns,
-    mysql_history_columns as history_columns, mysql_job_columns as job_columns,
-    mysql_live_columns as live_columns, mysql_schedule_columns as schedule_columns,
-    mysql_secret_columns as secret_columns, mysql_token_columns as token_columns,
-    mysql_user_columns as user_columns,
+    each_job_count, each_lane_count, mysql_audit_columns as audit_columns,
+    mysql_dead_letter_columns as dead_letter_columns, mysql_history_columns as history_columns,
+    mysql_job_columns as job_columns, mysql_live_columns as live_columns,
+    mysql_schedule_columns as schedule_columns, mysql_secret_columns as secret_columns,
+    mysql_token_columns as token_columns, mysql_user_columns as user_columns,
 };
 use crate::mysql::names::LANES_BY_NUMBER;
 use crate::mysql::tables::{LIMITERS, STARTED};
-use crate::server::reads::ServerQuery;
-use crate::server::rows::{candidate_columns, session_columns};
+use crate::reads::ReadKind;
+use crate::reads::rows::{candidate_columns, session_columns};
 use mysql_async::Value;
 use punctual_core::ports::OPEN_IN_VIEW_MAX;
 
@@ -22,11 +22,6 @@ pub(super) const QUEUED_PLACE: &str =
 pub(crate) const AHEAD: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM live FORCE INDEX (live_claim) \
      WHERE queued_lane = ? AND (claim_rank < ? OR (claim_rank = ? AND (job < ? OR (job = ? AND occurrence < ?)))) \
      LIMIT ?) AS ahead";
-/// The tables of this database. The result is as old as the server's statistics, which is accurate enough.
-pub(super) const SIZES: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED), \
-     CAST(COALESCE(SUM(data_free), 0) AS SIGNED), \
-     CAST(COALESCE(SUM(IF(table_name = 'log_lines', data_length + index_length, 0)), 0) AS SIGNED) \
-     FROM information_schema.tables WHERE table_schema = DATABASE()";
 pub(crate) const JOBS_BY_ID: &str = concat!(
     "SELECT ",
     candidate_columns!(),
@@ -56,19 +51,6 @@ pub(crate) const FINISHED_AT: &str = concat!(
     ", workers.name, history.place FROM JSON_TABLE(?, '$[*]' COLUMNS (place BIGINT PATH '$[0]', ended BIGINT PATH '$[1]')) AS wanted \
      STRAIGHT_JOIN history FORCE INDEX (PRIMARY) ON history.place = wanted.place AND history.completed_at = wanted.ended \
      LEFT JOIN workers ON workers.id = history.worker"
-);
-pub(super) const IS_DELETED: &str = "SELECT 1 FROM jobs WHERE jobs.id = ? AND jobs.mark = 4";
-pub(super) const LIVE_WITH_WORKER: &str = concat!(
-    "SELECT ",
-    live_columns!(),
-    ", workers.name FROM live LEFT JOIN sessions ON sessions.id = live.session \
-     LEFT JOIN workers ON workers.id = sessions.worker WHERE live.job = ? AND live.occurrence = ?"
-);
-pub(super) const FINISHED: &str = concat!(
-    "SELECT ",
-    history_columns!(),
-    ", workers.name FROM history LEFT JOIN workers ON workers.id = history.worker \
-     WHERE history.job = ? AND history.occurrence = ? AND history.attempt = ?"
 );
 /// How long a row of history after a missing number is held back from followers: longer than transactions
 /// take.
@@ -151,23 +133,41 @@ pub(crate) fn branches(branch: &str, mut keys: Vec<Value>) -> (String, Vec<Value
 /// The statement of each read, and which of its values are the parameters.
 macro_rules! statements {
     ($($read:ident [$($place:literal),*] = $sql:expr;)*) => {
-        pub(crate) const fn statement(read: ServerQuery) -> (&'static str, &'static [usize]) {
+        pub(crate) const fn statement(read: ReadKind) -> (&'static str, &'static [usize]) {
             match read {
-                $(ServerQuery::$read => ($sql, &[$($place),*]),)*
-                ServerQuery::StandingOfJobs | ServerQuery::ErrorsOfLetters => panic!("no part of any verb"),
-                ServerQuery::DueSchedules
-                | ServerQuery::DueLive
-                | ServerQuery::Ahead
-                | ServerQuery::ActiveJobs
-                | ServerQuery::OneJob
-                | ServerQuery::OpenOfJobs
-                | ServerQuery::LastFinished => panic!("several statements, or a text that depends on the values"),
+                $(ReadKind::$read => ($sql, &[$($place),*]),)*
+                ReadKind::StandingOfJobs | ReadKind::ErrorsOfLetters => panic!("no part of any verb"),
+                ReadKind::DueSchedules
+                | ReadKind::DueLive
+                | ReadKind::Ahead
+                | ReadKind::ActiveJobs
+                | ReadKind::OneJob
+                | ReadKind::OpenOfJobs
+                | ReadKind::LastFinished => panic!("several statements, or a text that depends on the values"),
             }
         }
     };
 }
 
 statements! {
+    // The tables of this database. The result is as old as the server's statistics, which is accurate enough.
+    Sizes [] = "SELECT CAST(COALESCE(SUM(IF(table_name = 'log_lines', 0, data_length + index_length)), 0) AS SIGNED), \
+         CAST(COALESCE(SUM(data_free), 0) AS SIGNED), \
+         CAST(COALESCE(SUM(IF(table_name = 'log_lines', data_length + index_length, 0)), 0) AS SIGNED) \
+         FROM information_schema.tables WHERE table_schema = DATABASE()";
+    // Both sides in one statement, so that an execution that ends meanwhile is in one of them.
+    Execution [0, 1, 2, 0, 1, 2, 0] = concat!(
+        "SELECT live.job IS NOT NULL, history.job IS NOT NULL, ",
+        live_columns!(),
+        ", holders.name, ",
+        history_columns!(),
+        ", workers.name FROM (SELECT 1) AS one \
+         LEFT JOIN live FORCE INDEX (PRIMARY) ON live.job = ? AND live.occurrence = ? AND live.attempt = ? \
+         LEFT JOIN sessions ON sessions.id = live.session LEFT JOIN workers AS holders ON holders.id = sessions.worker \
+         LEFT JOIN history FORCE INDEX (history_job) ON history.job = ? AND history.occurrence = ? AND history.attempt = ? \
+         LEFT JOIN workers ON workers.id = history.worker \
+         WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = ? AND jobs.mark = 4)"
+    );
     // The database's clock, in microseconds. It is independent of the session's time zone and of the year
     // 2038.
     Clock [] = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
@@ -332,6 +332,22 @@ statements! {
     LastLines [0, 1, 2, 3, 4] = "SELECT log_lines.number, log_lines.timestamp, log_lines.stream, log_lines.message \
          FROM log_lines FORCE INDEX (PRIMARY) WHERE log_lines.job = ? AND log_lines.occurrence = ? AND log_lines.attempt = ? \
          AND log_lines.number < ? ORDER BY log_lines.number DESC LIMIT ?";
+    AuditPage [0, 1, 2] = concat!(
+        "SELECT ",
+        audit_columns!(),
+        " FROM audit FORCE INDEX (PRIMARY) WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"
+    );
+    AuditChain [0, 1] = concat!(
+        "SELECT ",
+        audit_columns!(),
+        " FROM audit FORCE INDEX (audit_number) WHERE number > ? ORDER BY number LIMIT ?"
+    );
+    AuditEnds [] = "SELECT name, number, hash FROM audit_chain ORDER BY name";
+    Unsealed [0] = concat!(
+        "SELECT ",
+        audit_columns!(),
+        " FROM audit FORCE INDEX (audit_number) WHERE number IS NULL ORDER BY id LIMIT ?"
+    );
 }
 
 #[cfg(test)]

@@ -2,10 +2,8 @@
 
 use super::database::{TestDatabase, client};
 use crate::mysql::MySqlStore;
-use crate::mysql::connection::Connection;
 use crate::mysql::reads::statements::*;
-use crate::server::audit::AuditStatements;
-use crate::server::reads::ServerQuery;
+use crate::reads::ReadKind;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::ids::{JobId, SegmentSet};
@@ -31,7 +29,7 @@ fn key(number: u128) -> Value {
     Value::Bytes(job(number).as_bytes().to_vec())
 }
 
-fn sql(read: ServerQuery) -> &'static str {
+fn sql(read: ReadKind) -> &'static str {
     statement(read).0
 }
 
@@ -48,77 +46,72 @@ fn searches() -> Vec<Search> {
     vec![
         search(due_schedules(&all), bounds.clone(), "schedules", "schedules_due"),
         search(due_live(&all), bounds, "live", "live_due"),
-        search(sql(ServerQuery::FinishedAfter), vec![number(100), limit()], "history", "PRIMARY"),
+        search(sql(ReadKind::FinishedAfter), vec![number(100), limit()], "history", "PRIMARY"),
         search(RECENT, vec![number(100), limit()], "history", "PRIMARY"),
-        search(sql(ServerQuery::OpenExecutions), vec![some()], "live", "PRIMARY"),
+        search(sql(ReadKind::OpenExecutions), vec![some()], "live", "PRIMARY"),
         search(RUNNING_FIRST, vec![limit()], "live", "live_session"),
         search(
-            sql(ServerQuery::Running),
+            sql(ReadKind::Running),
             vec![number(5), number(5), one(), one(), number(1), limit()],
             "live",
             "live_session",
         ),
         search(WORKERS_OF_SESSIONS, vec![places()], "sessions", "PRIMARY"),
         search(
-            sql(ServerQuery::HistoryOfJob),
+            sql(ReadKind::HistoryOfJob),
             vec![one(), number(9), number(9), number(1), limit()],
             "history",
             "history_job",
         ),
-        search(sql(ServerQuery::Skipped), vec![one(), limit()], "skipped", "skipped_job"),
-        search(sql(ServerQuery::DeadLetters), vec![number(100), limit()], "dead_letters", "PRIMARY"),
+        search(sql(ReadKind::Skipped), vec![one(), limit()], "skipped", "skipped_job"),
+        search(sql(ReadKind::DeadLetters), vec![number(100), limit()], "dead_letters", "PRIMARY"),
         search(
-            sql(ServerQuery::DeadLettersOfJob),
+            sql(ReadKind::DeadLettersOfJob),
             vec![one(), number(9_999), limit()],
             "dead_letters",
             "dead_letters_job",
         ),
-        search(sql(ServerQuery::LatestJobs), vec![one(), limit()], "jobs", "PRIMARY"),
-        search(sql(ServerQuery::MarkedJobs), vec![number(2), one(), limit()], "jobs", "jobs_marked"),
-        search(
-            sql(ServerQuery::TaggedJobs),
-            vec![Value::from("tag 1"), one(), limit()],
-            "job_tags",
-            "PRIMARY",
-        ),
+        search(sql(ReadKind::LatestJobs), vec![one(), limit()], "jobs", "PRIMARY"),
+        search(sql(ReadKind::MarkedJobs), vec![number(2), one(), limit()], "jobs", "jobs_marked"),
+        search(sql(ReadKind::TaggedJobs), vec![Value::from("tag 1"), one(), limit()], "job_tags", "PRIMARY"),
         search(JOBS_BY_ID, vec![some()], "jobs", "PRIMARY"),
-        search(sql(ServerQuery::TagsOfJobs), vec![some()], "job_tags", "job_tags_job"),
+        search(sql(ReadKind::TagsOfJobs), vec![some()], "job_tags", "job_tags_job"),
         search(ACTIVE_LIVE, vec![one(), limit()], "live", "PRIMARY"),
         search(ACTIVE_SCHEDULES, vec![one(), limit()], "schedules", "PRIMARY"),
         search(
-            sql(ServerQuery::OpenOfJobBefore),
+            sql(ReadKind::OpenOfJobBefore),
             vec![one(), number(9), number(9), number(1), limit()],
             "live",
             "PRIMARY",
         ),
-        search(sql(ServerQuery::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
-        search(sql(ServerQuery::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
-        search(sql(ServerQuery::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
-        search(sql(ServerQuery::OwnersOfJobs), vec![some()], "jobs", "PRIMARY"),
-        search(sql(ServerQuery::TokenOfSession), vec![number(7)], "sessions", "PRIMARY"),
-        search(sql(ServerQuery::Token), vec![Value::from("token 7")], "tokens", "PRIMARY"),
-        search(sql(ServerQuery::Tokens), vec![Value::from("token 7"), limit()], "tokens", "PRIMARY"),
-        search(sql(ServerQuery::User), vec![Value::from("user 7")], "users", "PRIMARY"),
-        search(sql(ServerQuery::UserByEmail), vec![Value::from("7@example.org")], "users", "users_email"),
-        search(sql(ServerQuery::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
-        search(sql(ServerQuery::Secret), vec![Value::from("secret 7")], "secrets", "PRIMARY"),
-        search(sql(ServerQuery::Secrets), vec![Value::from(""), limit()], "secrets", "PRIMARY"),
-        search(Connection::AUDIT_PAGE, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
-        search(Connection::AUDIT_CHAIN, vec![number(7), limit()], "audit", "audit_number"),
-        search(Connection::UNSEALED, vec![limit()], "audit", "audit_number"),
+        search(sql(ReadKind::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
+        search(sql(ReadKind::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
+        search(sql(ReadKind::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(ReadKind::OwnersOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(ReadKind::TokenOfSession), vec![number(7)], "sessions", "PRIMARY"),
+        search(sql(ReadKind::Token), vec![Value::from("token 7")], "tokens", "PRIMARY"),
+        search(sql(ReadKind::Tokens), vec![Value::from("token 7"), limit()], "tokens", "PRIMARY"),
+        search(sql(ReadKind::User), vec![Value::from("user 7")], "users", "PRIMARY"),
+        search(sql(ReadKind::UserByEmail), vec![Value::from("7@example.org")], "users", "users_email"),
+        search(sql(ReadKind::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
+        search(sql(ReadKind::Secret), vec![Value::from("secret 7")], "secrets", "PRIMARY"),
+        search(sql(ReadKind::Secrets), vec![Value::from(""), limit()], "secrets", "PRIMARY"),
+        search(statement(ReadKind::AuditPage).0, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
+        search(statement(ReadKind::AuditChain).0, vec![number(7), limit()], "audit", "audit_number"),
+        search(statement(ReadKind::Unsealed).0, vec![limit()], "audit", "audit_number"),
         search(
-            sql(ServerQuery::LinesOfExecution),
+            sql(ReadKind::LinesOfExecution),
             vec![key(7), number(1), number(1), number(50), limit()],
             "log_lines",
             "PRIMARY",
         ),
         search(
-            sql(ServerQuery::LastLines),
+            sql(ReadKind::LastLines),
             vec![key(7), number(1), number(1), number(i64::MAX), limit()],
             "log_lines",
             "PRIMARY",
         ),
-        search(sql(ServerQuery::NotesOfJob), vec![one(), number(9), limit()], "notes", "PRIMARY"),
+        search(sql(ReadKind::NotesOfJob), vec![one(), number(9), limit()], "notes", "PRIMARY"),
         search(
             AHEAD,
             vec![number(1), number(900), number(900), one(), one(), number(1), limit()],
@@ -126,8 +119,8 @@ fn searches() -> Vec<Search> {
             "live_claim",
         ),
         search(heads(&[1, 2, 3], 100), vec![], "live", "live_claim"),
-        search(sql(ServerQuery::Jobs), vec![some()], "jobs", "PRIMARY"),
-        search(sql(ServerQuery::Schedules), vec![some()], "schedules", "PRIMARY"),
+        search(sql(ReadKind::Jobs), vec![some()], "jobs", "PRIMARY"),
+        search(sql(ReadKind::Schedules), vec![some()], "schedules", "PRIMARY"),
         search(open_of_jobs, open_keys, "live", "PRIMARY"),
         search(latest_of_jobs, latest_keys, "history", "history_job"),
         search(FINISHED_AT, vec![places()], "history", "PRIMARY"),

@@ -4,7 +4,7 @@ use super::database::{TestDatabase, client};
 use crate::fault::Fault;
 use crate::mysql::readers::{CONFLICTS_MAX, Readers, list, read};
 use crate::mysql::{MySqlOptions, MySqlStore};
-use crate::server::reads::Reads;
+use crate::reads::Reads;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use punctual_core::ids::SegmentSet;

@@ -3,6 +3,7 @@
 
 use super::database::query;
 use super::database::{TestDatabase, client};
+use crate::directory::DirectoryStatements;
 use crate::mysql::MySqlOptions;
 use crate::mysql::connection::Connection;
 use crate::mysql::galera::{TOUCH_LIVE, TOUCH_QUEUES, TOUCH_SESSIONS};
@@ -12,7 +13,6 @@ use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUM
 use crate::mysql::tables::statements::*;
 use crate::mysql::tables::{LANES_WITH_WORK, statement};
 use crate::server::changes::TableChange;
-use crate::server::directory::DirectoryStatements;
 use crate::server::logs::LogTables;
 use crate::server::maintenance::MaintenanceStatements;
 use crate::server::unused::UnusedStatements;

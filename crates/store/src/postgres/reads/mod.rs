@@ -1,24 +1,19 @@
-//! A connection for one read verb of `server/reads`. Statements are prepared once for each connection.
+//! A connection for one read verb of [`crate::reads`]. Statements are prepared once for each connection.
 
 mod settled;
 pub(crate) mod statements;
 
-use super::rows::uuid;
 use super::tables::read_set::columns;
 use super::wire::{Parameter, value};
-use crate::cells::{get, read};
-use crate::codecs::{read_finished, read_live};
+use crate::cells::read;
 use crate::fault::Fault;
-use crate::layout::LiveColumns;
 use crate::lists::LOOKED_AT_MAX;
-use crate::malformed::rows_passed_over;
-use crate::server::reads::{FetchedRows, Query, ReadBatches, ReadConnection, attempt_of};
+use crate::reads::{FetchedRows, Query, ReadBatches, ReadConnection};
 use async_trait::async_trait;
 use deadpool_postgres::{ClientWrapper, StatementCache, Transaction};
 use futures_util::future::try_join_all;
-use punctual_core::ids::{ExecutionId, OccurrenceId};
-use punctual_core::ports::{ExecutionView, HistorySpan, StoreFigures};
-use statements::{EXECUTION, SIZES, statement};
+use punctual_core::ports::HistorySpan;
+use statements::statement;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
@@ -37,9 +32,6 @@ const BATCHES: ReadBatches = ReadBatches {
 
 /// The column of a statement that omits rows after the one that fills the page: how many it has read.
 const LOOKED_AT: &str = "looked_at";
-
-/// The first column of the finished execution in [`EXECUTION`]: after two flags, the live one and its worker.
-const FINISHED_FROM: usize = 2 + LiveColumns::COUNT + 1;
 
 /// A connection, or one transaction if several statements must see the same state.
 pub(crate) struct PostgresReading<'a> {
@@ -102,30 +94,5 @@ impl ReadConnection for PostgresReading<'_> {
 
     async fn history_span(&mut self) -> Result<HistorySpan, Fault> {
         self.span().await
-    }
-
-    async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
-        let OccurrenceId { job, number } = id.occurrence;
-        let key = vec![value(uuid(job)), value(i64::from(number)), value(attempt_of(id))];
-        let Some(row) = self.one(EXECUTION, key).await? else { return Ok(None) };
-        let (is_live, is_finished): (bool, bool) = (get(&row, 0)?, get(&row, 1)?);
-        Ok(if is_live {
-            let worker = get(&row, 2 + LiveColumns::COUNT)?;
-            Some(ExecutionView::Live { live: read_live(&row, 2)?.live, worker })
-        } else if is_finished {
-            Some(ExecutionView::Finished(read_finished(&row, FINISHED_FROM)?))
-        } else {
-            None
-        })
-    }
-
-    async fn figures(&mut self) -> Result<StoreFigures, Fault> {
-        let row = self.one(SIZES, vec![]).await?.ok_or_else(|| Fault::Missing("sizes".to_owned()))?;
-        Ok(StoreFigures {
-            database_bytes: read(&row, 0, "pg_database_size")?,
-            log_bytes: read(&row, 1, "pg_total_relation_size")?,
-            malformed_rows: rows_passed_over(),
-            ..StoreFigures::default()
-        })
     }
 }

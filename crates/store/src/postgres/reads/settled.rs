@@ -9,7 +9,7 @@ use super::statements::{BOUNDS, LAST_PLACE};
 use crate::cells::{get, read};
 use crate::fault::Fault;
 use crate::postgres::wire::value;
-use crate::server::reads::HistoryBounds;
+use crate::reads::HistoryBounds;
 use futures_util::future::try_join;
 use punctual_core::ports::HistorySpan;
 use std::collections::BTreeSet;

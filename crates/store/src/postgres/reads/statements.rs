@@ -5,12 +5,12 @@
 
 use crate::codecs::settings_columns;
 use crate::layout::{
-    dead_letter_columns, each_job_count, each_lane_count, history_columns, job_columns, live_columns,
-    schedule_columns, secret_columns, token_columns, user_columns,
+    audit_columns, dead_letter_columns, each_job_count, each_lane_count, history_columns, job_columns,
+    live_columns, schedule_columns, secret_columns, token_columns, user_columns,
 };
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
-use crate::server::reads::ServerQuery;
-use crate::server::rows::{candidate_columns, session_columns};
+use crate::reads::ReadKind;
+use crate::reads::rows::{candidate_columns, session_columns};
 
 /// The worker of a row of `history`, by its number.
 macro_rules! worker_of_history {
@@ -80,38 +80,38 @@ macro_rules! lines_in_order {
     };
 }
 
-/// Both sides in one statement, so that an execution that ends meanwhile is in one of them.
-pub(crate) const EXECUTION: &str = concat!(
-    "SELECT live.job IS NOT NULL, history.job IS NOT NULL, ",
-    live_columns!(),
-    ", holder.name, ",
-    history_columns!(),
-    ", workers.name FROM (VALUES ($1::uuid, $2::bigint, $3::integer)) AS wanted (job, occurrence, attempt) \
-     LEFT JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
-     AND live.attempt = wanted.attempt LIMIT 1) AS live ON true \
-     LEFT JOIN LATERAL (SELECT workers.name FROM sessions JOIN workers ON workers.id = sessions.worker \
-     WHERE sessions.id = live.session LIMIT 1) AS holder ON true \
-     LEFT JOIN LATERAL (SELECT * FROM history WHERE history.job = wanted.job \
-     AND history.occurrence = wanted.occurrence AND history.attempt = wanted.attempt LIMIT 1) AS history ON true",
-    worker_of_history!(),
-    "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.job AND jobs.mark = 4)"
-);
-/// A partition that is dropped meanwhile has size zero.
-pub(super) const SIZES: &str = "SELECT pg_database_size(current_database()), \
-     (SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree('lines'))";
 pub(super) const BOUNDS: &str = "SELECT given, retained FROM history_bounds WHERE id = 1";
 pub(crate) const LAST_PLACE: &str = "SELECT place FROM history WHERE place < $1 ORDER BY place DESC LIMIT 1";
 
 /// The statement of each read.
 macro_rules! statements {
     ($($read:ident = $sql:expr;)*) => {
-        pub(crate) const fn statement(read: ServerQuery) -> &'static str {
-            match read { $(ServerQuery::$read => $sql,)* }
+        pub(crate) const fn statement(read: ReadKind) -> &'static str {
+            match read { $(ReadKind::$read => $sql,)* }
         }
     };
 }
 
 statements! {
+    // A partition that is dropped meanwhile has size zero.
+    Sizes = "SELECT pg_database_size(current_database()), 0::bigint, \
+         (SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree('lines'))";
+    // Both sides in one statement, so that an execution that ends meanwhile is in one of them.
+    Execution = concat!(
+        "SELECT live.job IS NOT NULL, history.job IS NOT NULL, ",
+        live_columns!(),
+        ", holder.name, ",
+        history_columns!(),
+        ", workers.name FROM (VALUES ($1::uuid, $2::bigint, $3::integer)) AS wanted (job, occurrence, attempt) \
+         LEFT JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
+         AND live.attempt = wanted.attempt LIMIT 1) AS live ON true \
+         LEFT JOIN LATERAL (SELECT workers.name FROM sessions JOIN workers ON workers.id = sessions.worker \
+         WHERE sessions.id = live.session LIMIT 1) AS holder ON true \
+         LEFT JOIN LATERAL (SELECT * FROM history WHERE history.job = wanted.job \
+         AND history.occurrence = wanted.occurrence AND history.attempt = wanted.attempt LIMIT 1) AS history ON true",
+        worker_of_history!(),
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.job AND jobs.mark = 4)"
+    );
     // The database's clock, in microseconds.
     Clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     StoredNumber = "SELECT at FROM probe WHERE id = $1";
@@ -308,4 +308,20 @@ statements! {
     OwnersOfJobs = "SELECT id, owner, lane FROM jobs WHERE id = ANY ($1)";
     LinesOfExecution = lines_in_order!(">", "ASC");
     LastLines = lines_in_order!("<", "DESC");
+    AuditPage = concat!(
+        "SELECT ",
+        audit_columns!(),
+        " FROM audit WHERE id >= $1 AND id < $2 ORDER BY id DESC LIMIT $3"
+    );
+    AuditChain = concat!(
+        "SELECT ",
+        audit_columns!(),
+        " FROM audit WHERE number > $1 ORDER BY number LIMIT $2"
+    );
+    AuditEnds = "SELECT name, number, hash FROM audit_chain ORDER BY name";
+    Unsealed = concat!(
+        "SELECT ",
+        audit_columns!(),
+        " FROM audit WHERE number IS NULL ORDER BY id LIMIT $1"
+    );
 }

@@ -9,8 +9,8 @@ use crate::layout::{dead_letter_columns, each_limiter_count, job_columns, live_c
 use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
 use crate::postgres::rows::ListColumn;
 use crate::postgres::wire::{Parameter, StatementCall, column, value};
-use crate::server::asks::{Ask, RowKind, ids, jobs, numbers, unlocked};
-use crate::server::list::List;
+use crate::row_list::{List, ids, numbers, occurrences};
+use crate::server::asks::{Ask, RowKind, jobs, unlocked};
 use crate::unit_of_work::{ReadSet, RequestedClaims};
 use punctual_core::ids::JobId;
 use punctual_core::limits;
@@ -270,7 +270,7 @@ impl<'a> ReadRound<'a> {
     }
 
     fn lock_live(&mut self, read_set: &'a ReadSet) {
-        let live = crate::server::asks::occurrences(&read_set.live);
+        let live = occurrences(&read_set.live);
         if read_set.open_of_jobs.is_empty() && read_set.held_by.is_empty() {
             return self.listed(RowKind::Live, live);
         }

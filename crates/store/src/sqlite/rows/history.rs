@@ -1,11 +1,10 @@
 //! Finished executions.
 
 use super::insert;
-use crate::codecs;
 use crate::fault::Fault;
 use crate::layout::{HISTORY, HistoryColumns};
 use punctual_core::occurrence::Finished;
-use rusqlite::{Row, Statement, params_from_iter};
+use rusqlite::{Statement, params_from_iter};
 use std::sync::LazyLock;
 
 pub(crate) static INSERT_HISTORY: LazyLock<String> = LazyLock::new(|| insert("INSERT", &HISTORY));
@@ -19,8 +18,4 @@ pub(crate) fn insert_history(
     let columns = HistoryColumns { place: seq.cast_unsigned(), ..HistoryColumns::of(finished, worker) };
     insert.execute(params_from_iter(columns.into_cells()))?;
     Ok(())
-}
-
-pub(crate) fn read_finished(row: &Row<'_>) -> Result<Finished, Fault> {
-    codecs::read_finished(row, 0)
 }

@@ -5,7 +5,7 @@ mod jobs;
 mod live;
 mod schedules;
 
-pub(crate) use history::{INSERT_HISTORY, insert_history, read_finished};
+pub(crate) use history::{INSERT_HISTORY, insert_history};
 pub(crate) use jobs::{INSERT_JOB, UPDATE_JOB, read_job, write_job};
 pub(crate) use live::{
     FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, insert_live, is_only_placed, place_live,
@@ -13,8 +13,8 @@ pub(crate) use live::{
 };
 pub(crate) use schedules::{ADVANCE_SCHEDULE, PUT_SCHEDULE, advance_schedule, put_schedule, read_schedule};
 
-use super::malformed::{columns, marks};
-use crate::cells::RowCells;
+use super::malformed::{cells_of, columns, marks};
+use crate::cells::{Cell, Cells, RowCells};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::layout::Layout;
@@ -22,7 +22,8 @@ use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
 use rusqlite::types::ValueRef;
-use rusqlite::{Params, Row, Statement};
+use rusqlite::{Connection, Params, Row, Statement};
+use std::sync::Arc;
 
 /// Writes a whole row.
 fn insert(verb: &str, table: &Layout) -> String {
@@ -62,6 +63,54 @@ impl RowCells for Row<'_> {
     fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault> {
         let value = self.get_ref(column)?;
         value.as_blob_or_null().map_err(|_| unfit(self, column, value))
+    }
+}
+
+/// A row that was copied out of the database, with the names of its columns for errors.
+pub(crate) struct SqliteRow {
+    names: Arc<[String]>,
+    cells: Cells,
+}
+
+impl SqliteRow {
+    /// The rows of a statement that is run once for each list of parameters. Parameters that it does not
+    /// have are left out.
+    pub fn all<'p, P: AsRef<[Cell<'p>]>>(
+        conn: &Connection,
+        sql: &str,
+        parameters: impl IntoIterator<Item = P>,
+    ) -> Result<Vec<Self>, Fault> {
+        let mut statement = conn.prepare_cached(sql)?;
+        let names: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
+        let mut found = Vec::new();
+        for given in parameters {
+            for (place, cell) in (1..=statement.parameter_count()).zip(given.as_ref()) {
+                statement.raw_bind_parameter(place, cell)?;
+            }
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                found.push(SqliteRow { names: names.clone(), cells: cells_of(row, names.len())? });
+            }
+        }
+        Ok(found)
+    }
+
+    fn named<T>(&self, column: usize, read: Result<T, Fault>) -> Result<T, Fault> {
+        read.map_err(|_| Fault::damaged(self.names[column].clone(), self.cells[column].kind()))
+    }
+}
+
+impl RowCells for SqliteRow {
+    fn number(&self, column: usize) -> Result<Option<i64>, Fault> {
+        self.named(column, self.cells[..].number(column))
+    }
+
+    fn text(&self, column: usize) -> Result<Option<&str>, Fault> {
+        self.named(column, self.cells[..].text(column))
+    }
+
+    fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault> {
+        self.named(column, self.cells[..].bytes(column))
     }
 }
 
@@ -160,10 +209,6 @@ pub(crate) fn time(row: &Row<'_>, column: usize) -> Result<Timestamp, Fault> {
     read_time(row, column, row.get(column)?)
 }
 
-pub(crate) fn time_or_none(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>, Fault> {
-    row.get::<_, Option<i64>>(column)?.map(|micros| read_time(row, column, micros)).transpose()
-}
-
 fn read_time(row: &Row<'_>, column: usize, micros: i64) -> Result<Timestamp, Fault> {
     Timestamp::stored(micros).ok_or_else(|| Fault::damaged(column_name(row, column), micros))
 }
@@ -174,13 +219,4 @@ pub(crate) fn job_id(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
 
 pub(crate) fn decode<T: Code>(row: &Row<'_>, column: usize, what: &'static str) -> Result<T, Fault> {
     T::read(row.get(column)?, what)
-}
-
-pub(crate) fn decode_or_none<T: Code>(
-    row: &Row<'_>,
-    column: usize,
-    what: &'static str,
-) -> Result<Option<T>, Fault> {
-    let code: Option<i64> = row.get(column)?;
-    code.map(|code| T::read(code, what)).transpose()
 }

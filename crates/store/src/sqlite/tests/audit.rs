@@ -1,8 +1,11 @@
 //! The audit log: what it costs, and entries that were changed behind the back of the store.
 
 use super::{apply, at, job, submit};
-use crate::sqlite::audit::{AUDIT_CHAIN, AUDIT_PAGE, DELETE, UNSEALED, read_chain, read_ends};
-use crate::sqlite::{AuditCall, SqliteCall, SqliteCore, SqliteReply, Upkeep, UpkeepReply};
+use crate::audit::AuditStatements;
+use crate::reads::ReadKind;
+use crate::sqlite::reads::statements::statement;
+use crate::sqlite::statements::SqliteStatements;
+use crate::sqlite::{AuditCall, SqliteCall, SqliteCore, SqliteReply};
 use punctual_core::control::Verb;
 use punctual_core::ports::{AuditEntry, AuditId, ChainCheck, ChainPart, Control, OUTCOME_OK, Write};
 
@@ -23,8 +26,8 @@ fn entry(number: u64) -> AuditEntry {
 }
 
 fn call(core: &mut SqliteCore, call: AuditCall) -> u64 {
-    match core.apply(&[SqliteCall::Upkeep(Upkeep::Audit(call))]).pop() {
-        Some(Ok(SqliteReply::Upkeep(UpkeepReply::Audited(count)))) => count,
+    match core.apply(&[SqliteCall::Audit(call)]).pop() {
+        Some(Ok(SqliteReply::Audited(count))) => count,
         other => panic!("{other:?}"),
     }
 }
@@ -37,9 +40,9 @@ fn sealed(entries: u64) -> SqliteCore {
     core
 }
 
-fn check(core: &SqliteCore) -> ChainCheck {
-    let ends = read_ends(core.connection()).unwrap();
-    let rows = read_chain(core.connection(), 0, 100).unwrap();
+fn check(core: &mut SqliteCore) -> ChainCheck {
+    let ends = core.reads().audit_ends().unwrap();
+    let rows = core.reads().audit_chain(0, 100).unwrap();
     ChainPart { before: ends, rows, after: ends, is_cut_off: false }.check(0)
 }
 
@@ -64,7 +67,7 @@ fn an_entry_costs_one_row_write_for_any_number_of_jobs() {
 
 #[test]
 fn an_entry_that_was_changed_removed_or_inserted_is_found() {
-    assert_eq!(check(&sealed(5)).broken, None);
+    assert_eq!(check(&mut sealed(5)).broken, None);
     let columns = "id, at, token, name, action, object, outcome, number, hash";
     let copied = format!(
         "INSERT INTO audit ({columns}) SELECT zeroblob(16), at, token, name, action, object, outcome, {{}}, hash \
@@ -94,9 +97,9 @@ fn an_entry_that_was_changed_removed_or_inserted_is_found() {
         (copied.replace("{}", "6"), 6),
     ];
     for (sql, number) in tampered {
-        let core = sealed(5);
+        let mut core = sealed(5);
         core.connection().execute_batch(&sql).unwrap();
-        let broken = check(&core).broken;
+        let broken = check(&mut core).broken;
         assert_eq!(broken.as_ref().map(|broken| broken.number), Some(number), "{sql}: {broken:?}");
     }
 }
@@ -118,10 +121,10 @@ fn a_write_that_is_rolled_back_leaves_no_entry() {
 fn statements_of_the_audit_log_use_an_index() {
     let core = sealed(1);
     for (sql, index) in [
-        (AUDIT_PAGE, "PRIMARY KEY"),
-        (AUDIT_CHAIN, "audit_number"),
-        (UNSEALED, "audit_unsealed"),
-        (DELETE, "audit_number"),
+        (statement(ReadKind::AuditPage), "PRIMARY KEY"),
+        (statement(ReadKind::AuditChain), "audit_number"),
+        (statement(ReadKind::Unsealed), "audit_unsealed"),
+        (SqliteStatements::DELETE, "audit_number"),
     ] {
         let mut explain = core.connection().prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let count = explain.parameter_count();

@@ -1,9 +1,10 @@
 //! Many names: their measured cost to the writer and readers, and that unused ones are deleted.
 
 use super::{apply, at, claim, job, keep, open_session, opening, report, submit};
+use crate::reads::ReadKind;
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
-use crate::sqlite::counters::LANE_COUNTERS;
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
+use crate::sqlite::reads::statements::statement;
 use crate::sqlite::tx::FIRST_OF_LANE;
 use crate::sqlite::{SqliteCore, Upkeep, UpkeepReply};
 use punctual_core::control::Verb;
@@ -43,8 +44,14 @@ fn used(lanes: u64) -> SqliteCore {
 
 /// The work of the statements that look for lanes, in steps of SQLite's virtual machine.
 fn steps(core: &SqliteCore) -> Vec<i32> {
-    let statements =
-        [LANE_BY_NAME, LANE_BY_NUMBER, NEXT_LANE_WITH_WORK, HAS_WORK, FIRST_OF_LANE, LANE_COUNTERS];
+    let statements = [
+        LANE_BY_NAME,
+        LANE_BY_NUMBER,
+        NEXT_LANE_WITH_WORK,
+        HAS_WORK,
+        FIRST_OF_LANE,
+        statement(ReadKind::Depths),
+    ];
     let steps = |sql| core.connection().prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep);
     statements.into_iter().map(steps).collect()
 }

@@ -2,7 +2,8 @@
 
 use super::{apply, at, claim, job, keep, open_session, report};
 use crate::directory::DirectoryRow;
-use crate::sqlite::directory::TOKEN;
+use crate::reads::ReadKind;
+use crate::sqlite::reads::statements::statement;
 use crate::sqlite::rows::one;
 use crate::sqlite::{SqliteCore, Upkeep, migrate};
 use punctual_core::access::Role;
@@ -158,7 +159,7 @@ fn people_act_on_what_was_there() {
 #[test]
 fn a_token_and_a_session_go_on() {
     let (_dir, mut core) = upgraded();
-    let mut select = core.connection().prepare(TOKEN).unwrap();
+    let mut select = core.connection().prepare(statement(ReadKind::Token)).unwrap();
     let token = one(&mut select, ["t"], |row| Token::read(row)).unwrap().unwrap();
     drop(select);
     assert_eq!((token.role, token.about, token.expires_at), (Role::Admin, TokenAbout::default(), None));

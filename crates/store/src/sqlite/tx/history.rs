@@ -1,17 +1,18 @@
 //! Finished attempts, skipped occurrences and dead letters.
 
 use super::{Tx, at_hand};
+use crate::codecs::{self, LETTER_COLUMNS};
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::layout::sqlite_dead_letter_columns as dead_letter_columns;
 use crate::rows::EndedAttempt;
-use crate::sqlite::reads::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
 use crate::sqlite::rows::{INSERT_HISTORY, counter, decode, insert_history, one_readable};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::DeadLetter;
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 const ENDED: &str = "SELECT epoch, session, status FROM history \
      WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
@@ -21,6 +22,27 @@ const INSERT_SKIPPED: &str =
     "INSERT INTO skipped (job, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
 const BURY: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
      noted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
+macro_rules! from_dead_letters {
+    () => {
+        ", jobs.name, jobs.owner, jobs.lane FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
+    };
+}
+pub(crate) use from_dead_letters;
+
+pub(crate) const DEAD_LETTER: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    from_dead_letters!(),
+    "WHERE dead_letters.job = ?1 AND dead_letters.occurrence = ?2"
+);
+pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    from_dead_letters!(),
+    "WHERE dead_letters.job = ?1 ORDER BY dead_letters.occurrence DESC LIMIT 1"
+);
 
 pub(super) fn append_history(tx: &mut Tx<'_>, finished: &Finished, worker: Option<i64>) -> Result<(), Fault> {
     let seq = tx.memory.history.next(tx.conn)?;
@@ -68,14 +90,17 @@ pub(super) fn insert_skipped(tx: &mut Tx<'_>, job: JobId, range: &SkipRange) -> 
 
 pub(super) fn dead_letter(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault> {
     let mut select = tx.conn.prepare_cached(DEAD_LETTER)?;
-    one_readable(&mut select, params![id.job.as_bytes(), id.number], |row| {
-        read_dead_letter(row, tx.conn, &mut tx.memory.lanes)
-    })
+    one_readable(&mut select, params![id.job.as_bytes(), id.number], |row| read_dead_letter(tx, row))
 }
 
 pub(super) fn latest_dead_letter(tx: &mut Tx<'_>, job: JobId) -> Result<Option<DeadLetter>, Fault> {
     let mut select = tx.conn.prepare_cached(LATEST_DEAD_LETTER)?;
-    one_readable(&mut select, [job.as_bytes()], |row| read_dead_letter(row, tx.conn, &mut tx.memory.lanes))
+    one_readable(&mut select, [job.as_bytes()], |row| read_dead_letter(tx, row))
+}
+
+fn read_dead_letter(tx: &mut Tx<'_>, row: &Row<'_>) -> Result<DeadLetter, Fault> {
+    let lane = tx.memory.lanes.lane(tx.conn, row.get(LETTER_COLUMNS - 1)?)?;
+    codecs::read_dead_letter(row, 0, &lane)
 }
 
 pub(super) fn insert_dead_letter(

@@ -4,15 +4,17 @@ use super::{Tx, at_hand};
 use crate::codecs::{fact_columns, read_facts, read_settings, settings_columns};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
+use crate::reads::ReadKind;
 use crate::rows::{AssignedJob, JobKey, JobRow, JobTerms, Spent};
 use crate::sqlite::counters;
-use crate::sqlite::reads::JOB;
+use crate::sqlite::reads::statements::statement;
 use crate::sqlite::rows::{INSERT_JOB, UPDATE_JOB, decode, job_id, one, one_readable, read_job, write_job};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobStatus, StoredStatus};
 use punctual_core::ports::Lane;
 use rusqlite::params;
 
+const JOB: &str = statement(ReadKind::Jobs);
 const TERMS_OF_JOB: &str = concat!("SELECT jobs.mark, ", settings_columns!(), " FROM jobs WHERE id = ?1");
 const FACTS_OF_JOB: &str = concat!("SELECT ", fact_columns!(), " FROM jobs WHERE id = ?1");
 pub(crate) const IS_UNFINISHED: &str =

@@ -3,8 +3,9 @@
 use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::layout::sqlite_live_columns as live_columns;
+use crate::reads::ReadKind;
 use crate::rows::{LiveRow, OpenCount};
-use crate::sqlite::reads::OPEN_OF_JOB;
+use crate::sqlite::reads::statements::statement;
 use crate::sqlite::rows::{
     self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, bound, job_id, limit, one,
     one_readable, read_live, up_to,
@@ -16,6 +17,7 @@ use punctual_core::occurrence::{Live, OccurrenceFlags};
 use punctual_core::ports::LeaseRef;
 use rusqlite::params;
 
+const OPEN_OF_JOB: &str = statement(ReadKind::OpenOfJobs);
 const FIND_LIVE: &str =
     concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
 pub(crate) const COUNT_OPEN: &str = "SELECT count(*), coalesce(sum(behind), 0), coalesce(sum(replayed), 0), \

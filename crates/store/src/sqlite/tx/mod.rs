@@ -13,13 +13,13 @@ mod requests;
 mod schedules;
 mod sessions;
 
-pub(crate) use {claims::FIRST_OF_LANE, live::DELETE_LIVE, notes::read_checkpoint};
+pub(crate) use {claims::FIRST_OF_LANE, history::from_dead_letters, live::DELETE_LIVE, notes::CHECKPOINT};
 #[cfg(test)]
 pub(crate) use {
     claims::LAST_OF_LANE, claims::NEXT_OF_LANE, dependencies::CHILDREN, dependencies::FORGET_PARENTS,
-    dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS, jobs::IS_UNFINISHED,
-    limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND, live::HAS_OPEN_NOT_IN_LINE,
-    live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
+    dependencies::HAS_PARENT, history::DEAD_LETTER, history::LATEST_DEAD_LETTER, history::LENGTHEN_SKIPPED,
+    jobs::FORGET_TAGS, jobs::IS_UNFINISHED, limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND,
+    live::HAS_OPEN_NOT_IN_LINE, live::LIVE_OF_SESSION, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
 };
 
 use super::audit;

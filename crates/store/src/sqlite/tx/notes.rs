@@ -34,7 +34,7 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<Che
     read_checkpoint(tx.conn, id)
 }
 
-pub(crate) fn read_checkpoint(conn: &Connection, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
+fn read_checkpoint(conn: &Connection, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
     one_readable(&mut *conn.prepare_cached(CHECKPOINT)?, params![id.job.as_bytes(), id.number], |row| {
         let document: String = row.get(0)?;
         Checkpoint::stored(document).map_err(|too_large| Fault::damaged("checkpoints.document", too_large))

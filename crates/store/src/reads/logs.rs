@@ -1,11 +1,11 @@
 //! The log lines of executions.
 
 use super::page::PageItem;
-use super::{AnyRow, PAGE_BYTES, Query, Reads, ServerQuery, attempt_of};
+use super::{AnyRow, PAGE_BYTES, Query, ReadKind, Reads, attempt_of};
 use crate::cells::{get, read};
 use crate::codecs::{counter, limit};
 use crate::fault::Fault;
-use crate::server::list::row;
+use crate::row_list::row;
 use punctual_core::ids::{ExecutionId, OccurrenceId};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, Page};
@@ -19,7 +19,7 @@ impl Reads<'_> {
         wanted: usize,
     ) -> Result<Page<LogLine, u64>, Fault> {
         let query = |after: Option<u64>, count| {
-            query(ServerQuery::LinesOfExecution, execution, after.map_or(i64::MIN, counter), count)
+            query(ReadKind::LinesOfExecution, execution, after.map_or(i64::MIN, counter), count)
         };
         self.page(wanted, after, query, |row| read_line(row, execution)).await
     }
@@ -30,7 +30,7 @@ impl Reads<'_> {
             return Ok(vec![]);
         }
         let query = |before: Option<u64>, count| {
-            query(ServerQuery::LastLines, execution, before.map_or(i64::MAX, counter), count)
+            query(ReadKind::LastLines, execution, before.map_or(i64::MAX, counter), count)
         };
         let wanted = wanted.min(limits::PAGE_ITEMS_MAX);
         let mut lines = self.page(wanted, None, query, |row| read_line(row, execution)).await?.items;
@@ -39,7 +39,7 @@ impl Reads<'_> {
     }
 }
 
-fn query<'q>(read: ServerQuery, execution: ExecutionId, from: i64, count: usize) -> Query<'q> {
+fn query<'q>(read: ReadKind, execution: ExecutionId, from: i64, count: usize) -> Query<'q> {
     let OccurrenceId { job, number } = execution.occurrence;
     Query::of(read, row![job, number, attempt_of(execution), from, limit(count), PAGE_BYTES])
 }

@@ -2,7 +2,7 @@
 //! after the other, from one snapshot.
 
 use super::page::PageFilling;
-use super::{Query, Reads, ServerQuery};
+use super::{Query, ReadKind, Reads};
 use crate::cells::get;
 use crate::codecs::{job_id, limit};
 use crate::codes::read_owner;
@@ -10,9 +10,8 @@ use crate::counters::status;
 use crate::fault::Fault;
 use crate::lists::{Candidate, JobPostFilter, bytes_of_view, jobs_looked_at};
 use crate::malformed::{pass_over, readable};
-use crate::server::asks;
-use crate::server::list::row;
-use crate::server::rows::candidate;
+use crate::reads::rows::candidate;
+use crate::row_list::{self, row};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::ports::{JobOwner, JobQuery, JobView, Page};
@@ -41,7 +40,7 @@ impl Reads<'_> {
     }
 
     pub async fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, Fault> {
-        let fetched = self.rows(Query::listed(ServerQuery::OwnersOfJobs, asks::ids(jobs))).await?;
+        let fetched = self.rows(Query::listed(ReadKind::OwnersOfJobs, row_list::ids(jobs))).await?;
         let lanes = self.lanes_in(&fetched, 2).await?;
         readable(fetched.iter().map(|row| {
             let lane = lanes.lane(get(row, 2)?)?.clone();
@@ -122,8 +121,9 @@ impl Reads<'_> {
 
     async fn tags_of(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, Vec<String>>, Fault> {
         let mut tags: BTreeMap<JobId, Vec<String>> = BTreeMap::new();
-        for row in self.rows(Query::listed(ServerQuery::TagsOfJobs, asks::ids(ids))).await?.iter() {
-            tags.entry(job_id(row, 0)?).or_default().push(get(row, 1)?);
+        let fetched = self.rows(Query::listed(ReadKind::TagsOfJobs, row_list::ids(ids))).await?;
+        for (job, tag) in readable(fetched.iter().map(|row| Ok((job_id(row, 0)?, get(row, 1)?))))? {
+            tags.entry(job).or_default().push(tag);
         }
         Ok(tags)
     }
@@ -134,7 +134,7 @@ impl Reads<'_> {
         ids: impl Iterator<Item = &'b JobId> + Send,
     ) -> Result<BTreeSet<JobId>, Fault> {
         let mut unfinished = BTreeSet::new();
-        for row in self.rows(Query::listed(ServerQuery::StandingOfJobs, asks::ids(ids))).await?.iter() {
+        for row in self.rows(Query::listed(ReadKind::StandingOfJobs, row_list::ids(ids))).await?.iter() {
             if get(row, 1)? {
                 unfinished.insert(job_id(row, 0)?);
             }
@@ -146,25 +146,25 @@ impl Reads<'_> {
     /// with another status.
     async fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let (before, most) = (query.before.unwrap_or(AFTER_ALL), limit(count));
-        let marked = |mark: StoredStatus| Query::of(ServerQuery::MarkedJobs, row![before, most, mark]);
+        let marked = |mark: StoredStatus| Query::of(ReadKind::MarkedJobs, row![before, most, mark]);
         let jobs = if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
             if id >= before {
                 return Ok(vec![]);
             }
-            Query::of(ServerQuery::OneJob, row![id])
+            Query::of(ReadKind::OneJob, row![id])
         } else if let Some(tag) = query.tags.first() {
-            Query::of(ServerQuery::TaggedJobs, row![before, most, tag.as_str()])
+            Query::of(ReadKind::TaggedJobs, row![before, most, tag.as_str()])
         } else {
             match query.status {
-                None | Some(JobStatus::Completed) => Query::of(ServerQuery::LatestJobs, row![before, most]),
+                None | Some(JobStatus::Completed) => Query::of(ReadKind::LatestJobs, row![before, most]),
                 Some(JobStatus::Paused) => marked(StoredStatus::Paused),
                 Some(JobStatus::Failed) => marked(StoredStatus::Failed),
                 Some(JobStatus::Cancelled) => marked(StoredStatus::Cancelled),
-                Some(JobStatus::Active) => Query::of(ServerQuery::ActiveJobs, row![before, most]),
+                Some(JobStatus::Active) => Query::of(ReadKind::ActiveJobs, row![before, most]),
             }
         };
         let fetched = self.rows(jobs).await?;
-        let mut candidates = fetched.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
+        let mut candidates = readable(fetched.iter().map(candidate))?;
         candidates.sort_by_key(|candidate| Reverse(candidate.id));
         Ok(candidates)
     }

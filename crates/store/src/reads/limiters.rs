@@ -1,14 +1,13 @@
 //! The use of limiters, and which of their wait lists are not empty.
 
-use super::{Query, Reads, ServerQuery};
+use super::{Query, ReadKind, Reads};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::counters::{LimiterCounts, shown};
 use crate::fault::Fault;
 use crate::malformed::readable;
-use crate::server::asks;
-use crate::server::list::{List, row};
+use crate::row_list::{self, List, row};
 use crate::server::loaded::read_limiter_row;
 use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::ports::Page;
@@ -23,7 +22,7 @@ impl Reads<'_> {
         count: usize,
     ) -> Result<Page<WaitList, LimiterId>, Fault> {
         let rows =
-            self.rows(Query::of(ServerQuery::WaitingLines, row![lines_after(after), limit(count)])).await?;
+            self.rows(Query::of(ReadKind::WaitingLines, row![lines_after(after), limit(count)])).await?;
         let last = rows.iter().last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
         let mut found: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
         for row in rows.iter() {
@@ -39,9 +38,8 @@ impl Reads<'_> {
     pub async fn limiters(&mut self, lines: &[WaitList]) -> Result<Vec<LimiterUse>, Fault> {
         let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
         let queues = List::of(queues.into_iter().map(|queue| row![queue]));
-        let numbers = asks::numbers(lines.iter().map(|line| line.id().number()));
-        let queries =
-            [Query::listed(ServerQuery::Started, queues), Query::listed(ServerQuery::Limiters, numbers)];
+        let numbers = row_list::numbers(lines.iter().map(|line| line.id().number()));
+        let queries = [Query::listed(ReadKind::Started, queues), Query::listed(ReadKind::Limiters, numbers)];
         let [started_rows, limiter_rows] = self.fetch(queries).await?;
         let mut started: BTreeMap<String, i64> = BTreeMap::new();
         for row in started_rows.iter() {

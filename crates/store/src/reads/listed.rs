@@ -5,15 +5,14 @@ use super::events::{RunningPage, place_of};
 use super::jobs::AFTER_ALL;
 use super::page::PageFilling;
 use super::views::EndedAt;
-use super::{AnyRow, FetchedRows, Query, Reads, ServerQuery};
+use super::{AnyRow, FetchedRows, Query, ReadKind, Reads};
 use crate::cells::{get, read};
 use crate::codecs::{FINISHED_COLUMNS, counter, job_id, limit, read_finished, read_live, read_settings};
 use crate::fault::Fault;
 use crate::lists::{PageRoom, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::malformed::{pass_over, readable};
+use crate::row_list::{self, row};
 use crate::rows::LiveRow;
-use crate::server::asks;
-use crate::server::list::row;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::Status;
@@ -155,7 +154,7 @@ impl Reads<'_> {
         query: &ExecutionQuery,
     ) -> Result<ListedRows, Fault> {
         let OccurrenceId { job, number } = before.unwrap_or(AFTER_ALL.occurrence(0));
-        let found = self.rows(Query::of(ServerQuery::OpenBefore, row![job, number, limit(most)])).await?;
+        let found = self.rows(Query::of(ReadKind::OpenBefore, row![job, number, limit(most)])).await?;
         let rows: Vec<LiveRow> = readable(found.iter().map(|row| read_live(row, 0)))?;
         let lanes = self.lanes(rows.iter().map(|row| row.lane)).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
@@ -183,7 +182,7 @@ impl Reads<'_> {
         query: &ExecutionQuery,
     ) -> Result<ListedRows, Fault> {
         let bounds = row![before.map_or(i64::MAX, counter), limit(most)];
-        let rows = self.rows(Query::of(ServerQuery::FinishedBefore, bounds)).await?;
+        let rows = self.rows(Query::of(ReadKind::FinishedBefore, bounds)).await?;
         let lanes = self.lanes_in(&rows, 5).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in rows.iter() {
@@ -219,8 +218,8 @@ impl Reads<'_> {
             ListedContent::Live(_) => None,
         });
         let queries = [
-            Query::listed(ServerQuery::NamesOfJobs, asks::ids(&jobs)),
-            Query::listed(ServerQuery::FinishedAt, EndedAt::list(ended)),
+            Query::listed(ReadKind::NamesOfJobs, row_list::ids(&jobs)),
+            Query::listed(ReadKind::FinishedAt, EndedAt::list(ended)),
         ];
         let [names, finished] = self.fetch(queries).await?;
         Ok(Details { names: read_names(&names)?, finished: read_finished_at(&finished)? })

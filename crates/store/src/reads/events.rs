@@ -4,16 +4,15 @@
 //! Transactions do not commit in the order of the positions that they write. A follower never goes back, so
 //! it must not go past a position that may still appear. Each dialect knows when that is.
 
-use super::{AnyRow, FetchedRows, PAGE_BYTES, Query, Reads, ServerQuery};
+use super::{AnyRow, FetchedRows, PAGE_BYTES, Query, ReadKind, Reads};
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{FINISHED_COLUMNS, counter, limit, read_finished, read_live};
 use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::{PageRoom, bytes_of};
 use crate::malformed::{pass_over, readable};
+use crate::row_list::{self, row};
 use crate::rows::LiveRow;
-use crate::server::asks;
-use crate::server::list::row;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
@@ -65,7 +64,7 @@ impl Reads<'_> {
         while looked_at < wanted {
             let at_once = self.connection.batches().rows.min(wanted - looked_at);
             let bounds = row![counter(page.looked_to), bound.unwrap_or(i64::MAX), limit(at_once), PAGE_BYTES];
-            let rows = self.rows(Query::of(ServerQuery::FinishedAfter, bounds)).await?;
+            let rows = self.rows(Query::of(ReadKind::FinishedAfter, bounds)).await?;
             let lanes = self.lanes_in(&rows, FINISHED_COLUMNS + 1).await?;
             for row in rows.iter() {
                 let place = read(row, FINISHED_COLUMNS, "history.place")?;
@@ -104,9 +103,7 @@ impl Reads<'_> {
     }
 
     async fn history_bounds(&mut self) -> Result<HistoryBounds, Fault> {
-        HistoryBounds::read(
-            self.rows(Query::of(ServerQuery::HistoryBounds, [])).await?.only("history_bounds")?,
-        )
+        HistoryBounds::read(self.rows(Query::of(ReadKind::HistoryBounds, [])).await?.only("history_bounds")?)
     }
 
     /// The state of these occurrences, if they are open.
@@ -115,7 +112,7 @@ impl Reads<'_> {
             return Ok(vec![]);
         }
         self.connection.begin_snapshot().await?;
-        let rows = self.rows(Query::listed(ServerQuery::OpenExecutions, asks::occurrences(ids))).await?;
+        let rows = self.rows(Query::listed(ReadKind::OpenExecutions, row_list::occurrences(ids))).await?;
         let open = self.named(&rows).await?;
         self.connection.end_snapshot().await?;
         let mut open: BTreeMap<OccurrenceId, OpenExecution> =
@@ -146,7 +143,7 @@ impl Reads<'_> {
             RunningPlace { session: SessionId(0), occurrence: JobId::from_bytes([0; 16]).occurrence(0) };
         let RunningPlace { session, occurrence } = after.unwrap_or(first);
         let bounds = row![session, occurrence.job, occurrence.number, limit(most)];
-        let rows = self.rows(Query::of(ServerQuery::Running, bounds)).await?;
+        let rows = self.rows(Query::of(ReadKind::Running, bounds)).await?;
         Ok(RunningPage { items: self.named(&rows).await?, rows: rows.len() })
     }
 

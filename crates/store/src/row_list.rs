@@ -4,6 +4,7 @@
 use crate::cells::{Cell, ColumnKind, RowCells};
 use crate::fault::Fault;
 use crate::layout::StoredCounts;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 
 /// Rows of equal length.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -71,6 +72,26 @@ impl<'a> List<'a> {
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[Cell<'a>]> {
         self.cells.chunks_exact(self.width.max(1))
     }
+}
+
+pub(crate) fn ids<'a, 'b>(jobs: impl IntoIterator<Item = &'b JobId>) -> List<'a> {
+    List::of(jobs.into_iter().map(|job| row![*job]))
+}
+
+pub(crate) fn occurrences<'a, 'b>(ids: impl IntoIterator<Item = &'b OccurrenceId>) -> List<'a> {
+    List::of(ids.into_iter().map(|id| row![id.job, id.number]))
+}
+
+pub(crate) fn executions<'a>(ids: impl IntoIterator<Item = ExecutionId>) -> List<'a> {
+    List::of(ids.into_iter().map(|id| row![id.occurrence.job, id.occurrence.number, id.attempt]))
+}
+
+pub(crate) fn numbers<'a>(numbers: impl IntoIterator<Item = i64>) -> List<'a> {
+    List::of(numbers.into_iter().map(|number| row![number]))
+}
+
+pub(crate) fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> List<'a> {
+    List::of(names.into_iter().map(|name| row![name.as_str()]))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! The read verbs of the server stores: for users, and for the loops that look for work. Every list reads a
+//! The read verbs of all stores: for users, and for the loops that look for work. Every list reads a
 //! bounded number of rows and holds a bounded number of bytes, regardless of the size of the database.
 //!
 //! A verb takes a handful of statements, no matter how many items it is about. It is written over a
 //! [`ReadConnection`], for which each dialect has the statements. It is compiled once: next to a round trip
-//! to a server, calls through a trait object cost nothing.
+//! to a server or a statement of SQLite, calls through a trait object cost nothing.
 
+mod audit;
 mod directory;
 mod due;
 mod events;
@@ -16,26 +17,30 @@ mod listed;
 mod logs;
 mod overview;
 mod page;
+pub(crate) mod rows;
 mod views;
 
 pub(crate) use events::HistoryBounds;
 pub(crate) use lanes::ReaderLanes;
 pub(crate) use views::EndedAt;
 
-use super::list::{List, row};
 use crate::cells::{Cell, RowCells, get, read};
+use crate::counters::shown;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
+use crate::malformed::{pass_over, rows_passed_over};
+use crate::row_list::{List, row};
 use crate::stored_numbers::StoredNumber;
 use async_trait::async_trait;
 use punctual_core::ids::ExecutionId;
 use punctual_core::limits;
-use punctual_core::ports::{ExecutionView, HistorySpan, NotedClock, StoreFigures};
+use punctual_core::ports::{HistorySpan, NotedClock, StoreFigures};
 use punctual_core::time::Timestamp;
 
-/// What a query reads. Both dialects return the same columns, with the exceptions that are named here.
+/// What a query reads. All dialects return the same columns, with the exceptions that are named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ServerQuery {
+pub(crate) enum ReadKind {
+    /// Bytes: of the database, free ones, and of log lines.
+    Sizes,
     Clock,
     StoredNumber,
     Lanes,
@@ -73,6 +78,8 @@ pub(crate) enum ServerQuery {
     OpenOfJobs,
     LastFinished,
     HistoryOfJob,
+    /// The live row with its worker and the finished execution, after two flags that say which of them exist.
+    Execution,
     OpenOfJobBefore,
     Skipped,
     /// If [`ReadBatches::has_errors_apart`], without the error, but with its length and whether it contains
@@ -95,24 +102,28 @@ pub(crate) enum ServerQuery {
     OwnersOfJobs,
     LinesOfExecution,
     LastLines,
+    AuditPage,
+    AuditChain,
+    AuditEnds,
+    Unsealed,
 }
 
 /// A read with its parameters, in the order in which PostgreSQL numbers them: the columns of the list, then
 /// the values.
 #[derive(Debug)]
 pub(crate) struct Query<'a> {
-    pub read: ServerQuery,
+    pub read: ReadKind,
     pub list: Option<List<'a>>,
     pub values: Vec<Cell<'a>>,
 }
 
 impl<'a> Query<'a> {
-    pub fn of<const N: usize>(read: ServerQuery, values: [Cell<'a>; N]) -> Self {
+    pub fn of<const N: usize>(read: ReadKind, values: [Cell<'a>; N]) -> Self {
         Query { read, list: None, values: values.into() }
     }
 
     /// About all rows of a list. An empty list has no rows, and nothing is sent.
-    pub fn listed(read: ServerQuery, list: List<'a>) -> Self {
+    pub fn listed(read: ReadKind, list: List<'a>) -> Self {
         Query { read, list: Some(list), values: vec![] }
     }
 
@@ -233,12 +244,6 @@ pub(crate) trait ReadConnection: Send {
 
     /// The range of positions in history.
     async fn history_span(&mut self) -> Result<HistorySpan, Fault>;
-
-    /// An execution that ends meanwhile is found, open or finished.
-    async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault>;
-
-    /// The size of the database; the writers' statistics are zero.
-    async fn figures(&mut self) -> Result<StoreFigures, Fault>;
 }
 
 /// The bytes that fit into a page, for statements that omit what would not fit.
@@ -262,13 +267,18 @@ impl<'a> Reads<'a> {
 
     /// The time by the database's clock.
     pub async fn clock(&mut self) -> Result<Timestamp, Fault> {
-        get(self.rows(Query::of(ServerQuery::Clock, [])).await?.only("the time")?, 0)
+        get(self.rows(Query::of(ReadKind::Clock, [])).await?.only("the time")?, 0)
     }
 
     /// The same, with the time at which retention last found the clock steady.
     pub async fn noted_clock(&mut self) -> Result<NotedClock, Fault> {
-        let noted = self.stored_number(StoredNumber::SteadyClock).await?;
+        let noted = self.steady_clock().await?;
         Ok(NotedClock { now: self.clock().await?, noted })
+    }
+
+    /// The time at which retention last found the clock steady.
+    pub async fn steady_clock(&mut self) -> Result<Option<Timestamp>, Fault> {
+        self.stored_number(StoredNumber::SteadyClock).await
     }
 
     /// Log lines written before this time may have been removed.
@@ -277,7 +287,7 @@ impl<'a> Reads<'a> {
     }
 
     async fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
-        let fetched = self.rows(Query::of(ServerQuery::StoredNumber, row![mark.id()])).await?;
+        let fetched = self.rows(Query::of(ReadKind::StoredNumber, row![mark.id()])).await?;
         Ok(fetched.first().map(|row| pass_over(read(row, 0, "probe.at"))).transpose()?.flatten())
     }
 
@@ -285,12 +295,17 @@ impl<'a> Reads<'a> {
         self.connection.history_span().await
     }
 
-    pub async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
-        self.connection.execution(id).await
-    }
-
+    /// The sizes of the database; the writers' statistics are zero.
     pub async fn figures(&mut self) -> Result<StoreFigures, Fault> {
-        self.connection.figures().await
+        let fetched = self.rows(Query::of(ReadKind::Sizes, [])).await?;
+        let sizes = fetched.only("sizes")?;
+        Ok(StoreFigures {
+            database_bytes: shown(get(sizes, 0)?),
+            free_bytes: shown(get(sizes, 1)?),
+            log_bytes: shown(get(sizes, 2)?),
+            malformed_rows: rows_passed_over(),
+            ..StoreFigures::default()
+        })
     }
 
     /// The rows of one query.

@@ -1,12 +1,11 @@
 //! Due schedules and occurrences.
 
-use super::{Query, Reads, ServerQuery};
+use super::{Query, ReadKind, Reads};
 use crate::codecs::limit;
 use crate::fault::Fault;
 use crate::malformed::readable;
-use crate::server::asks;
-use crate::server::list::row;
-use crate::server::rows::{DueEntry, read_due_live, read_due_schedule};
+use crate::reads::rows::{DueEntry, read_due_live, read_due_schedule};
+use crate::row_list::{self, row};
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::Due;
 use punctual_core::time::Timestamp;
@@ -21,11 +20,11 @@ impl Reads<'_> {
         count: usize,
     ) -> Result<Vec<Due>, Fault> {
         let query = |read| {
-            let segments = asks::numbers(segments.iter().map(|segment| segment.index().into()));
+            let segments = row_list::numbers(segments.iter().map(|segment| segment.index().into()));
             Query::listed(read, segments).with(row![until, limit(count)])
         };
         let [schedules, lives] =
-            self.fetch([query(ServerQuery::DueSchedules), query(ServerQuery::DueLive)]).await?;
+            self.fetch([query(ReadKind::DueSchedules), query(ReadKind::DueLive)]).await?;
         let schedules = schedules.iter().map(read_due_schedule);
         let mut found: Vec<DueEntry> = readable(schedules.chain(lives.iter().map(read_due_live)))?;
         found.sort_by_key(|(at, _, what)| (*at, *what));

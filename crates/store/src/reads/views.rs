@@ -1,15 +1,14 @@
 //! Jobs as users see them, with their schedules, open occurrences and last ends. They are read for many
 //! jobs at once, from one snapshot.
 
-use super::{AnyRow, FetchedRows, Query, Reads, ServerQuery};
+use super::{AnyRow, FetchedRows, Query, ReadKind, Reads};
 use crate::codecs::{
     UnnamedJob, UnnamedSchedule, counter, job_id, limit, read_finished, read_job, read_live, read_schedule,
 };
 use crate::fault::Fault;
 use crate::malformed::{pass_over, readable};
+use crate::row_list::{self, List, row};
 use crate::rows::LiveRow;
-use crate::server::asks;
-use crate::server::list::{List, row};
 use punctual_core::ids::JobId;
 use punctual_core::job::StoredStatus;
 use punctual_core::occurrence::{Finished, Live};
@@ -37,20 +36,20 @@ impl EndedAt {
 impl Reads<'_> {
     /// The views of those of these jobs that exist and are not deleted.
     pub(super) async fn views(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, JobView>, Fault> {
-        let about = |read| Query::listed(read, asks::ids(ids));
+        let about = |read| Query::listed(read, row_list::ids(ids));
         let parts = || {
             [
-                about(ServerQuery::Schedules),
-                about(ServerQuery::OpenOfJobs).with(row![limit(OPEN_IN_VIEW_MAX)]),
-                about(ServerQuery::LastFinished).with(row![limit(LATEST_LOOKED_AT)]),
+                about(ReadKind::Schedules),
+                about(ReadKind::OpenOfJobs).with(row![limit(OPEN_IN_VIEW_MAX)]),
+                about(ReadKind::LastFinished).with(row![limit(LATEST_LOOKED_AT)]),
             ]
         };
         let (jobs, [schedules, open, ended]) = if self.connection.batches().is_pipelined {
             let [one, two, three] = parts();
-            let [jobs, one, two, three] = self.fetch([about(ServerQuery::Jobs), one, two, three]).await?;
+            let [jobs, one, two, three] = self.fetch([about(ReadKind::Jobs), one, two, three]).await?;
             (jobs, [one, two, three])
         } else {
-            let jobs = self.rows(about(ServerQuery::Jobs)).await?;
+            let jobs = self.rows(about(ReadKind::Jobs)).await?;
             if jobs.first().is_none() {
                 return Ok(BTreeMap::new());
             }
@@ -87,7 +86,7 @@ impl Reads<'_> {
 
     /// A job that exists and cannot be read is an error.
     pub(super) async fn check_readable(&mut self, id: JobId) -> Result<(), Fault> {
-        let rows = self.rows(Query::listed(ServerQuery::Jobs, asks::ids(&[id]))).await?;
+        let rows = self.rows(Query::listed(ReadKind::Jobs, row_list::ids(&[id]))).await?;
         rows.iter().try_for_each(|row| read_job(row, 0).map(drop))
     }
 }

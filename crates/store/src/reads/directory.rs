@@ -1,23 +1,23 @@
 //! Tokens and users.
 
 use super::page::PageItem;
-use super::{AnyRow, Query, Reads, ServerQuery};
+use super::{AnyRow, Query, ReadKind, Reads};
 use crate::codecs::limit;
 use crate::directory::DirectoryRow;
 use crate::fault::Fault;
-use crate::server::list::row;
+use crate::row_list::row;
 use punctual_core::ports::Page;
 
 impl Reads<'_> {
     /// The token or user with this key.
-    pub async fn found<T: DirectoryRow>(&mut self, read: ServerQuery, key: &str) -> Result<Option<T>, Fault> {
+    pub async fn found<T: DirectoryRow>(&mut self, read: ReadKind, key: &str) -> Result<Option<T>, Fault> {
         self.rows(Query::of(read, row![key])).await?.first().map(|row| T::read(row)).transpose()
     }
 
     /// Tokens or users by id.
     pub async fn listed_by_id<T: DirectoryRow>(
         &mut self,
-        read: ServerQuery,
+        read: ReadKind,
         after: Option<&str>,
         wanted: usize,
     ) -> Result<Page<T, String>, Fault> {

@@ -1,7 +1,7 @@
 //! Finished and open executions of a job, its notes and skipped occurrences, and dead letters.
 
 use super::page::{PageFilling, PageItem};
-use super::{AnyRow, PAGE_BYTES, Query, Reads, ServerQuery, attempt_of};
+use super::{AnyRow, PAGE_BYTES, Query, ReadKind, Reads, attempt_of};
 use crate::cells::{get, read};
 use crate::codecs::{
     LETTER_COLUMNS, counter, limit, owner_of_letter, read_dead_letter, read_finished, read_live,
@@ -10,10 +10,9 @@ use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::{LOOKED_AT_MAX, bytes_of, executions_merged, is_letter_meant};
 use crate::malformed::{pass_over, readable};
-use crate::server::asks;
-use crate::server::list::row;
+use crate::reads::rows::{read_noted, read_skipped};
+use crate::row_list::{self, row};
 use crate::server::loaded::read_checkpoint;
-use crate::server::rows::{read_noted, read_skipped};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Noted};
@@ -32,7 +31,7 @@ impl Reads<'_> {
     ) -> Result<Page<Finished, ExecutionId>, Fault> {
         let query = |before: Option<ExecutionId>, count| {
             let (occurrence, attempt) = place_of(before);
-            Query::of(ServerQuery::HistoryOfJob, row![job, occurrence, attempt, limit(count), PAGE_BYTES])
+            Query::of(ReadKind::HistoryOfJob, row![job, occurrence, attempt, limit(count), PAGE_BYTES])
         };
         let read = |row: &AnyRow| {
             let finished = read_finished(row, 0)?;
@@ -54,26 +53,40 @@ impl Reads<'_> {
         let read = |row: &AnyRow| -> Result<ExecutionView, Fault> {
             Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LiveColumns::COUNT)? })
         };
-        let open =
-            readable(self.rows(Query::of(ServerQuery::OpenOfJobBefore, bounds)).await?.iter().map(read))?;
+        let open = readable(self.rows(Query::of(ReadKind::OpenOfJobBefore, bounds)).await?.iter().map(read))?;
         Ok(executions_merged(open, self.history(job, before, wanted).await?, wanted))
+    }
+
+    /// An execution that ends meanwhile is found, open or finished.
+    pub async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
+        let OccurrenceId { job, number } = id.occurrence;
+        let fetched = self.rows(Query::of(ReadKind::Execution, row![job, number, attempt_of(id)])).await?;
+        let Some(row) = fetched.first() else { return Ok(None) };
+        Ok(if get(row, 0)? {
+            let worker = get(row, 2 + LiveColumns::COUNT)?;
+            Some(ExecutionView::Live { live: read_live(row, 2)?.live, worker })
+        } else if get(row, 1)? {
+            Some(ExecutionView::Finished(read_finished(row, 2 + LiveColumns::COUNT + 1)?))
+        } else {
+            None
+        })
     }
 
     /// Ranges of skipped occurrences, latest first.
     pub async fn skipped(&mut self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let bounds = row![job, limit(wanted.min(limits::PAGE_ITEMS_MAX))];
-        readable(self.rows(Query::of(ServerQuery::Skipped, bounds)).await?.iter().map(read_skipped))
+        readable(self.rows(Query::of(ReadKind::Skipped, bounds)).await?.iter().map(read_skipped))
     }
 
     /// The notes of a job's open and dead occurrences up to this number, latest first.
     pub async fn notes(&mut self, job: JobId, up_to: u32, wanted: usize) -> Result<Vec<Noted>, Fault> {
         let bounds = row![job, up_to, limit(wanted.min(limits::PAGE_ITEMS_MAX))];
-        let fetched = self.rows(Query::of(ServerQuery::NotesOfJob, bounds)).await?;
+        let fetched = self.rows(Query::of(ReadKind::NotesOfJob, bounds)).await?;
         readable(fetched.iter().map(|row| read_noted(job, row)))
     }
 
     pub async fn checkpoint(&mut self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
-        let fetched = self.rows(Query::of(ServerQuery::Checkpoint, row![id.job, id.number])).await?;
+        let fetched = self.rows(Query::of(ReadKind::Checkpoint, row![id.job, id.number])).await?;
         fetched.first().map(|row| read_checkpoint(row, 0)).transpose()
     }
 
@@ -81,8 +94,8 @@ impl Reads<'_> {
     pub async fn dead_letters(&mut self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, Fault> {
         let mut page = self.page_of_dead_letters(query).await?;
         if self.connection.batches().has_errors_apart {
-            let shown = asks::numbers(page.items.iter().map(|letter| counter(letter.number)));
-            let fetched = self.rows(Query::listed(ServerQuery::ErrorsOfLetters, shown)).await?;
+            let shown = row_list::numbers(page.items.iter().map(|letter| counter(letter.number)));
+            let fetched = self.rows(Query::listed(ReadKind::ErrorsOfLetters, shown)).await?;
             let read = |row: &AnyRow| Ok((read(row, 0, "dead_letters.number")?, get(row, 1)?));
             let mut errors: BTreeMap<u64, String> = fetched.iter().map(read).collect::<Result<_, Fault>>()?;
             for letter in &mut page.items {
@@ -108,23 +121,22 @@ impl Reads<'_> {
         for _ in 0..LOOKED_AT_MAX / at_once {
             let (count, text) = (limit(at_once), query.error.as_deref());
             let letters = match query.job {
-                None => Query::of(ServerQuery::DeadLetters, row![before, count, text]),
-                Some(job) => Query::of(ServerQuery::DeadLettersOfJob, row![before, count, text, job]),
+                None => Query::of(ReadKind::DeadLetters, row![before, count, text]),
+                Some(job) => Query::of(ReadKind::DeadLettersOfJob, row![before, count, text, job]),
             };
             let fetched = self.rows(letters).await?;
             let lanes = self.lanes_in(&fetched, LETTER_COLUMNS - 1).await?;
             for row in fetched.iter() {
                 let lane = lanes.lane(get(row, LETTER_COLUMNS - 1)?);
-                let Some(letter) = pass_over(lane.and_then(|lane| read_dead_letter(row, 0, lane)))? else {
-                    continue;
-                };
+                let read = lane.and_then(|lane| Ok((read_dead_letter(row, 0, lane)?, owner_of_letter(row)?)));
+                let Some((letter, owner)) = pass_over(read)? else { continue };
                 let number = letter.number;
                 let (is_found, bytes) = if batches.has_errors_apart {
                     (get(row, LETTER_COLUMNS + 1)?, get(row, LETTER_COLUMNS)?)
                 } else {
                     (true, letter.error.as_ref().map_or(0, String::len))
                 };
-                let is_meant = is_found && is_letter_meant(&wanted, &letter, owner_of_letter(row)?);
+                let is_meant = is_found && is_letter_meant(&wanted, &letter, owner);
                 let has_room = if is_meant { page.add(letter, bytes, number) } else { page.pass(number) };
                 if !has_room {
                     return Ok(page.cut_off());

@@ -1,9 +1,10 @@
 //! The names of lanes. Numbers are never reused, so a cached name stays valid.
 
-use super::{FetchedRows, Query, Reads, ServerQuery};
+use super::{AnyRow, FetchedRows, Query, ReadKind, Reads};
 use crate::cells::get;
 use crate::fault::Fault;
-use crate::server::asks;
+use crate::malformed::readable;
+use crate::row_list;
 use punctual_core::ports::Lane;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
@@ -48,12 +49,14 @@ impl Reads<'_> {
     ) -> Result<LanesOfRows, Fault> {
         let numbers: BTreeSet<i64> = numbers.into_iter().collect();
         let mut named = self.lanes.known(&numbers);
-        let unknown = asks::numbers(numbers.into_iter().filter(|number| !named.0.contains_key(number)));
+        let unknown = row_list::numbers(numbers.into_iter().filter(|number| !named.0.contains_key(number)));
         if unknown.is_empty() {
             return Ok(named);
         }
-        for row in self.rows(Query::listed(ServerQuery::Lanes, unknown)).await?.iter() {
-            let (number, lane) = (get(row, 0)?, Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?));
+        let fetched = self.rows(Query::listed(ReadKind::Lanes, unknown)).await?;
+        let read =
+            |row: &AnyRow| Ok((get(row, 0)?, Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?)));
+        for (number, lane) in readable(fetched.iter().map(read))? {
             self.lanes.learn(number, lane.clone());
             named.0.insert(number, lane);
         }
