@@ -1,5 +1,5 @@
 """A complete Punctual worker that needs nothing but Python 3. docs/guides/writing-workers.md explains it."""
-import http.client, json, os, signal, sys, threading, time
+import contextlib, http.client, io, json, os, signal, sys, threading, time
 from urllib.request import Request, urlopen
 
 SERVER = os.environ.get("PUNCTUAL_SERVER", "127.0.0.1:7070").removeprefix("http://").rstrip("/")
@@ -8,6 +8,7 @@ TOKEN, NAME = os.environ.get("PUNCTUAL_TOKEN"), os.environ.get("WORKER_NAME", "p
 LEASE_SECS = float(os.environ.get("WORKER_LEASE_SECS", "6"))  # How long it may fall silent.
 
 def process_image(job):  # A long handler looks at job["stopped"] now and then, and raises an error if it is set.
+    print("resizing", job["payload"]["imageUrl"])  # For `punctual job logs`.
     job["note"](progress={"percent": 50, "message": "resizing"})  # checkpoint={…}: for the next job.get("checkpoint").
     return {"file": job["payload"]["imageUrl"].rsplit("/", 1)[-1], "key": job["idempotency_key"]}
 HANDLERS = {"ImageProcessing": process_image}
@@ -18,35 +19,58 @@ def call(verb, body, method="POST"):  # The status and the answer; status 0 if n
             return answer.status, json.loads(answer.read() or "null")
     except (OSError, ValueError, http.client.HTTPException) as error:
         return getattr(error, "code", 0), error
-def beat(session, job, sent, stopping, status=200, beats=0):
+def start_over(why, stopping):  # Ends the handler, which nothing else in Python can do: others may now run its job.
+    print(f"{why}: this worker ends what it runs, and connects again", file=sys.stderr, flush=True)
+    if stopping.is_set(): os._exit(1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+def watch(heard, stopping):  # If even this thread cannot run in time, SIGALRM ends the process and its handler.
+    while time.monotonic() < heard["until"] - 0.3: time.sleep(0.1)
+    start_over(f"{SERVER} has not answered in time", stopping)
+def beat(session, job, sent, stopping, heard, status=200, beats=0):
     while status not in (401, 403, 410):  # The session is over, or its token was revoked.
-        if status == 200:  # Unless the next one is answered in time, SIGALRM ends the process and its handler.
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, sent + session["stop_after_secs"] - time.monotonic()))
+        if status == 200:
+            heard["until"] = sent + session["stop_after_secs"]
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, heard["until"] - time.monotonic()))
+        if not beats: threading.Thread(target=watch, args=[heard, stopping], daemon=True).start()
         time.sleep(session["beat_secs"])
         sent, beats, drains = time.monotonic(), beats + 1, {"draining": True} if stopping.is_set() else {}
         status, answer = call("heartbeat", {"session": session["session"], "beat": beats, **drains})
         if status == 200 and job.get("lease") in answer["cancel"]: job["stopped"] = "cancelled"
         if status == 200 and answer["drain"]: stopping.set()  # People send it home: it polls no more.
-    print("the session is lost: others may now run what this worker holds", file=sys.stderr)
-    os._exit(1)
+    start_over("the session is lost", stopping)
+class JobLog(io.TextIOBase):  # Sends what a handler prints to the server, line by line.
+    def __init__(self, send): self.send, self.rest = send, ""
+    def write(self, text):
+        *lines, self.rest = (self.rest + text).split("\n")
+        for first in range(0, len(lines), 1000): self.send(lines[first:first + 1000])
+        return len(text)
 def run(job):
     (timer := threading.Timer(job["timeout_secs"], job.update, [{"stopped": "timed_out"}])).start()
     try:
-        return {"outcome": "succeeded", "result": json.loads(json.dumps(HANDLERS[job["job_type"]](job)))}
+        with contextlib.redirect_stdout(JobLog(job["log"])) as log:
+            result = json.loads(json.dumps(HANDLERS[job["job_type"]](job)))
+        return {"outcome": "succeeded", "result": result}
     except Exception as error:
         return {"outcome": job["stopped"]} if job["stopped"] else {"outcome": "failed", "error": repr(error)}
     finally:
         timer.cancel()
+        if log.rest: log.write("\n")
 
 def main():
     if not TOKEN: exit(print("set PUNCTUAL_TOKEN to a token with the role worker", file=sys.stderr) or 2)
-    sent, turn, job, stopping = time.monotonic(), 0, {}, threading.Event()
+    turn, job, stopping, told, status = 0, {}, threading.Event(), False, 0
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})
+    while status in (0, 503) and not stopping.wait(1 if told else 0):
+        sent = time.monotonic()
+        status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})
+        if status in (0, 503) and not told: told = print(f"waiting for {SERVER}: {session}", file=sys.stderr) or True
     if status != 201: exit(f"{SERVER} opened no session: {session} {getattr(session, 'read', bytes)().decode()}")
-    threading.Thread(target=beat, args=[session, job, sent, stopping], daemon=True).start()
+    threading.Thread(target=beat, args=[session, job, sent, stopping, {}], daemon=True).start()
     poll = {"session": session["session"], "job_types": list(HANDLERS), "held": [], "wait_secs": 5}
     job["note"] = lambda **note: call("notes", {"session": poll["session"], "notes": [{**job["lease"], **note}]})
+    job["log"] = lambda lines: call("logs", {"session": poll["session"], "execution_id": job["execution_id"],
+                                             "lines": [{"message": line, "stream": "stdout"} for line in lines]})
     while not stopping.wait(0 if status in (200, 201) else 1):
         turn += 1  # Whatever became of the last poll: nothing is held here, so what a lost answer brought goes back.
         status, answer = call("poll", {**poll, "turn": turn})

@@ -1,6 +1,7 @@
 //! Programs that tests need and the repository does not contain: installed once, in a folder next to the
 //! build.
 
+mod browser;
 mod python;
 
 use crate::services;
@@ -16,8 +17,8 @@ pub use python::PythonTools;
 /// Packages from PyPI, with exact versions: upgrades are reviewed.
 const PACKAGES: [&str; 2] = ["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"];
 
-/// Installs what the test command needs and this machine lacks: parts of the toolchain, nextest, Python, and
-/// Prometheus' own tool for metrics and alerts. Only parts of the toolchain are installed on the machine, and
+/// Installs what the test command needs and this machine lacks: parts of the toolchain, nextest, Python,
+/// Prometheus' own tool for metrics and alerts, and a browser. Only parts of the toolchain are installed on the machine, and
 /// root is not needed. Prints what could not be installed; returns whether the other steps can run without
 /// it.
 pub fn install(root: &Path) -> Result<bool> {
@@ -27,7 +28,7 @@ pub fn install(root: &Path) -> Result<bool> {
         Python::find_or_unpack(root).map(drop),
         install_promtool(root),
     ];
-    let useful = [install_nextest(root), install_groff(root)];
+    let useful = [install_nextest(root), install_groff(root), browser::install(root)];
     let print = |outcomes: Vec<Result<()>>| {
         let missing: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         missing.iter().for_each(|error| println!("missing: {error:#}"));
@@ -113,7 +114,7 @@ fn install_groff(root: &Path) -> Result<()> {
         ("GROFF_FONT_PATH", data.join("current/font").into()),
         ("GROFF_TMAC_PATH", std::env::join_paths([data.join("current/tmac"), tree.join("etc/groff")])?),
     ];
-    write_launcher(&launchers_folder(root), "groff", &program, &variables)
+    write_launcher(&launchers_folder(root), "groff", &program, &[], &variables)
 }
 
 /// The folder for unpacked programs that need environment variables to run.
@@ -121,14 +122,24 @@ fn launchers_folder(root: &Path) -> PathBuf {
     tools_folder(root).join("bin")
 }
 
-/// Lets tests find an unpacked program by its name.
-fn write_launcher(folder: &Path, name: &str, program: &Path, variables: &[(&str, OsString)]) -> Result<()> {
+/// Lets tests find an unpacked program by its name. These arguments come before those of the caller.
+fn write_launcher(
+    folder: &Path,
+    name: &str,
+    program: &Path,
+    arguments: &[PathBuf],
+    variables: &[(&str, OsString)],
+) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut text = "#!/bin/sh\n".to_owned();
-    for (variable, value) in variables {
+    for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
         text.push_str(&format!("{variable}={} ", quoted(&value.to_string_lossy())));
     }
-    text.push_str(&format!("exec {} \"$@\"\n", quoted(&program.to_string_lossy())));
+    text.push_str("exec ");
+    for word in [program].into_iter().chain(arguments.iter().map(PathBuf::as_path)) {
+        text.push_str(&format!("{} ", quoted(&word.to_string_lossy())));
+    }
+    text.push_str("\"$@\"\n");
     // Atomically: another process may start it at this moment.
     let partial = folder.join(format!("{name}.{}", std::process::id()));
     std::fs::write(&partial, text)?;
@@ -208,7 +219,7 @@ mod tests {
         std::fs::write(&program, "#!/bin/sh\necho \"$LD_LIBRARY_PATH $1\"\n").unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let variables = [("LD_LIBRARY_PATH", "/some/lib".into())];
-        write_launcher(folder.path(), "python3", &program, &variables).unwrap();
+        write_launcher(folder.path(), "python3", &program, &[], &variables).unwrap();
         let output = Command::new(folder.path().join("python3")).arg("-V").output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "/some/lib -V\n");
     }

@@ -17,9 +17,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use punctual_core::names::name_problem;
 use punctual_core::ports::{Token, User};
 use punctual_core::time::{Monotonic, Timestamp};
-use punctual_engine::{Caller, UseCases};
+use punctual_engine::{Caller, RefusedPrincipal, UseCases};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +51,10 @@ const UNKNOWN: ApiError = ApiError::Unauthorized("the token is unknown");
 const EXPIRED: ApiError = ApiError::Unauthorized("the token has expired");
 const NO_USER: ApiError = ApiError::Unauthorized("the user of the token was removed");
 const DISABLED: ApiError = ApiError::Unauthorized("the user is disabled");
+const UNVERIFIED: ApiError = ApiError::Unauthorized(
+    "a user of this server has the email address of the JWT, and the JWT does not say that the address is verified: the \
+     identity provider must set email_verified to true",
+);
 const SESSION_OVER: ApiError = ApiError::Unauthorized("the session is over: log in again");
 
 /// The address that a connection comes from. The server attaches it to each request.
@@ -147,12 +152,41 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
     }
 }
 
-/// Notes for the audit log that a token which is known was refused. It is looked up whether it is known or not,
-/// so that the time taken does not tell.
+/// Notes for the audit log that a credential which is known was refused.
 async fn note_refusal(api: &Api, credential: &Credential, error: &ApiError, source: Option<String>) {
-    let (Credential::Token(secret), ApiError::Unauthorized(reason)) = (credential, error) else { return };
-    if let Ok(Some(token)) = api.access.token(&secret.id).await {
-        api.access.record_refusal(&Caller { source, ..Caller::of_token(&token) }, reason);
+    let ApiError::Unauthorized(reason) = error else { return };
+    if let Some(who) = credential.principal(api).await {
+        api.access.record_refusal(RefusedPrincipal { source, ..who }, reason);
+    }
+}
+
+/// Notes for the audit log that a browser could not log in.
+pub fn note_refused_login(
+    api: &Api,
+    who: Option<RefusedPrincipal>,
+    error: &ApiError,
+    source: Option<String>,
+) {
+    if let ApiError::Unauthorized(reason) = error {
+        let who = who.unwrap_or_else(|| RefusedPrincipal {
+            token_id: "unknown".to_owned(),
+            ..RefusedPrincipal::default()
+        });
+        api.access.record_refused_login(RefusedPrincipal { source, ..who }, reason);
+    }
+}
+
+/// Whom claims describe, to note that they were refused. Only a verified address names a user.
+pub async fn principal_of(api: &Api, claims: &Claims) -> RefusedPrincipal {
+    let user = match claims.verified_email() {
+        Some(_) => claimed_user(api, claims).await.ok().flatten(),
+        None => None,
+    };
+    RefusedPrincipal {
+        token_id: claims.principal(),
+        name: claims.name(),
+        user: user.map(|user| user.id),
+        source: None,
     }
 }
 
@@ -324,6 +358,22 @@ impl Credential {
         }
     }
 
+    /// Whom it belongs to although it may be refused; `None` if nobody knows. A token is looked up whether its id
+    /// is known or not, so that the time taken does not tell.
+    pub async fn principal(&self, api: &Api) -> Option<RefusedPrincipal> {
+        match self {
+            Credential::Token(secret) => {
+                let token = api.access.token(&secret.id).await.ok()??;
+                let (name, user) = (token.about.name, token.about.user);
+                Some(RefusedPrincipal { token_id: token.id, name, user, source: None })
+            }
+            Credential::Jwt(jwt) => {
+                let claims = api.oidc.as_ref()?.verify_bearer(jwt, api.access.now()).await.ok()?;
+                Some(principal_of(api, &claims).await)
+            }
+        }
+    }
+
     /// Its caller as of now: nothing comes from a cache. `None` if the credential is no longer valid, or cannot
     /// be verified because the identity provider has been away for long.
     pub async fn fresh(&self, api: &Api) -> Result<Option<Caller>, ApiError> {
@@ -418,11 +468,10 @@ impl KnownJwt {
 /// claims are mapped to.
 pub async fn caller_of(api: &Api, claims: &Claims) -> Result<Caller, ApiError> {
     let Some(oidc) = &api.oidc else { return Err(UNKNOWN) };
-    let user = match claims.verified_email() {
-        Some(email) => api.access.user_by_email(&email).await?,
-        None => None,
-    };
+    let user = claimed_user(api, claims).await?;
     match user {
+        // Otherwise the role of the claims would replace what this server says about the user.
+        Some(_) if claims.verified_email().is_none() => Err(UNVERIFIED),
         Some(user) if user.about.is_disabled => Err(DISABLED),
         Some(user) => Ok(Caller {
             token_id: claims.principal(),
@@ -442,6 +491,15 @@ pub async fn caller_of(api: &Api, claims: &Claims) -> Result<Caller, ApiError> {
             grant: oidc.rules().grant(claims)?,
             source: None,
         }),
+    }
+}
+
+/// The user with the email address in these claims, whether it is verified or not.
+async fn claimed_user(api: &Api, claims: &Claims) -> Result<Option<User>, ApiError> {
+    // No user has an invalid address, and databases refuse some texts instead of finding nothing.
+    match claims.email().filter(|email| name_problem(email).is_none()) {
+        Some(email) => Ok(api.access.user_by_email(&email).await?),
+        None => Ok(None),
     }
 }
 

@@ -335,7 +335,7 @@ impl ApiError {
             }
             ApiError::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "the query has invalid parameters"),
             ApiError::InvalidHeader { .. } => (StatusCode::BAD_REQUEST, "the request has invalid headers"),
-            ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "the unique_key is taken"),
+            ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "another job has this key or name"),
             ApiError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
             ApiError::QuotaReached { .. } => (StatusCode::TOO_MANY_REQUESTS, "the submit quota is used up"),
             ApiError::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "the rate limit is reached"),
@@ -425,7 +425,7 @@ impl From<UseCaseError> for ApiError {
             | UseCaseError::NoSuchToken(_)
             | UseCaseError::NoSuchUser(_)
             | UseCaseError::NoSuchSecret(_) => ApiError::NotFound(error.to_string()),
-            UseCaseError::Cipher(error) => ApiError::Conflict(error.to_string()),
+            UseCaseError::Cipher(_) | UseCaseError::Undecryptable(_) => ApiError::Conflict(error.to_string()),
             UseCaseError::EmailTaken(_) | UseCaseError::DirectoryFull { .. } => {
                 ApiError::Conflict(error.to_string())
             }
@@ -436,6 +436,14 @@ impl From<UseCaseError> for ApiError {
             UseCaseError::AmbiguousWorker { ref sessions, .. } => {
                 let ids: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
                 ApiError::Conflict(format!("{error}: pass one of the session ids {}", ids.join(", ")))
+            }
+            UseCaseError::AmbiguousName { ref jobs, .. } => {
+                let ids: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+                ApiError::Conflict(format!(
+                    "{error}, and none of them was put by its name: keep one and rename or delete the others; they \
+                     are {}",
+                    ids.join(", ")
+                ))
             }
             UseCaseError::WorkerDraining { .. } => {
                 ApiError::Conflict(format!("{error} and will close: start the worker again to give it work"))

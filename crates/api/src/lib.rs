@@ -11,6 +11,7 @@ mod browser;
 mod compat;
 mod conditional;
 mod connections;
+mod cursors;
 mod error;
 mod explain;
 mod extract;
@@ -48,6 +49,7 @@ pub use tls::ServerTls;
 
 use auth::Verified;
 use axum::Router;
+use cursors::CursorKey;
 use extract::BodyShares;
 use metrics::KnownLanes;
 use oidc::Oidc;
@@ -95,6 +97,7 @@ pub struct Api {
     traffic: Arc<Traffic>,
     limiter: Arc<RateLimiter>,
     lanes: Arc<KnownLanes>,
+    cursor_key: CursorKey,
     started_at: Timestamp,
     /// Which hosts requests may name, and which web pages may use the API.
     web: Arc<WebPolicy>,
@@ -118,6 +121,7 @@ impl Api {
             limiter: RateLimiter::new(RateLimits::default(), clock.clone(), traffic.clone()),
             traffic,
             lanes: Arc::default(),
+            cursor_key: CursorKey::default(),
             started_at: clock.wall(),
             clock,
             verified: Arc::default(),

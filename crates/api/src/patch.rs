@@ -9,6 +9,7 @@ use crate::json::{self, DocumentShape};
 use crate::submission::{Basis, RECURRING_FIELDS, SCHEDULE_FIELDS, as_submitted, job_spec};
 use punctual_client::{ScheduleType, SubmitJob};
 use punctual_core::job::JobSpec;
+use punctual_core::recurrence::{Recurrence, RecurrenceSpec};
 use punctual_core::schedule::Schedule;
 use punctual_core::time::Timestamp;
 use serde::de::{MapAccess, Visitor};
@@ -35,11 +36,9 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
     }
     let text = serde_json::to_vec(&job).map_err(internal)?;
     let job = json::parse_job(&text, DocumentShape::PatchedJob)?;
-    let basis = Basis { now, owner: &stored.owner, stored: Some(&stored.settings.schedule) };
-    let mut spec = job_spec(job, basis).map_err(ApiError::invalid)?;
-    if !names_schedule {
-        spec.settings.schedule = stored.settings.schedule.clone();
-    }
+    let schedule = Some(&stored.settings.schedule);
+    let basis = Basis { now, owner: &stored.owner, stored: schedule, keeps_schedule: !names_schedule };
+    let spec = job_spec(job, basis).map_err(ApiError::invalid)?;
     Ok(JobSpec { payload, ..spec })
 }
 
@@ -101,11 +100,16 @@ fn displace(job: &mut Fields, named: &Fields, kind: ScheduleType) {
             job.remove(displaced);
         }
     }
+    if named.get("interval").and_then(Value::as_str).is_some_and(is_elapsed) {
+        ["dst_gap", "dst_overlap"].iter().for_each(|choice| drop(job.remove(*choice)));
+    }
     for (field, word, bounds) in [
         ("misfire_policy", "RUN_ALL", &["misfire_limit", "max_lateness", "replay_rate"][..]),
         ("overlap_policy", "QUEUE", &["overlap_limit"][..]),
     ] {
-        if named.get(field).is_some_and(|policy| policy != word) {
+        let is_other =
+            |policy: &Value| !policy.as_str().is_some_and(|policy| policy.eq_ignore_ascii_case(word));
+        if named.get(field).is_some_and(is_other) {
             bounds.iter().for_each(|bound| drop(job.remove(*bound)));
         }
     }
@@ -114,6 +118,12 @@ fn displace(job: &mut Fields, named: &Fields, kind: ScheduleType) {
     {
         displace_retry(retry, named);
     }
+}
+
+/// Whether clock changes do not affect the interval.
+fn is_elapsed(interval: &str) -> bool {
+    Recurrence::new(RecurrenceSpec::interval(interval, Timestamp::EPOCH))
+        .is_ok_and(|recurrence| recurrence.is_elapsed())
 }
 
 /// Removes the retry delays that do not belong to the requested strategy.
@@ -254,7 +264,7 @@ impl<'de> Deserialize<'de> for OrderedMembers {
 mod tests {
     use super::*;
     use punctual_core::job::{DEFAULT_OWNER, Expiry};
-    use punctual_core::recurrence::Rule;
+    use punctual_core::recurrence::{DstGap, DstOverlap, Rule};
     use punctual_core::retry::RetryPolicy;
     use punctual_core::schedule::OverlapPolicy;
 
@@ -290,7 +300,7 @@ mod tests {
     }
 
     const EVERYTHING: &str = r#"{"name":"x","job_type":"t","payload":{"b": 1.0e3,  "a":[ ]},"queue":"q","priority":7,
-        "interval":"90m","timezone":"Europe/Berlin","dst_gap":"SKIP","misfire_policy":"RUN_ALL","misfire_limit":4,
+        "interval":"90m","timezone":"Europe/Berlin","misfire_policy":"RUN_ALL","misfire_limit":4,
         "misfire_grace":"5m","jitter":"1500ms","max_runs":9,"end_at":"2030-01-01T00:00:00Z",
         "overlap_policy":"QUEUE","overlap_limit":3,"max_open":77,"max_retries":2,
         "retry":{"steps":["1m","5m"],"fail_on":["LOST"],"timeout_growth":1.25},"timeout_secs":0.5,
@@ -399,9 +409,70 @@ mod tests {
         );
         let settings = changed(EVERYTHING, r#"{"overlap_policy":"SKIP","misfire_policy":null}"#).settings;
         assert_eq!((settings.overlap, settings.overlap_limit), (OverlapPolicy::Skip, 10));
+        let small_letters = changed(EVERYTHING, r#"{"overlap_policy":"queue","misfire_policy":"run_all"}"#);
+        assert_eq!(small_letters, stored(EVERYTHING));
         let once = r#"{"name":"x","expires_after":"1h"}"#;
         let expiry = changed(once, r#"{"expires_at":"2026-11-16T00:00:00Z"}"#).settings.expiry;
         assert_eq!(expiry, Some(Expiry::At(at("2026-11-16T00:00:00Z"))));
+    }
+
+    #[test]
+    fn an_elapsed_interval_displaces_choices_about_clock_changes() {
+        let daily = r#"{"name":"x","cron_expression":"0 2 * * *","dst_gap":"SKIP","dst_overlap":"BOTH"}"#;
+        let choices = |patch: &str| match schedule_after(daily, patch) {
+            Schedule::Recurring(recurring) => {
+                let spec = recurring.recurrence.spec();
+                (spec.dst_gap, spec.dst_overlap)
+            }
+            other => panic!("not recurring: {other:?}"),
+        };
+        let kept = (Some(DstGap::Skip), Some(DstOverlap::Both));
+        assert_eq!(choices(r#"{"cron_expression":"0 3 * * *"}"#), kept);
+        assert_eq!(choices(r#"{"interval":"daily"}"#), kept);
+        assert_eq!(choices(r#"{"interval":"90m"}"#), (None, None));
+        assert_eq!(
+            refused(daily, r#"{"interval":"90m","dst_gap":"SKIP"}"#),
+            "dst_gap only applies to cron expressions and to intervals of days or longer: 90m is elapsed time, \
+             which clock changes do not affect"
+        );
+    }
+
+    /// A job as an earlier release stored it.
+    fn stored_before(recurrence: &str) -> JobSpec {
+        let mut job = stored(r#"{"name":"x"}"#);
+        let schedule = format!(r#"{{"recurring":{{"recurrence":{recurrence}}}}}"#);
+        job.settings.schedule = serde_json::from_str(&schedule).unwrap();
+        job
+    }
+
+    #[test]
+    fn a_job_of_an_earlier_release_keeps_its_schedule_until_a_patch_names_it() {
+        let idle =
+            r#"{"rule":{"interval":{"every":"90m","anchor":"2026-01-01T00:00:00Z"}},"dst_gap":"SKIP"}"#;
+        let listed = r#"{"rule":{"cron":{"pattern":"0 9 * * ?,5"}}}"#;
+        let repeated = r#"{"rule":{"cron":{"pattern":"*/15 0-6 * * *"}},"zone":"Europe/Berlin"}"#;
+        for recurrence in [idle, listed, repeated] {
+            let job = stored_before(recurrence);
+            let expected = JobSpec { name: "y".to_owned(), ..job.clone() };
+            assert_eq!(patched(&job, br#"{"name":"y"}"#, now()).unwrap(), expected, "{recurrence}");
+        }
+        let Schedule::Recurring(bounded) =
+            patched(&stored_before(idle), br#"{"max_runs":5}"#, now()).unwrap().settings.schedule
+        else {
+            panic!("not recurring");
+        };
+        assert_eq!((bounded.recurrence.spec().dst_gap, bounded.max_runs), (None, Some(5)));
+        assert!(patched(&stored_before(listed), br#"{"max_runs":5}"#, now()).is_err());
+        let Schedule::Recurring(updated) =
+            patched(&stored_before(repeated), br#"{"max_runs":5}"#, now()).unwrap().settings.schedule
+        else {
+            panic!("not recurring");
+        };
+        assert_eq!(
+            updated.recurrence.dst_overlap(),
+            DstOverlap::Both,
+            "an updated schedule follows the new rule"
+        );
     }
 
     #[test]

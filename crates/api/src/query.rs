@@ -1,5 +1,7 @@
 //! Query parameters. Unknown names are errors, so that a misspelled filter does not return everything.
 
+use crate::Api;
+use crate::cursors::{self, place_in};
 use crate::error::ApiError;
 use crate::suggest;
 use axum::extract::{FromRequestParts, Query};
@@ -18,13 +20,16 @@ pub struct QueryParams {
     errors: Vec<FieldError>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for QueryParams {
+impl FromRequestParts<Api> for QueryParams {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let Query(mut pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, api)
             .await
             .map_err(|rejection| invalid("query", format!("is not readable: {}", rejection.body_text())))?;
+        for (_, value) in pairs.iter_mut().filter(|(name, _)| name == "cursor") {
+            *value = cursors::opened(api, std::mem::take(value)).await?;
+        }
         Ok(QueryParams { pairs, known: vec![], errors: vec![] })
     }
 }
@@ -54,6 +59,19 @@ impl QueryParams {
             self.error(name, format!("must be given at most {most} times"));
         }
         named.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// All parameters whose names consist of a prefix and a field, such as `payload.FIELD`, by field.
+    pub fn fields(&mut self, name: &'static str, most: usize) -> Vec<(String, String)> {
+        self.known.push(name);
+        let prefix = name.trim_end_matches(char::is_uppercase);
+        let (named, rest): (Vec<_>, Vec<_>) =
+            self.pairs.drain(..).partition(|(key, _)| key.starts_with(prefix));
+        self.pairs = rest;
+        if named.len() > most {
+            self.error(name, format!("must be given at most {most} times"));
+        }
+        named.into_iter().map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
     }
 
     pub fn parsed<T: FromStr<Err: Display>>(&mut self, name: &'static str) -> Option<T> {
@@ -182,15 +200,4 @@ pub fn page_after<T: Ord + Copy>(
     let page: Vec<T> = rest.by_ref().take(limit).collect();
     let next = rest.next().and(page.last().copied());
     (page, next)
-}
-
-/// The position in a cursor of this list.
-pub fn place_in<T: FromStr>(list: &str, cursor: &str) -> Option<T> {
-    let (made_by, place) = cursor.split_once('~')?;
-    if made_by == list { place.parse().ok() } else { None }
-}
-
-/// The cursor for the next page of this list.
-pub fn next_cursor(list: &str, place: Option<impl Display>) -> Option<String> {
-    place.map(|place| format!("{list}~{place}"))
 }

@@ -5,6 +5,7 @@
 
 use crate::Api;
 use crate::auth::{Call, Credential};
+use crate::cursors;
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
@@ -48,11 +49,13 @@ pub fn is_accepted(headers: &HeaderMap) -> bool {
     accept.trim_start().to_ascii_lowercase().starts_with(EVENT_STREAM)
 }
 
-/// The id of the last event that a reconnecting client saw.
-pub fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+/// The id of the last event that a reconnecting client saw, as a readable cursor.
+pub async fn last_event_id(api: &Api, headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(seen) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let seen = seen.to_str().map_err(|_| foreign_event_id())?;
-    Ok(Some(seen).filter(|id| !id.is_empty()))
+    match seen.to_str().map_err(|_| foreign_event_id())? {
+        "" => Ok(None),
+        seen => cursors::opened(api, seen.to_owned()).await.map(Some),
+    }
 }
 
 /// The error for an id of another stream.
@@ -79,7 +82,7 @@ impl StreamResponse {
         let ending = api.clone();
         let said_at = api.clock.monotonic();
         let (caller, credential) = (call.cases.caller().clone(), call.credential.clone());
-        let writing = write(Stream { api: api.clone(), sender, said_at, place });
+        let writing = write(Stream { api: api.clone(), sender, said_at, resume_after: None, place });
         tokio::spawn(async move {
             tokio::select! {
                 biased;
@@ -129,6 +132,8 @@ pub struct Stream {
     sender: mpsc::Sender<Bytes>,
     /// When the last bytes were sent.
     said_at: Monotonic,
+    /// The id that heartbeats carry.
+    resume_after: Option<String>,
     #[expect(dead_code, reason = "held as long as the stream is open")]
     place: OwnedSemaphorePermit,
 }
@@ -141,9 +146,23 @@ impl Stream {
     }
 
     /// Advances the id that a client reconnects with, without an event: readers keep the last id they saw.
-    pub async fn mark(&mut self, id: Option<&str>) -> Option<()> {
-        let mut text = String::new();
-        if let Some(id) = id {
+    pub async fn mark(&mut self, id: &str) -> Option<()> {
+        self.say(format!("id: {id}\n\n").into()).await
+    }
+
+    /// Sets the id that a client reconnects with after the next heartbeat.
+    pub async fn resume_after(&mut self, id: String) -> Option<()> {
+        self.resume_after = Some(id);
+        self.beat().await
+    }
+
+    /// Sends a heartbeat if nothing was sent for a while.
+    async fn beat(&mut self) -> Option<()> {
+        if self.api.clock.monotonic().since(self.said_at) < HEARTBEAT_INTERVAL {
+            return Some(());
+        }
+        let mut text = ": alive\n".to_owned();
+        if let Some(id) = &self.resume_after {
             let _ = writeln!(text, "id: {id}");
         }
         text.push('\n');
@@ -152,10 +171,8 @@ impl Stream {
 
     /// Waits for a future, at most this long; `Some(None)` on timeout. Sends heartbeats meanwhile.
     pub async fn wait<T>(&mut self, what: impl Future<Output = T>, most: Duration) -> Option<Option<T>> {
+        self.beat().await?;
         let clock = self.api.clock.clone();
-        if clock.monotonic().since(self.said_at) >= HEARTBEAT_INTERVAL {
-            self.say(Bytes::from_static(b": alive\n\n")).await?;
-        }
         tokio::select! {
             biased;
             () = self.sender.closed() => None,

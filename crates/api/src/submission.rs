@@ -19,12 +19,14 @@ pub struct Basis<'a> {
     pub owner: &'a str,
     /// The job's current schedule, if it exists: an unchanged rule keeps its rhythm.
     pub stored: Option<&'a Schedule>,
+    /// Whether the stored schedule stays as it is. An earlier release may have accepted it by looser rules.
+    pub keeps_schedule: bool,
 }
 
 impl<'a> Basis<'a> {
     /// For a new job.
     pub const fn new(now: Timestamp, owner: &'a str) -> Self {
-        Basis { now, owner, stored: None }
+        Basis { now, owner, stored: None, keeps_schedule: false }
     }
 
     fn recurrence(&self) -> Option<&RecurrenceSpec> {
@@ -71,6 +73,7 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
             expiry,
             idempotency_key: job.idempotency_key,
             unique_key: job.unique_key,
+            by_name: false,
             concurrency_key: job.concurrency_key,
             depends_on: job.depends_on.unwrap_or_default(),
             tags: job.tags.unwrap_or_default(),
@@ -88,7 +91,8 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
 /// When the job runs, or all contradictions.
 pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, Vec<InvalidField>> {
     let mut problems = contradictions(job);
-    let schedule = planned(job, basis, &mut problems);
+    let kept = basis.stored.filter(|_| basis.keeps_schedule).cloned();
+    let schedule = kept.unwrap_or_else(|| planned(job, basis, &mut problems));
     if problems.is_empty() {
         return Ok(schedule);
     }
@@ -269,6 +273,8 @@ fn recurring(job: &SubmitJob, rule: Rule, problems: &mut Vec<InvalidField>) -> S
                 let hourly = RecurrenceSpec::interval("1h", Timestamp::EPOCH);
                 spec = match error.field() {
                     "timezone" => spec.in_zone(&hourly.zone),
+                    "dst_gap" => RecurrenceSpec { dst_gap: None, ..spec },
+                    "dst_overlap" => RecurrenceSpec { dst_overlap: None, ..spec },
                     // The start is also a part of an interval's rule.
                     "start_at" | "end_at" => hourly.in_zone(&spec.zone),
                     _ => RecurrenceSpec { rule: hourly.rule, ..spec },
@@ -394,14 +400,15 @@ fn schedule_fields(schedule: &Schedule) -> SubmitJob {
         Rule::Cron { pattern, .. } => (Some(pattern.clone()), None),
         Rule::Interval { every, .. } => (None, Some(every.clone())),
     };
+    let (dst_gap, dst_overlap) = recurring.recurrence.dst_choices();
     let misfire = &recurring.misfire;
     SubmitJob {
         schedule_type: Some(ScheduleType::Recurring),
         cron_expression,
         interval,
         timezone: Some(spec.zone.clone()),
-        dst_gap: spec.dst_gap,
-        dst_overlap: spec.dst_overlap,
+        dst_gap,
+        dst_overlap,
         misfire_policy: Some(misfire.policy),
         misfire_grace: Some(span(misfire.grace_ms)),
         misfire_limit: misfire.limit,
@@ -623,11 +630,8 @@ mod tests {
         let hour = r#"{"name":"x","interval":"1h"}"#;
         let stored = schedule_of(hour);
         let later = now().plus(std::time::Duration::from_secs(600));
-        let basis = Basis { now: later, owner: DEFAULT_OWNER, stored: Some(&stored) };
-        let again = |json: &str| {
-            let job: SubmitJob = serde_json::from_str(json).unwrap();
-            schedule(&job, basis).unwrap()
-        };
+        let basis = Basis { stored: Some(&stored), ..Basis::new(later, DEFAULT_OWNER) };
+        let again = |json: &str| schedule(&serde_json::from_str(json).unwrap(), basis).unwrap();
         assert_eq!(again(hour), stored);
         let anchor = |schedule: &Schedule| match schedule {
             Schedule::Recurring(recurring) => match recurring.recurrence.spec().rule {

@@ -8,13 +8,14 @@ use punctual_client::{
 };
 use punctual_core::documents::check_document;
 use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::JobId;
 use punctual_core::notes::{Noted, Progress};
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{
     DeadLetter, Depth, ExecutionView, JobView, ListedExecution, QueueRow, SessionRow,
 };
-use punctual_core::recurrence::Recurrence;
-use punctual_core::schedule::SkipRange;
+use punctual_core::recurrence::{PreviewedFire, Rule};
+use punctual_core::schedule::{Recurring, Schedule, SkipRange};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use punctual_engine::{QueueView, Submitted, WorkerView, next_run_time};
@@ -43,6 +44,7 @@ pub fn job(view: JobView) -> JobBody {
     let job = view.job;
     let state = JobState {
         schedule_description: submission::in_words(&job.spec.settings.schedule),
+        interval_anchor: interval_anchor(&job.spec.settings.schedule),
         status,
         status_reason,
         next_run_time,
@@ -65,8 +67,17 @@ pub fn job(view: JobView) -> JobBody {
     JobBody::new(job.id, SubmitJob { payload: payload(job.spec.payload), ..described }, state)
 }
 
+/// The time from which an interval without `start_at` counts.
+pub fn interval_anchor(schedule: &Schedule) -> Option<Timestamp> {
+    let Schedule::Recurring(recurring) = schedule else { return None };
+    match (&recurring.recurrence.spec().rule, recurring.recurrence.spec().start_at) {
+        (Rule::Interval { anchor, .. }, None) => Some(*anchor),
+        _ => None,
+    }
+}
+
 /// The payload of a job; none if the caller may not read it.
-fn payload(text: String) -> Option<Box<RawValue>> {
+pub fn payload(text: String) -> Option<Box<RawValue>> {
     if text.is_empty() { None } else { raw_json(text) }
 }
 
@@ -81,14 +92,21 @@ pub fn waits_for_retry(live: &Live) -> bool {
     live.attempt > 1 && live.is_closed_by(Gate::Time) && !live.is_closed_by(Gate::Paused)
 }
 
-/// The next occurrences of a recurrence, and its description.
-pub fn preview(recurrence: &Recurrence, after: Timestamp, count: usize) -> PreviewBody {
-    let occurrences = recurrence.preview(after, count).into_iter().map(|fire| OccurrencePreview {
+/// A recurring schedule in words, and these occurrences of it. Their delays by jitter are known only for a job.
+pub fn preview(recurring: &Recurring, fires: Vec<PreviewedFire>, job: Option<JobId>) -> PreviewBody {
+    let recurrence = &recurring.recurrence;
+    let occurrences = fires.into_iter().map(|fire| OccurrencePreview {
         scheduled_time: fire.at,
         local_time: fire.local,
         dst: fire.dst,
+        due_at: job.map(|job| recurring.due_at(job, fire.at)).filter(|due_at| *due_at != fire.at),
     });
-    PreviewBody { description: recurrence.describe(), occurrences: occurrences.collect() }
+    PreviewBody {
+        description: recurring.describe(),
+        dst_gap: recurrence.follows_clocks().then(|| recurrence.dst_gap()),
+        dst_overlap: recurrence.follows_clocks().then(|| recurrence.dst_overlap()),
+        occurrences: occurrences.collect(),
+    }
 }
 
 pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {

@@ -148,6 +148,9 @@ async fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
 fn verified(check: &AuditCheckBody) -> String {
     let AuditCheckBody { checked, deleted_until, last_number, last_hash, .. } = check;
     match &check.broken {
+        Some(broken) if broken.number == 0 => {
+            format!("the audit log is not as it was written: {}", broken.problem)
+        }
         Some(broken) => format!(
             "entry {} is not as it was written: {}; {checked} entries before it are unchanged",
             broken.number, broken.problem

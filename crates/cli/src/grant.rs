@@ -86,9 +86,10 @@ fn permission(text: &str) -> Result<Permission, String> {
     args::small_word(text)
 }
 
-/// The owner column of a table.
-pub fn owner(owner: Option<&String>, all_owners: bool) -> String {
+/// The owner column of a table. A worker's owner limits nothing: it gets the jobs of all owners in its queues.
+pub fn owner(owner: Option<&String>, all_owners: bool, role: &str) -> String {
     match (owner, all_owners) {
+        (Some(owner), true) if role == Role::Worker.word() => format!("{owner} (runs jobs of all)"),
         (Some(owner), true) => format!("{owner} (sees all)"),
         (Some(owner), false) => owner.clone(),
         (None, _) => "-".to_owned(),
@@ -117,6 +118,14 @@ mod tests {
         assert_eq!(role("Viewer"), Ok(Role::Viewer));
         assert_eq!(role("root"), Err("must be viewer, submitter, operator, admin or worker".to_owned()));
         assert!(permission("all").unwrap_err().starts_with("must be jobs:read, payload:read, "));
+    }
+
+    #[test]
+    fn the_owner_of_a_worker_is_not_said_to_see_anything() {
+        let foo = "foo".to_owned();
+        assert_eq!(owner(Some(&foo), true, "worker"), "foo (runs jobs of all)");
+        assert_eq!(owner(Some(&foo), true, "operator"), "foo (sees all)");
+        assert_eq!(owner(Some(&foo), false, "submitter"), "foo");
     }
 
     #[test]

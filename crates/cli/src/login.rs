@@ -130,7 +130,7 @@ pub async fn whoami(args: WhoamiArgs) -> anyhow::Result<Exit> {
 
 fn described(identity: &WhoAmI, origin: String) -> String {
     let me = &identity.me;
-    let owner = if me.all_owners { format!("{} (sees all)", me.owner_id) } else { me.owner_id.clone() };
+    let owner = grant::owner(Some(&me.owner_id), me.all_owners, &me.role);
     details([
         ("server", Some(identity.server.clone())),
         ("context", identity.context.clone()),

@@ -1,7 +1,7 @@
 //! `punctual schedule`: previews a recurring schedule without a job.
 
 use clap::Subcommand;
-use punctual_client::{PreviewBody, PreviewRequest};
+use punctual_client::{OccurrencePreview, PreviewBody, PreviewRequest, Span};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
@@ -34,6 +34,12 @@ pub struct PreviewArgs {
     /// Show no runs after this time
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     end_at: Option<Timestamp>,
+    /// Show no more than this many runs
+    #[arg(long, value_name = "COUNT")]
+    max_runs: Option<u32>,
+    /// Spread the starts over this time; the preview says only by how much
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
+    jitter: Option<Span>,
     /// The name of the planned job: with its owner it determines the value of H
     #[arg(long)]
     name: Option<String>,
@@ -84,6 +90,8 @@ pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
         dst_overlap: args.dst_overlap,
         start_at: args.start_at,
         end_at: args.end_at,
+        max_runs: args.max_runs,
+        jitter: args.jitter,
         name: args.name,
         owner_id: args.owner,
         after: args.after,
@@ -100,8 +108,17 @@ pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
 }
 
 fn preview_table(preview: &PreviewBody) -> String {
-    let to_millis = preview.occurrences.iter().any(|occurrence| millis(occurrence.scheduled_time) > 0);
-    let rows = preview.occurrences.iter().map(|occurrence| {
+    if preview.occurrences.is_empty() {
+        return format!("{}\n\nno runs", preview.description);
+    }
+    let table = table(&["UTC", "LOCAL", "CLOCK CHANGE"], occurrence_rows(&preview.occurrences));
+    format!("{}\n\n{table}", preview.description)
+}
+
+/// Each with its time in UTC, its local time, and how a clock change affects it.
+pub fn occurrence_rows(occurrences: &[OccurrencePreview]) -> Vec<Vec<String>> {
+    let to_millis = occurrences.iter().any(|occurrence| millis(occurrence.scheduled_time) > 0);
+    let rows = occurrences.iter().map(|occurrence| {
         let effect = match occurrence.dst {
             None => "",
             Some(DstEffect::RunAfterGap) => "skipped by a DST change: runs right after",
@@ -115,8 +132,7 @@ fn preview_table(preview: &PreviewBody) -> String {
         };
         vec![utc, local, effect.to_owned()]
     });
-    let table = table(&["UTC", "LOCAL", "CLOCK CHANGE"], rows);
-    format!("{}\n\n{table}", preview.description)
+    rows.collect()
 }
 
 /// Milliseconds within the second.
@@ -135,19 +151,25 @@ fn local_time(local: &str, utc: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_client::OccurrencePreview;
 
     #[test]
-    fn utc_and_local_times_are_equally_exact() {
+    fn utc_and_local_times_are_equally_exact_and_a_schedule_without_runs_says_so() {
         let occurrence = |utc: &str, local: &str| OccurrencePreview {
             scheduled_time: utc.parse().unwrap(),
             local_time: local.to_owned(),
             dst: None,
+            due_at: None,
+        };
+        let body = |occurrences| PreviewBody {
+            description: "Every day".to_owned(),
+            dst_gap: None,
+            dst_overlap: None,
+            occurrences,
         };
         let shown = |occurrences| {
-            let preview = PreviewBody { description: String::new(), occurrences };
-            preview_table(&preview).lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
+            preview_table(&body(occurrences)).lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
         };
+        assert_eq!(preview_table(&body(vec![])), "Every day\n\nno runs");
         let whole = occurrence("2026-11-15T08:30:00Z", "2026-11-15T09:30:00+01:00");
         assert_eq!(shown(vec![whole.clone()]), ["2026-11-15T08:30:00Z  2026-11-15T09:30:00+01:00"]);
         let part = occurrence("2026-11-15T08:30:00.144219Z", "2026-11-15T09:30:00.144219+01:00");

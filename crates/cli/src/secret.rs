@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Subcommand)]
 pub enum SecretCommand {
-    /// Set a secret, from a file, standard input or a hidden prompt
+    /// Set the value of a secret, from a file, standard input or a hidden prompt; rules without a flag stay
     Set(SetArgs),
     /// List secrets, without their values
     List(ListArgs),
@@ -40,14 +40,14 @@ pub struct SetArgs {
     /// Read the value from this file; one line break at its end is left out
     #[arg(long, value_name = "FILE")]
     from_file: Option<PathBuf>,
-    /// Let jobs of this owner use it, or of owners like team-*; by default those of your own owner. Can be given more
-    /// than once
+    /// Let jobs of this owner use it, or of owners like team-*; a new secret is for jobs of your own owner. Can be given
+    /// more than once
     #[arg(long, value_name = "PATTERN")]
     owner: Vec<String>,
-    /// Let only jobs in this queue use it, or in queues like mail-*; can be given more than once
+    /// Let only jobs in this queue use it, or in queues like mail-*; '*' for all. Can be given more than once
     #[arg(long, value_name = "PATTERN")]
     queue: Vec<String>,
-    /// Let only jobs of this type use it, or of types like send-*; can be given more than once
+    /// Let only jobs of this type use it, or of types like send-*; '*' for all. Can be given more than once
     #[arg(long, value_name = "PATTERN")]
     job_type: Vec<String>,
     #[command(flatten)]
@@ -91,8 +91,10 @@ pub async fn run(command: SecretCommand) -> anyhow::Result<Exit> {
             let client = args.connect.client()?;
             let value = value(&args.name, args.from_file.as_deref())?;
             let note = redaction_note(&value);
-            let secret =
-                SetSecret { value, owners: args.owner, queues: args.queue, job_types: args.job_type };
+            // Without a flag, the rule of an existing secret stays.
+            let [owners, queues, job_types] = [args.owner, args.queue, args.job_type]
+                .map(|list| Some(list).filter(|list| !list.is_empty()));
+            let secret = SetSecret { value, owners, queues, job_types };
             let secret = client.set_secret(&args.name, &secret).await?;
             args.output.print(&secret, described)?;
             if let Some(note) = note {
@@ -119,7 +121,7 @@ pub async fn run(command: SecretCommand) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// All steps of a rotation. Fails if a secret is left with an older key.
+/// All steps of a rotation. Fails if a secret or payload is left with an older key.
 async fn rotate(args: ListArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let mut all: Option<RotatedSecrets> = None;
@@ -128,6 +130,7 @@ async fn rotate(args: ListArgs) -> anyhow::Result<Exit> {
         let mut step = client.rotate_secrets(&RotateSecrets { after }).await?;
         if let Some(before) = all.take() {
             step.rotated += before.rotated;
+            step.payloads += before.payloads;
             step.unreadable.splice(0..0, before.unreadable);
         }
         let is_last = step.next.is_none();
@@ -137,8 +140,11 @@ async fn rotate(args: ListArgs) -> anyhow::Result<Exit> {
         }
     }
     let Some(all) = all else { return Ok(Exit::Done) };
-    args.output
-        .print(&all, |all| format!("encrypted {} secrets with the key {}", all.rotated, all.key_id))?;
+    args.output.print(&all, |all| {
+        let payloads =
+            if all.payloads == 0 { String::new() } else { format!(" and {} payloads", all.payloads) };
+        format!("encrypted {} secrets{payloads} with the key {}", all.rotated, all.key_id)
+    })?;
     for problem in &all.unreadable {
         tell(&format!("error: {problem}"));
     }

@@ -186,7 +186,7 @@ fn described(user: &UserBody) -> String {
         ("email", Some(user.email.clone())),
         ("name", user.display_name.clone()),
         ("role", Some(user.role.clone())),
-        ("owner", Some(grant::owner(user.owner_id.as_ref(), user.all_owners))),
+        ("owner", Some(grant::owner(user.owner_id.as_ref(), user.all_owners, &user.role))),
         ("queues", grant::joined(&user.queues)),
         ("job types", grant::joined(&user.job_types)),
         ("permissions", grant::joined(&user.permissions)),
@@ -210,7 +210,7 @@ fn users_table(page: &Page<UserBody>) -> String {
             user.email.clone(),
             user.display_name.as_deref().map_or_else(|| "-".to_owned(), |name| shortened(name, 40)),
             user.role.clone(),
-            grant::owner(user.owner_id.as_ref(), user.all_owners),
+            grant::owner(user.owner_id.as_ref(), user.all_owners, &user.role),
             grant::limits(&user.queues, &user.job_types, &user.permissions),
             status(user).to_owned(),
         ]

@@ -58,7 +58,7 @@ wire! {
     /// An entry of the audit log that was changed, removed or inserted.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     pub struct BrokenEntryBody as "BrokenAuditEntry" {
-        /// Its number.
+        /// Its number; 0 if the whole chain was damaged.
         pub number: u64,
         /// What is wrong.
         pub problem: String = text().example("it was removed"),

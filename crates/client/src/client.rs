@@ -140,9 +140,16 @@ pub struct JobFilter {
     /// The job must have all of these tags.
     #[serde(skip)]
     pub tags: Vec<String>,
-    /// A substring of its name, job type or one of its tags, case-insensitive; or a prefix of its id.
+    /// A substring of its name, job type or one of its tags, case-insensitive; or the beginning of its id,
+    /// or at least 6 characters of it.
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// Whether its latest finished execution failed, timed out or was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing: Option<bool>,
+    /// Fields of the payload, such as `customer` or `order.id`, with the scalars that they must have.
+    #[serde(skip)]
+    pub payload: Vec<(String, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -351,7 +358,9 @@ impl Client {
 
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<JobBody>, ClientError> {
         let tags: Vec<(&str, &str)> = filter.tags.iter().map(|tag| ("tag", tag.as_str())).collect();
-        self.send(self.request(Method::GET, "/jobs").query(filter).query(&tags)).await
+        let fields = filter.payload.iter().map(|(field, value)| (format!("payload.{field}"), value.as_str()));
+        let fields: Vec<(String, &str)> = fields.collect();
+        self.send(self.request(Method::GET, "/jobs").query(filter).query(&tags).query(&fields)).await
     }
 
     pub async fn executions(
@@ -586,7 +595,11 @@ impl Client {
         Err(ClientError::Refused(Box::new(problem)))
     }
 
-    fn parsed<T: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<T, ClientError> {
+    pub(crate) fn parsed<T: DeserializeOwned>(
+        &self,
+        status: StatusCode,
+        body: &[u8],
+    ) -> Result<T, ClientError> {
         serde_json::from_slice(body).map_err(|error| match serde_json::from_slice::<IgnoredAny>(body) {
             Ok(_) => ClientError::Unexpected(error.to_string()),
             Err(_) => self.not_punctual(status),

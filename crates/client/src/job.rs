@@ -8,6 +8,7 @@ use crate::problem::Problem;
 use crate::retry::RetryBody;
 use crate::schedule::ReplayRate;
 use crate::wire::wire;
+use crate::word;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use punctual_core::recurrence::{DstGap, DstOverlap};
@@ -122,9 +123,11 @@ jobs! {
         /// The IANA name of the time zone of the schedule.
         timezone: Option<String> => Option<String> =
             text().with("minLength", 1).otherwise("UTC").example("Europe/Berlin"),
-        /// Depends on the schedule if omitted.
+        /// Depends on the schedule if omitted. Not for intervals of hours or less, which are elapsed time.
+        #[serde(deserialize_with = "word::optional")]
         dst_gap: Option<DstGap> => Option<DstGap>,
-        /// Depends on the schedule if omitted.
+        /// Depends on the schedule if omitted. Not for intervals of hours or less, which are elapsed time.
+        #[serde(deserialize_with = "word::optional")]
         dst_overlap: Option<DstOverlap> => Option<DstOverlap>,
         /// The first time at which it may run; an interval counts from here.
         start_at: Option<Timestamp> => Option<Timestamp>,
@@ -132,6 +135,7 @@ jobs! {
         end_at: Option<Timestamp> => Option<Timestamp>,
         /// For recurring jobs. Missed occurrences that are replayed wait for room under `overlap_policy` and
         /// `max_open`. `RUN_ALL` also replays those within the grace, except the latest.
+        #[serde(deserialize_with = "word::optional")]
         misfire_policy: Option<MisfirePolicy> => Option<MisfirePolicy> =
             the("MisfirePolicy").otherwise("SKIP_MISSED"),
         /// How late an occurrence may be and still run normally; at most 24h.
@@ -148,6 +152,7 @@ jobs! {
         /// Ends the schedule after this many occurrences; no limit if omitted.
         max_runs: Option<u32> => Option<u32> = whole(1..=u32::MAX.into()),
         /// For recurring jobs.
+        #[serde(deserialize_with = "word::optional")]
         overlap_policy: Option<OverlapPolicy> => Option<OverlapPolicy> = the("OverlapPolicy").otherwise("SKIP"),
         /// How many occurrences may wait under `QUEUE`; further ones are skipped, but a replay of missed ones
         /// waits.
@@ -194,6 +199,9 @@ jobs! {
         /// The schedule in plain English.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schedule_description: Option<String> = text().example("At 09:00, Monday to Friday, Europe/Berlin"),
+        /// The time from which an interval without `start_at` counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval_anchor: Option<Timestamp>,
         /// The status of the job.
         status: JobStatus,
         /// Why it has this status, if the status alone does not say it; for a single job also that no worker has

@@ -12,6 +12,7 @@
 mod access;
 mod advice;
 mod audit;
+mod by_name;
 mod client;
 mod clock;
 mod dead_letter;
@@ -42,6 +43,7 @@ mod stats;
 mod stream;
 mod tls;
 mod wire;
+mod word;
 #[cfg(feature = "worker")]
 pub mod worker;
 mod workers;
@@ -49,6 +51,7 @@ mod workers;
 pub use access::{CreateToken, CreateUser, MeBody, RotateToken, TokenBody, UserBody};
 pub use advice::{Advice, AdvisedAction};
 pub use audit::{AuditCheckBody, AuditEntryBody, AuditFilter, BrokenEntryBody};
+pub use by_name::{PlannedPut, PutAction, PutJob};
 pub use client::{Client, ClientError, JobFilter};
 pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
 pub use dead_letter::{

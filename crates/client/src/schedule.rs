@@ -1,7 +1,9 @@
 //! Recurring schedules on the wire: replay rates and previews.
 
+use crate::duration::Span;
 use crate::job::SubmitJob;
 use crate::wire::wire;
+use crate::word;
 use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -72,21 +74,29 @@ wire! {
         pub interval: Option<String> = field_of::<SubmitJob>("interval"),
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub timezone: Option<String> = field_of::<SubmitJob>("timezone"),
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::optional")]
         pub dst_gap: Option<DstGap> = field_of::<SubmitJob>("dst_gap"),
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::optional")]
         pub dst_overlap: Option<DstOverlap> = field_of::<SubmitJob>("dst_overlap"),
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub start_at: Option<Timestamp> = field_of::<SubmitJob>("start_at"),
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub end_at: Option<Timestamp> = field_of::<SubmitJob>("end_at"),
+        /// Ends the schedule after this many occurrences. Those between now and `after` count.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max_runs: Option<u32> = field_of::<SubmitJob>("max_runs"),
+        /// Delays each occurrence by up to this much. The delays depend on the id of the future job, so the
+        /// preview has only their maximum, in its description.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub jitter: Option<Span> = field_of::<SubmitJob>("jitter"),
         /// The name of the future job: with its owner it decides what `H` stands for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<String> = name(),
         /// The owner of the future job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub owner_id: Option<String> = name(),
-        /// Occurrences after this time; now if omitted.
+        /// Occurrences after this time; now if omitted. An interval without `start_at` begins now, also if this
+        /// is in the past.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub after: Option<Timestamp>,
         /// How many.
@@ -108,6 +118,8 @@ impl PreviewRequest {
             dst_overlap: self.dst_overlap,
             start_at: self.start_at,
             end_at: self.end_at,
+            max_runs: self.max_runs,
+            jitter: self.jitter,
             ..SubmitJob::default()
         }
     }
@@ -119,7 +131,15 @@ wire! {
     pub struct PreviewBody as "Preview" {
         /// The schedule in plain English.
         pub description: String = text().example("At minute 0 of every hour, UTC"),
-        /// The next ones.
+        /// The rule that applies to local times that clocks skip, chosen or by default; null if no clock change
+        /// affects the schedule.
+        #[serde(default)]
+        pub dst_gap: Option<DstGap>,
+        /// The rule that applies to local times that clocks repeat, chosen or by default; null if no clock
+        /// change affects the schedule.
+        #[serde(default)]
+        pub dst_overlap: Option<DstOverlap>,
+        /// The next ones. No more than `max_runs` leaves.
         pub occurrences: Vec<OccurrencePreview>,
     }
 }
@@ -134,6 +154,9 @@ wire! {
         pub local_time: String = text().with("format", "date-time").example("2026-11-15T09:30:00+01:00"),
         /// How a daylight saving change affected it.
         pub dst: Option<DstEffect>,
+        /// When it starts, if that is later because of the job's `jitter`; only for the occurrences of a job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub due_at: Option<Timestamp>,
     }
 }
 

@@ -5,11 +5,11 @@ use crate::page::Page;
 use crate::wire::wire;
 use punctual_core::time::Timestamp;
 use reqwest::Method;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 wire! {
-    /// A secret to set, in place of one with the same name.
+    /// A secret to set. Rules that are omitted or null stay as they are; a new secret gets their defaults.
     #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SetSecret as "SetSecret" {
@@ -19,18 +19,20 @@ wire! {
             .with("maxLength", limits::SECRET_VALUE_BYTES_MAX)
             .with("writeOnly", true)
             .example("correct horse battery staple"),
-        /// The owners whose jobs may use it, as names in which `*` stands for any text. Empty for the owner of the
-        /// caller; `["*"]` for all.
-        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "empty_if_null")]
-        pub owners: Vec<String> =
+        /// The owners whose jobs may use it, as names in which `*` stands for any text. `[]` for the owner of the
+        /// caller, which is the default; `["*"]` for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub owners: Option<Vec<String>> =
             up_to(limits::SCOPE_PATTERNS_MAX, list(name().about("An owner, or a pattern."))).example(vec!["team-mail"]),
-        /// The queues whose jobs may use it, as names in which `*` stands for any text; empty for all.
-        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "empty_if_null")]
-        pub queues: Vec<String> =
+        /// The queues whose jobs may use it, as names in which `*` stands for any text; `[]` for all, which is the
+        /// default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub queues: Option<Vec<String>> =
             up_to(limits::SCOPE_PATTERNS_MAX, list(name().about("A queue, or a pattern."))).example(vec!["mail-*"]),
-        /// The types of the jobs that may use it, as names in which `*` stands for any text; empty for all.
-        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "empty_if_null")]
-        pub job_types: Vec<String> =
+        /// The types of the jobs that may use it, as names in which `*` stands for any text; `[]` for all, which is the
+        /// default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub job_types: Option<Vec<String>> =
             up_to(limits::SCOPE_PATTERNS_MAX, list(name().about("A job type, or a pattern."))).example(vec!["send-*"]),
     }
 
@@ -75,7 +77,10 @@ wire! {
         pub key_id: String = text().example("3f9a0c12b7de"),
         /// How many secrets were encrypted again. Those with the current key are left out.
         pub rotated: u64,
-        /// Secrets that the server cannot decrypt, with the reason.
+        /// How many payloads of jobs were encrypted with the current key. Plain ones stay so unless new payloads are encrypted.
+        #[serde(default)]
+        pub payloads: u64,
+        /// Secrets and payloads that the server cannot decrypt, with the reason.
         pub unreadable: Vec<String> = list(text().about("A name and a reason.")),
         /// Pass it as `after` to continue; null at the end.
         pub next: Option<String> = text().example("smtp-password"),
@@ -93,10 +98,6 @@ impl fmt::Debug for SetSecret {
     }
 }
 
-fn empty_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 impl Client {
     /// All secrets that the caller may see, by name, without their values.
     pub async fn secrets(&self) -> Result<Page<SecretBody>, ClientError> {
@@ -107,7 +108,7 @@ impl Client {
         self.send(self.request(Method::GET, &format!("/secrets/{}", segment(name)))).await
     }
 
-    /// Stores a secret, in place of one with the same name.
+    /// Sets the value of a secret, and the rules that are given.
     pub async fn set_secret(&self, name: &str, secret: &SetSecret) -> Result<SecretBody, ClientError> {
         self.send(self.request(Method::PUT, &format!("/secrets/{}", segment(name))).json(secret)).await
     }
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn a_value_is_not_shown() {
         let secret = SetSecret { value: "hunter2".to_owned(), ..SetSecret::default() };
-        assert_eq!(format!("{secret:?}"), "SetSecret { owners: [], queues: [], job_types: [], .. }");
+        assert_eq!(format!("{secret:?}"), "SetSecret { owners: None, queues: None, job_types: None, .. }");
         let read: SetSecret = serde_json::from_str(r#"{"value":"hunter2","owners":null}"#).unwrap();
         assert_eq!(read, secret);
         assert!(serde_json::from_str::<SetSecret>(r#"{"value":"x","owner":["a"]}"#).is_err());

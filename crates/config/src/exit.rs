@@ -25,10 +25,12 @@ pub enum Exit {
     CannotStart = 7,
     /// The wait timed out.
     TimedOut = 8,
+    /// A plan contains changes.
+    Pending = 10,
 }
 
 /// The meaning of each code, for help, manual and reference.
-pub const MEANINGS: [(Exit, &str); 9] = [
+pub const MEANINGS: [(Exit, &str); 10] = [
     (Exit::Done, "done"),
     (Exit::Failed, "the awaited job did not succeed, or the command failed"),
     (Exit::Misunderstood, "invalid command line or configuration"),
@@ -38,11 +40,12 @@ pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::ServerFailed, "the server cannot handle the request now; try again later"),
     (Exit::CannotStart, "cannot start: port in use, or data directory or database not usable"),
     (Exit::TimedOut, "timed out while waiting"),
+    (Exit::Pending, "`plan` found changes to apply"),
 ];
 
 /// The codes and their meanings, for the end of the help.
 pub fn help() -> String {
-    let lines = MEANINGS.iter().map(|(exit, meaning)| format!("\n  {}  {meaning}", *exit as u8));
+    let lines = MEANINGS.iter().map(|(exit, meaning)| format!("\n  {:<2} {meaning}", *exit as u8));
     format!("Exit codes:{}", lines.collect::<String>())
 }
 

@@ -56,9 +56,10 @@ drain_grace = \"1m\"                           # punctual.toml
 - Paths in the file are relative to the file, those of flags and variables to the working directory.
 - An unknown key or an invalid value is an error (exit code 2), reported with file and line. An unknown variable that
   begins with `PUNCTUAL_` causes a warning.
-- Secrets have separate files (`token_file`, `signing_key_file`, `password_file`) and are not allowed in the file or in
-  flags. Commands also read a token from the variable `PUNCTUAL_TOKEN`, and servers the password of their database from
-  `PUNCTUAL_STORE_PASSWORD` and the keys for secrets from `PUNCTUAL_SECRETS_KEY`. URLs are always shown without the password.
+- Secrets have separate files (`token_file`, `signing_key_file`, `password_file`) and are not allowed in the file. Commands
+  also read a token from the variable `PUNCTUAL_TOKEN`, and servers the password of their database from
+  `PUNCTUAL_STORE_PASSWORD` and the keys for secrets from `PUNCTUAL_SECRETS_KEY`. The flags `--token` and `--store-password`
+  are for tests: other users of the machine can see flags, and the shell keeps them. URLs are always shown without the password.
 
 `punctual config show` prints the effective settings and the source of each value, `punctual config check [FILE]` reports
 problems. Commands that start no server use only `data_dir` and `[client]`, but reject a file with an error anywhere.

@@ -12,8 +12,8 @@ use crate::rates::{PerSecond, PerTime};
 use crate::run_as::{QueueUser, RunAs};
 use crate::store_url::StoreUrl;
 use crate::value::{
-    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
-    SlotCount, Value,
+    self, Address, Count, JobTypeName, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress,
+    SizeMax, SlotCount, Value,
 };
 use crate::web::{HostName, Switch, WebOrigin};
 use punctual_core::limits;
@@ -348,6 +348,9 @@ settings! {
         /// The queues that the worker serves; all if empty
         queues: Vec<QueueName> = "queues", is(""),
             "Jobs in other queues wait for a worker that serves them.";
+        /// The job types that the worker runs, of http, noop, sleep and those that are allowed; all if empty
+        job_types: Vec<JobTypeName> = "job_types", is(""),
+            "A worker whose token is limited to job types must name them. Jobs of other types wait for a worker that runs them. The worker does not start if it has no handler for one of them.";
         /// Command job types that the worker runs for anyone who may submit jobs: process, shell
         allow: Vec<Allowed> = "allow", is(""),
             "Commands run as the user in worker.run_as, or else as the user of the server. A worker that runs as root needs worker.run_as or allow_root_commands. Jobs of a type that is not allowed wait for a worker that allows it.";
@@ -380,7 +383,7 @@ settings! {
             "The last entry of a queue counts. Everyone who may submit jobs to a queue can run commands as its user.";
         /// How commands are kept away from the server, its files and each other: auto, strict or none
         isolation: IsolationMode = "worker.isolation", is("auto"),
-            "Auto uses PID and mount namespaces if the worker runs as root, and Landlock if the kernel has it; the log and `punctual doctor` report which. With strict, the worker does not start if one of them is missing. With none, commands can read what their user can read.";
+            "Auto uses PID and mount namespaces if the worker runs as root or the kernel lets everyone create user namespaces, and Landlock if the kernel has it; the log and `punctual doctor` report which. With strict, the worker does not start if one of them is missing. With none, commands can read what their user can read.";
         /// Where the private directories of commands are, which are their TMPDIR; by default the directory for temporary files
         scratch_dir: Option<PathBuf> = "worker.scratch_dir", unset("/var/cache/punctual"),
             "Each is created for one command, and removed with everything in it when the command has ended.";
@@ -465,6 +468,9 @@ settings! {
         /// How often the SQLite files are checked for damage in the background
         check_interval: Length<0, {30 * 24 * HOUR}> = "store.check_interval", is("1d"),
             "The first check begins at startup. A check is throttled to about 5% of one CPU, and takes correspondingly long. If it finds damage, /readyz answers 503. 0s checks only at startup. Only for SQLite.";
+        /// Encrypt payloads, results and checkpoints in the database, with the keys for secrets
+        encrypt_payloads: Switch = "store.encrypt_payloads", is("false"),
+            "Needs a key (secrets.key_file, PUNCTUAL_SECRETS_KEY, or secrets.key in the directory of a SQLite store), and the server does not start without one. Use the same value on all servers, and on workers that use the store. Rows that exist stay as they are until `punctual secret rotate`. Log lines, errors and progress are not encrypted, and jobs cannot be filtered by payload.";
     }
 }
 

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use punctual_client::Span;
 use punctual_core::health::FreeMin;
 use punctual_core::limits;
-use punctual_core::names::path_name_problem;
+use punctual_core::names::{name_problem, path_name_problem};
 use punctual_core::slots::SlotRange;
 use punctual_core::time::Timestamp;
 use serde_json::Value as Json;
@@ -576,6 +576,31 @@ impl ListItem for QueueName {
 
     fn read(text: &str) -> Result<Self, String> {
         args::queue(text).map(QueueName)
+    }
+
+    fn written(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// The name of a job type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobTypeName(pub String);
+
+impl ListItem for JobTypeName {
+    fn kind_of_list() -> String {
+        "a list of job types, such as [\"http\", \"shell\"]".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "JOB_TYPE".to_owned()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        match name_problem(text) {
+            Some(_) => Err("must be the name of a job type".to_owned()),
+            None => Ok(JobTypeName(text.to_owned())),
+        }
     }
 
     fn written(&self) -> String {

@@ -12,13 +12,14 @@ const OF_TESTS: &str = "PUNCTUAL_TEST_";
 const SIMILARITY_MIN: f64 = 0.8;
 
 /// Variables that a command gets when a job runs it, besides those in the command-line definition.
-const OF_JOBS: [&str; 6] = [
+const OF_JOBS: [&str; 7] = [
     "PUNCTUAL_JOB_ID",
     "PUNCTUAL_EXECUTION_ID",
     "PUNCTUAL_IDEMPOTENCY_KEY",
     "PUNCTUAL_ATTEMPT",
     "PUNCTUAL_SCHEDULED_TIME",
     "PUNCTUAL_DEADLINE",
+    "PUNCTUAL_NOTES",
 ];
 
 /// A sentence for each unknown variable of this process.
@@ -68,7 +69,14 @@ mod tests {
     #[test]
     fn misspelled_variables_are_told_with_what_was_meant() {
         let known = known(&Command::new("punctual").arg(Arg::new("output").env("PUNCTUAL_OUTPUT")));
-        let names = ["PUNCTUAL_SLOT", "PUNCTUAL_SLOTS", "PUNCTUAL_JOB_ID", "PUNCTUAL_OUTPUT", "PUNCTUAL_XYZ"];
+        let names = [
+            "PUNCTUAL_SLOT",
+            "PUNCTUAL_SLOTS",
+            "PUNCTUAL_JOB_ID",
+            "PUNCTUAL_NOTES",
+            "PUNCTUAL_OUTPUT",
+            "PUNCTUAL_XYZ",
+        ];
         assert_eq!(
             unknown(names.map(str::to_owned).to_vec(), &known),
             [

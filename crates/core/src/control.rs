@@ -41,6 +41,16 @@ pub enum Verb {
     Cancel,
     /// Cancels and hides it; it is removed when no live row is left.
     Delete,
+    /// Stores the same payload under another key. For users, nothing changes.
+    Reseal(Box<Reseal>),
+}
+
+/// Another stored form of a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reseal {
+    /// The stored form that it replaces. A payload that was changed meanwhile stays.
+    pub from: String,
+    pub to: String,
 }
 
 /// A new description of a job.
@@ -102,6 +112,9 @@ pub enum Refusal {
     /// To become unfinished again, the job would need its unique key, which another job now holds.
     #[error("job {0} now has the unique key")]
     KeyTaken(JobId),
+    /// To be identified by its name, the job would need a name that identifies another job.
+    #[error("the name identifies job {0}")]
+    NameTaken(JobId),
 }
 
 impl LoadedJob {
@@ -123,7 +136,16 @@ impl LoadedJob {
             Verb::Cancel => self.cancelled(now),
             Verb::Delete if self.job.mark == StoredStatus::Deleted => Ok(Change::default()),
             Verb::Delete => Ok(self.ended(StoredStatus::Deleted, now)),
+            Verb::Reseal(reseal) => Ok(self.resealed(reseal)),
         }
+    }
+
+    fn resealed(&self, reseal: &Reseal) -> Change {
+        if self.job.spec.payload != reseal.from {
+            return Change::default();
+        }
+        let spec = JobSpec { payload: reseal.to.clone(), ..self.job.spec.clone() };
+        Change { job: Some(Job { spec, ..self.job.clone() }), ..Change::default() }
     }
 
     fn paused(&self) -> Result<Change, Refusal> {
@@ -508,6 +530,7 @@ fn fixed(old: &JobSpec, new: &JobSpec) -> Option<&'static str> {
     let (before, after) = (&old.settings, &new.settings);
     [
         ("owner_id", old.owner == new.owner),
+        ("name", !before.by_name || (after.by_name && old.name == new.name)),
         ("idempotency_key", before.idempotency_key == after.idempotency_key),
         ("unique_key", before.unique_key == after.unique_key),
         ("depends_on", before.depends_on == after.depends_on),

@@ -4,6 +4,7 @@
 //! execution id adds the attempt number. The id therefore names its job, a job's rows are adjacent in every
 //! index, and no second index is needed to find them (decision 0001).
 
+use crate::limits;
 use crate::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -36,6 +37,12 @@ impl JobId {
 
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
+    }
+
+    /// Whether this text, in lower case, is the beginning of the id, or a part of it that is long enough.
+    pub fn has_part(&self, text: &str) -> bool {
+        let id = self.to_string();
+        id.starts_with(text) || (text.len() >= limits::ID_PART_CHARS_MIN && id.contains(text))
     }
 
     /// The segment of this job. It never changes.
@@ -242,6 +249,17 @@ impl FromIterator<Segment> for SegmentSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_an_id_is_its_beginning_or_long_enough() {
+        let id: JobId = "01a1ed14-ae56-7dc6-bf2a-8bb8b586faee".parse().unwrap();
+        for part in ["0", "01a1ed14", "01a1ed14-ae", "86faee", "8bb8b586faee", "bf2a-8bb", "4-ae56"] {
+            assert!(id.has_part(part), "{part}");
+        }
+        for other in ["faee", "6faee", "86FAEE", "01a1ed14ae56", "bf2b-8bb8"] {
+            assert!(!id.has_part(other), "{other}");
+        }
+    }
 
     #[test]
     fn ids_read_back_what_they_print() {

@@ -116,6 +116,9 @@ pub struct Settings {
     /// Identifies one unfinished job of its owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<String>,
+    /// Owner and name identify the job for as long as it is stored: it was put by its name.
+    #[serde(skip_serializing_if = "is_default")]
+    pub by_name: bool,
     /// Names a resource that the job uses. Its queue may limit how many executions use it at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency_key: Option<String>,
@@ -183,6 +186,7 @@ impl Default for Settings {
             expiry: None,
             idempotency_key: None,
             unique_key: None,
+            by_name: false,
             concurrency_key: None,
             depends_on: Vec::new(),
             tags: Vec::new(),

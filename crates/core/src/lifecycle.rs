@@ -43,6 +43,11 @@ impl Status {
         Status::Skipped,
         Status::Expired,
     ];
+
+    /// Whether the handler was started and did not succeed. A cancelled execution is no failure.
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Status::Failed | Status::TimedOut | Status::Lost)
+    }
 }
 
 /// How a run ended, as reported by its worker or by the recovery of its session.

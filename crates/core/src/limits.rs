@@ -6,6 +6,10 @@ use std::time::Duration;
 /// Bytes of a job's name, type, queue, owner, tags and keys, and of a worker's name. Longer ones are rejected
 /// with the field's name.
 pub const NAME_BYTES_MAX: usize = 200;
+
+/// Characters that a part of a job's id must have to be searched for; a shorter text matches the beginning only. Ids
+/// are ordered by time, so their ends tell them apart, and short ends match by chance.
+pub const ID_PART_CHARS_MIN: usize = 6;
 /// Bytes of a job's payload as JSON. Larger ones are rejected; store large data elsewhere and pass a
 /// reference.
 pub const PAYLOAD_BYTES_MAX: usize = 256 * 1024;
@@ -69,9 +73,16 @@ pub const POSITION_MAX: usize = 10_000;
 pub const REQUEST_KEY_BYTES_MAX: usize = 200;
 /// Items of one page of a list. A larger `limit` is rejected.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
+/// Pages of 2,000 unfinished jobs that are searched for one with a given name, when a job is put by a name that
+/// identifies none yet. One that is older than these is not found, and a new job is created.
+pub const NAME_SEARCH_PAGES_MAX: usize = 20;
 /// Bytes of payloads, results, errors and log lines in one page. A page that would have more ends sooner,
 /// after at least one item, and returns where to continue.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Filters on fields of payloads in one request. More are rejected.
+pub const PAYLOAD_FILTERS_MAX: usize = 8;
+/// Bytes of the field, and of the value, of a filter on payloads. Longer ones are rejected.
+pub const PAYLOAD_FILTER_BYTES_MAX: usize = 500;
 /// Items that a list with page numbers reaches, in the routes for other job APIs. A page beyond it is rejected:
 /// a page number costs reading everything before it, and a cursor does not.
 pub const NUMBERED_ITEMS_MAX: usize = 10_000;
@@ -484,6 +495,8 @@ pub const SECRET_REDACTED_TEXTS_MAX: usize = 1_000;
 pub const SECRET_REDACTED_BYTES_MAX: usize = 2 * SECRET_REFERENCES_MAX * SECRET_VALUE_BYTES_MAX;
 /// Secrets that one call encrypts with the current key; it returns where to continue.
 pub const SECRETS_ROTATED_MAX: usize = 100;
+/// Jobs whose payloads one call of a rotation checks; it returns where to continue.
+pub const PAYLOADS_ROTATED_MAX: usize = 500;
 /// Keys for secrets that a server may have: the current one, and older ones that still decrypt.
 pub const SECRET_KEYS_MAX: usize = 10;
 /// Executions whose secrets a node holds in memory, to replace them in what workers report. For others it reads

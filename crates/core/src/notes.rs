@@ -11,6 +11,7 @@ use crate::ids::{Epoch, OccurrenceId, SessionId};
 use crate::limits;
 use crate::occurrence::Live;
 use crate::ports::LeaseRef;
+use crate::sealed::{is_sealed, sealed_bytes_max};
 use crate::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -134,14 +135,15 @@ impl Checkpoint {
         Ok(Checkpoint(json))
     }
 
-    /// A checkpoint from the store, which may be older than today's rules.
+    /// A checkpoint from the store, which may be older than today's rules, or encrypted.
     pub fn stored(json: String) -> Result<Self, CheckpointTooLarge> {
         let bytes = json.len();
-        if bytes > limits::CHECKPOINT_BYTES_MAX {
-            Err(CheckpointTooLarge { bytes })
+        let bytes_max = if is_sealed(&json) {
+            sealed_bytes_max(limits::CHECKPOINT_BYTES_MAX)
         } else {
-            Ok(Checkpoint(json))
-        }
+            limits::CHECKPOINT_BYTES_MAX
+        };
+        if bytes > bytes_max { Err(CheckpointTooLarge { bytes }) } else { Ok(Checkpoint(json)) }
     }
 
     /// Whether it obeys today's rules.

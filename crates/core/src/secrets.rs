@@ -48,6 +48,26 @@ impl SecretRule {
     }
 }
 
+/// A change of a rule; lists that are absent stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SecretRuleChange {
+    pub owners: Option<Vec<NamePattern>>,
+    pub queues: Option<Vec<NamePattern>>,
+    pub job_types: Option<Vec<NamePattern>>,
+}
+
+impl SecretRuleChange {
+    pub fn applied_to(&self, rule: &SecretRule) -> SecretRule {
+        let changed =
+            |new: &Option<Vec<NamePattern>>, old: &Vec<NamePattern>| new.as_ref().unwrap_or(old).clone();
+        SecretRule {
+            owners: changed(&self.owners, &rule.owners),
+            queues: changed(&self.queues, &rule.queues),
+            job_types: changed(&self.job_types, &rule.job_types),
+        }
+    }
+}
+
 /// The error in the name of a secret, to be appended to the field: "must …".
 pub fn secret_name_problem(name: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -227,11 +247,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 
 /// The payload with values in place of its references. Everything else stays as it was written.
 pub fn resolved(payload: &str, references: &[SecretReference], value: impl Fn(&str) -> String) -> String {
+    with_values(payload, references, |reference| value(&reference.name))
+}
+
+/// The same, with a value for each place.
+pub fn with_values(
+    payload: &str,
+    references: &[SecretReference],
+    value: impl Fn(&SecretReference) -> String,
+) -> String {
     let mut text = String::with_capacity(payload.len());
     let mut end = 0;
     for reference in references {
         text.push_str(&payload[end..reference.range.start]);
-        text.push_str(&Value::String(value(&reference.name)).to_string());
+        text.push_str(&Value::String(value(reference)).to_string());
         end = reference.range.end;
     }
     text.push_str(&payload[end..]);

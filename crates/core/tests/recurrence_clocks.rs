@@ -78,6 +78,75 @@ fn every_quarter_of_an_hour_is_never_silent_for_an_hour() {
 }
 
 #[test]
+fn every_quarter_of_an_hour_within_hours_is_never_silent_for_an_hour() {
+    let quarters = new(cron("*/15 0-6 * * *", "Europe/Berlin"));
+    for (midnight, count) in [("2026-03-28T22:59:59Z", 6 * 4), ("2026-10-24T21:59:59Z", 8 * 4)] {
+        let fires = quarters.preview(at(midnight), count);
+        assert!(fires.windows(2).all(|pair| pair[1].at == pair[0].at.shifted(900 * SECOND)), "{midnight}");
+        assert_eq!(&fires.last().unwrap().local[11..16], "06:45", "{midnight}");
+    }
+}
+
+#[test]
+fn a_stored_schedule_keeps_the_rule_that_it_was_made_with() {
+    let before = r#"{"rule":{"cron":{"pattern":"*/15 0-6 * * *"}},"zone":"Europe/Berlin"}"#;
+    let stored: Recurrence = serde_json::from_str(before).unwrap();
+    assert_eq!((stored.dst_gap(), stored.dst_overlap()), (DstGap::RunAfter, DstOverlap::First));
+    assert_eq!(serde_json::to_string(&stored).unwrap(), before);
+    let times = |recurrence: &Recurrence| {
+        let fires = recurrence.preview(at("2026-10-25T00:40:00Z"), 2);
+        fires.iter().map(|fire| fire.local.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(times(&stored), ["2026-10-25T02:45:00+02:00", "2026-10-25T03:00:00+01:00"]);
+
+    let submitted = new(cron("*/15 0-6 * * *", "Europe/Berlin"));
+    let text = serde_json::to_string(&submitted).unwrap();
+    assert!(text.contains(r#""dst_defaults":"repeated_hours""#), "{text}");
+    let stored: Recurrence = serde_json::from_str(&text).unwrap();
+    assert_eq!(stored, submitted);
+    assert_eq!(times(&stored), ["2026-10-25T02:45:00+02:00", "2026-10-25T02:00:00+01:00"]);
+    for unaffected in ["0 2,14 * * *", "*/15 * * * *"] {
+        let text = serde_json::to_string(&new(cron(unaffected, "Europe/Berlin"))).unwrap();
+        assert!(!text.contains("dst_defaults"), "an older release can read {text}");
+    }
+    let both_chosen = RecurrenceSpec {
+        dst_gap: Some(DstGap::Skip),
+        dst_overlap: Some(DstOverlap::First),
+        ..cron("*/15 0-6 * * *", "Europe/Berlin")
+    };
+    assert!(!serde_json::to_string(&new(both_chosen)).unwrap().contains("dst_defaults"));
+}
+
+#[test]
+fn stored_schedules_that_are_no_longer_accepted_still_fire() {
+    let any_day = r#"{"rule":{"cron":{"pattern":"0 9 * * ?,5"}}}"#;
+    let stored: Recurrence = serde_json::from_str(any_day).unwrap();
+    let fires = stored.preview(at("2026-11-16T12:00:00Z"), 2);
+    assert_eq!(fires[1].at, at("2026-11-18T09:00:00Z"), "every day, as before");
+    assert!(Recurrence::new(stored.spec().clone()).is_err());
+    let idle = r#"{"rule":{"interval":{"every":"90s","anchor":"2026-01-01T00:00:00Z"}},"dst_gap":"SKIP"}"#;
+    let stored: Recurrence = serde_json::from_str(idle).unwrap();
+    assert_eq!(serde_json::to_string(&stored).unwrap(), idle);
+}
+
+#[test]
+fn choices_about_clock_changes_are_refused_where_they_have_no_effect() {
+    let elapsed = RecurrenceSpec::interval("PT3H", at("2026-03-07T05:00:00Z"));
+    let refused = |spec: RecurrenceSpec| Recurrence::new(spec).unwrap_err();
+    let gap = refused(RecurrenceSpec { dst_gap: Some(DstGap::Skip), ..elapsed.clone() });
+    assert_eq!(gap.field(), "dst_gap");
+    assert_eq!(
+        gap.to_string(),
+        "only applies to cron expressions and to intervals of days or longer: PT3H is elapsed time, which clock \
+         changes do not affect"
+    );
+    let overlap = refused(RecurrenceSpec { dst_overlap: Some(DstOverlap::Both), ..elapsed });
+    assert_eq!(overlap.field(), "dst_overlap");
+    let daily = RecurrenceSpec::interval("daily", at("2026-03-07T05:00:00Z"));
+    new(RecurrenceSpec { dst_gap: Some(DstGap::Skip), ..daily });
+}
+
+#[test]
 fn times_that_a_gap_maps_to_one_instant_fire_once() {
     let spec = RecurrenceSpec { dst_gap: Some(DstGap::RunAfter), ..cron("*/10 * * * *", "Europe/London") };
     let fires = locals(spec.clone(), "2026-03-29T00:45:00Z", 3);

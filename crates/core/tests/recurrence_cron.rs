@@ -188,6 +188,28 @@ fn errors_name_column_field_finding_and_remedy() {
             "*/90 * * * *",
             "minute 90 is a larger step than the field is long, use 1–59 after the /, or an interval (column 3)",
         ),
+        (
+            "0 0 * * */7",
+            "day of week 7 is a step that selects only one value, write that value alone, or use 1–6 after the / \
+             (column 11)",
+        ),
+        (
+            "0 0 1 1/12 *",
+            "month 12 is a step that selects only one value, write that value alone, or use 1–11 after the / \
+             (column 9)",
+        ),
+        (
+            "0 0 1 */13 *",
+            "month 13 is a larger step than the field is long, use 1–11 after the /, or an interval (column 9)",
+        ),
+        (
+            "0 0 * * ?,5",
+            "day of week ? stands for any day, use ? alone, or leave it out of the list (column 9)",
+        ),
+        (
+            "0 0 1,?/2 * *",
+            "day of month ?/2 stands for any day, use ? alone, or leave it out of the list (column 7)",
+        ),
         ("*/x * * * *", "minute x is not a step, use 1–59 after the / (column 3)"),
         ("? 0 * * *", "minute ? stands for any day only, use * (column 1)"),
         ("0 0 * * L", "day of week L needs its day, use 5L for the last Friday, 6 for Saturday (column 9)"),
@@ -256,7 +278,18 @@ fn a_pattern_that_is_too_long_is_refused() {
 
 #[test]
 fn an_open_hour_skips_gaps_and_fires_in_both_passes_unless_chosen() {
-    for open in ["0 * * * *", "*/15 */2 * * *", "* * * * * *", "0 0-23 * * *", "0 H/6 * * *", "@hourly"] {
+    let wildcards = ["0 * * * *", "*/15 */2 * * *", "* * * * * *", "0 0-23 * * *", "0 H/6 * * *", "@hourly"];
+    let repeated = [
+        "*/15 0-6 * * *",
+        "* 1-2 * * *",
+        "0-30 22-6 * * *",
+        "5/20 0-6/2 * * *",
+        "H/20 8/4 * * *",
+        "*/30,7 3,9-17 * * *",
+        "0 */15 0-6 * * *",
+        "*/5 H(0-8)/2 * * *",
+    ];
+    for open in wildcards.into_iter().chain(repeated) {
         let recurrence = recurrence(open);
         assert_eq!(
             (recurrence.dst_gap(), recurrence.dst_overlap()),
@@ -264,9 +297,21 @@ fn an_open_hour_skips_gaps_and_fires_in_both_passes_unless_chosen() {
             "{open}"
         );
     }
-    for fixed in
-        ["0 9 * * *", "* 2 * * *", "0 0-22 * * *", "0 H * * *", "0 1/2 * * *", "0 H(0-6)/2 * * *", "@daily"]
-    {
+    for fixed in [
+        "0 9 * * *",
+        "0 2,14 * * *",
+        "* 2 * * *",
+        "*/15 1,2 * * *",
+        "0,30 0-6 * * *",
+        "*/15 2-2 * * *",
+        "*/10 0 0-6 * * *",
+        "0 0-22 * * *",
+        "0 H * * *",
+        "*/15 H(0-6) * * *",
+        "0 1/2 * * *",
+        "0 H(0-6)/2 * * *",
+        "@daily",
+    ] {
         let recurrence = recurrence(fixed);
         assert_eq!(
             (recurrence.dst_gap(), recurrence.dst_overlap()),

@@ -39,6 +39,13 @@ impl Engine {
         spec: JobSpec,
         audit: Option<AuditEntry>,
     ) -> Result<Controlled, ControlError> {
+        self.check_update(read, &spec)?;
+        let update = Update { spec, expected_version: Some(read.version) };
+        self.control(read.id, Verb::Update(Box::new(update)), audit).await
+    }
+
+    /// Refuses an invalid description of a stored job.
+    pub(crate) fn check_update(&self, read: &Job, spec: &JobSpec) -> Result<(), ControlError> {
         let now = self.now();
         spec.check_update(&read.spec).map_err(ControlError::Invalid)?;
         let invalid = |problem| Err(ControlError::Invalid(vec![problem]));
@@ -54,8 +61,7 @@ impl Engine {
                 return invalid(never_runs(&renewed));
             }
         }
-        let update = Update { spec, expected_version: Some(read.version) };
-        self.control(read.id, Verb::Update(Box::new(update)), audit).await
+        Ok(())
     }
 
     pub async fn control(

@@ -29,6 +29,7 @@ mod peers;
 mod poll_registry;
 mod quota;
 mod retention;
+mod sealed_store;
 mod secrets;
 mod submit;
 mod timekeeper;
@@ -70,6 +71,7 @@ use punctual_core::ports::{
 };
 use punctual_core::time::Timestamp;
 use retention::Retention;
+use sealed_store::SealedStore;
 use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
@@ -131,8 +133,11 @@ pub struct EngineConfig {
     pub clock_offset_max: Duration,
     /// How many jobs each owner may submit to this node; `None` for no limit.
     pub submit_quota: Option<Rate>,
-    /// What encrypts and decrypts secrets; `None` where payloads have no references to secrets.
+    /// What encrypts and decrypts secrets and the data of jobs; `None` where payloads have no references to secrets
+    /// and nothing is encrypted.
     pub secret_cipher: Option<Arc<dyn SecretCipher>>,
+    /// Whether new payloads, results and checkpoints are encrypted at rest. Needs a cipher with a key.
+    pub encrypt_payloads: bool,
 }
 
 impl EngineConfig {
@@ -176,6 +181,7 @@ impl Default for EngineConfig {
             clock_offset_max: limits::CLOCK_OFFSET_MAX,
             submit_quota: None,
             secret_cipher: None,
+            encrypt_payloads: false,
         }
     }
 }
@@ -195,7 +201,10 @@ pub struct Engine {
 struct EngineContext {
     config: EngineConfig,
     host: Host,
+    /// With the data of jobs in plain text.
     store: Arc<dyn Store>,
+    /// The same store, for what concerns encryption; `None` without a cipher.
+    sealed: Option<Arc<SealedStore>>,
     time: Timekeeper,
     poll_registry: PollRegistry,
     agenda: Agenda,
@@ -240,6 +249,14 @@ impl Engine {
         wakes: Option<Arc<dyn Wakes>>,
         participation: Option<ClusterParticipation>,
     ) -> Arc<Engine> {
+        let sealed = config
+            .secret_cipher
+            .clone()
+            .map(|cipher| Arc::new(SealedStore::new(store.clone(), cipher, config.encrypt_payloads)));
+        let store = match &sealed {
+            Some(sealed) => sealed.clone() as Arc<dyn Store>,
+            None => store,
+        };
         let context = Arc::new(EngineContext {
             time: Timekeeper::new(host.calendar.clone()),
             poll_registry: PollRegistry::default(),
@@ -261,6 +278,7 @@ impl Engine {
             config,
             host,
             store,
+            sealed,
         });
         Arc::new(Engine {
             submits: context.clone().submit_batcher(),

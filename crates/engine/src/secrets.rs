@@ -15,6 +15,7 @@ use punctual_core::ports::{
     Assignment, AuditEntry, AuditId, LogLine, LogStream, OUTCOME_OK, Report, ReportAnswer, SecretCipher,
     SessionOpening, StoreError, WorkerPortError,
 };
+use punctual_core::sealed::is_sealed;
 use punctual_core::secrets::{Redactor, SecretReference, may_have_references, references, resolved};
 use punctual_core::time::Monotonic;
 use serde_json::json;
@@ -144,12 +145,14 @@ impl Engine {
     ) -> Result<Vec<Assignment>, WorkerPortError> {
         let context = &self.context;
         let Some(cipher) = &context.config.secret_cipher else { return Ok(assignments) };
+        let (assignments, mut failed) = self.decrypted(session, assignments);
         let may_have = |assignment: &Assignment| may_have_references(&assignment.payload);
         let is_present = lock(&context.secrets.presence).is_any;
-        if assignments.is_empty() || !is_present && !assignments.iter().any(may_have) {
+        let is_plain = assignments.is_empty() || !is_present && !assignments.iter().any(may_have);
+        if is_plain && failed.is_empty() {
             return Ok(assignments);
         }
-        let (mut ready, mut audit, mut failed) = (Vec::with_capacity(assignments.len()), vec![], vec![]);
+        let (mut ready, mut audit) = (Vec::with_capacity(assignments.len()), vec![]);
         for assignment in assignments {
             let found = match references(&assignment.payload) {
                 Ok(found) if found.is_empty() => {
@@ -193,6 +196,32 @@ impl Engine {
             return Err(WorkerPortError::StaleTurn);
         }
         Ok(ready)
+    }
+
+    /// The assignments in plain text, and reports about those that cannot be decrypted here: an attempt must not run
+    /// with other data than the job's.
+    fn decrypted(&self, session: SessionId, assignments: Vec<Assignment>) -> (Vec<Assignment>, Vec<Report>) {
+        let Some(sealed) = &self.context.sealed else { return (assignments, vec![]) };
+        let is_plain = |assignment: &Assignment| {
+            let checkpoint = assignment.checkpoint.as_ref();
+            !is_sealed(&assignment.payload) && !checkpoint.is_some_and(|stored| is_sealed(stored.as_json()))
+        };
+        if assignments.iter().all(is_plain) {
+            return (assignments, vec![]);
+        }
+        let (mut plain, mut failed) = (Vec::with_capacity(assignments.len()), vec![]);
+        for assignment in assignments {
+            let lease = assignment.lease();
+            match sealed.open_assignment(assignment) {
+                Ok(assignment) => plain.push(assignment),
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::warn!(execution = %lease.execution, error, "an execution cannot be handed out");
+                    failed.push(Report { session, lease, end: self.denied_end(error) });
+                }
+            }
+        }
+        (plain, failed)
     }
 
     /// The next attempt may succeed: rules, secrets and keys can be fixed.
@@ -380,6 +409,10 @@ impl EngineContext {
         job: JobId,
     ) -> Result<Option<Arc<Redaction>>, StoreError> {
         let Some(view) = self.store.job(job).await? else { return Ok(None) };
+        if is_sealed(&view.job.spec.payload) {
+            tracing::warn!(%job, "the payload of a job cannot be decrypted, so neither can its secrets be removed from its output: the output is withheld");
+            return Ok(Some(Arc::new(Redaction::Everything)));
+        }
         let found = references(&view.job.spec.payload).unwrap_or_default();
         let mut values = BTreeMap::new();
         for SecretReference { name, .. } in found {

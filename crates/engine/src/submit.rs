@@ -162,7 +162,7 @@ fn about_jobs(entry: AuditEntry, jobs: &[Job]) -> AuditEntry {
     AuditEntry { object: format!("{} jobs", jobs.len()), details: Some(details), ..entry }
 }
 
-fn admit(id: JobId, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
+pub(crate) fn admit(id: JobId, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
     spec.check().map_err(SubmitError::Invalid)?;
     if let Some(problem) = expired(&spec.settings, now) {
         return Err(SubmitError::Invalid(vec![problem]));

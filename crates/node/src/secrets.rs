@@ -1,4 +1,4 @@
-//! The keys for secrets, and the cipher: AES-256-GCM with a random nonce for each value.
+//! The keys for secrets and for the data of jobs, and the cipher: AES-256-GCM with a random nonce for each value.
 //!
 //! Keys come from `PUNCTUAL_SECRETS_KEY`, from `secrets.key_file`, or from a file in the directory of an embedded
 //! store, which the first secret creates.
@@ -9,13 +9,15 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use punctual_config::data_dir::write_new_private;
 use punctual_config::exit::CliError;
 use punctual_config::store_url::Password;
-use punctual_config::{SecretsSettings, exposure};
+use punctual_config::{SecretsSettings, StoreSettings, exposure};
 use punctual_core::limits;
-use punctual_core::ports::{CipherError, SealedValue, SecretCipher, Store};
+use punctual_core::ports::{CipherError, JobQuery, SealedValue, SecretCipher, Store, StoreError};
+use punctual_core::sealed::key_of;
 use punctual_engine::EngineConfig;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
-use std::collections::BTreeMap;
+use ring::hkdf::{HKDF_SHA256, Prk, Salt};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,8 @@ const VARIABLE: &str = "PUNCTUAL_SECRETS_KEY";
 const KEY_BYTES: usize = 32;
 /// Hexadecimal digits of a key's id.
 const KEY_ID_CHARS: usize = 12;
+/// Separates the keys for the data of jobs from everything else that may be derived from a key.
+const DATA_SALT: &[u8] = b"punctual data of jobs";
 
 /// The keys in a variable: a flag could be seen by everybody on the machine.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -37,8 +41,31 @@ pub struct SecretsKeyArg {
 }
 
 /// The cipher of a process with these settings. Without keys it exists, and reports which setting is missing when it
-/// is used.
+/// is used; a process that encrypts payloads does not start without one.
 pub fn cipher(
+    store: &StoreSettings,
+    settings: &SecretsSettings,
+    variable: &SecretsKeyArg,
+    place: &StorePlace,
+) -> Result<Arc<dyn SecretCipher>, CliError> {
+    let cipher = key_ring(settings, variable, place)?;
+    if store.encrypt_payloads.0 && cipher.current_key().is_none() {
+        let beside = match place {
+            StorePlace::Sqlite(directory) => {
+                format!(", or create the file {}", directory.join(KEY_FILE).display())
+            }
+            StorePlace::Server(_) => ", to the same keys on all servers".to_owned(),
+        };
+        let why = format!(
+            "needs a key, and there is none: set secrets.key_file or {VARIABLE}{beside}, with 32 bytes in Base64, such as \
+             from `head -c 32 /dev/urandom | base64`, and keep a copy: without the key, payloads are lost"
+        );
+        return Err(wrong("store.encrypt_payloads", &why));
+    }
+    Ok(cipher)
+}
+
+fn key_ring(
     settings: &SecretsSettings,
     variable: &SecretsKeyArg,
     place: &StorePlace,
@@ -104,13 +131,65 @@ pub async fn warn_of_missing_keys(config: &EngineConfig, store: &dyn Store) {
             cipher.key_place()
         );
     }
+    warn_of_unreadable_data(&**cipher, store).await;
+}
+
+/// The same for the data of jobs. Only the latest jobs and executions are read: they are under the keys in use, and a
+/// lost key of older rows is reported when these are read.
+async fn warn_of_unreadable_data(cipher: &dyn SecretCipher, store: &dyn Store) {
+    let keys = match keys_in_use(store).await {
+        Ok(keys) => keys,
+        Err(error) => {
+            tracing::warn!(%error, "cannot check whether this server has the keys of payloads and results");
+            return;
+        }
+    };
+    for key_id in keys.into_iter().filter(|key_id| !cipher.has_key(key_id)) {
+        tracing::error!(
+            key_id,
+            "this server does not have the key of some payloads or results: such jobs cannot be read, and fail here; {}",
+            cipher.key_place()
+        );
+    }
+}
+
+/// The keys of the latest payloads and results.
+async fn keys_in_use(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
+    let limit = limits::PAGE_ITEMS_DEFAULT;
+    let jobs = store.jobs(JobQuery { limit, ..JobQuery::default() }).await?.items;
+    let place = store.history_span().await?.ends_at.saturating_sub(limit as u64);
+    let finished = store.finished_after(place, limit).await?.items;
+    let payloads = jobs.iter().map(|view| view.job.spec.payload.as_str());
+    let results = finished.iter().filter_map(|event| event.finished.result.as_deref());
+    Ok(payloads.chain(results).filter_map(key_of).map(str::to_owned).collect())
 }
 
 /// Keys by id. The current one encrypts.
 #[derive(Default)]
 struct SecretKeys {
     current: Option<String>,
-    by_id: BTreeMap<String, LessSafeKey>,
+    by_id: BTreeMap<String, SecretKey>,
+}
+
+/// A key, and the source of the keys that are derived from it for the data of jobs.
+#[derive(Clone)]
+struct SecretKey {
+    key: LessSafeKey,
+    source: Prk,
+}
+
+impl SecretKey {
+    fn new(bytes: &[u8; KEY_BYTES]) -> Option<Self> {
+        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).ok()?);
+        Some(SecretKey { key, source: Salt::new(HKDF_SHA256, DATA_SALT).extract(bytes) })
+    }
+
+    /// The key for the data that is bound to these bytes.
+    fn derived(&self, bound_to: &[u8]) -> Option<LessSafeKey> {
+        let info = [bound_to];
+        let derived = self.source.expand(&info, &AES_256_GCM).ok()?;
+        Some(LessSafeKey::new(UnboundKey::from(derived)))
+    }
 }
 
 impl SecretKeys {
@@ -131,7 +210,7 @@ impl SecretKeys {
     }
 
     fn add(&mut self, bytes: &[u8; KEY_BYTES]) -> Option<()> {
-        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).ok()?);
+        let key = SecretKey::new(bytes)?;
         let id = key_id(bytes);
         self.current.get_or_insert_with(|| id.clone());
         self.by_id.insert(id, key);
@@ -191,6 +270,22 @@ impl KeyRing {
         }
         Ok(keys)
     }
+
+    /// The current key with its id, without holding the lock while it is used.
+    fn current(&self) -> Result<(String, SecretKey), CipherError> {
+        let keys = self.ready()?;
+        let current = keys.current.as_ref().and_then(|id| Some((id.clone(), keys.by_id.get(id)?.clone())));
+        current.ok_or(CipherError::NoKey)
+    }
+
+    /// The key that decrypts a value.
+    fn key_of(&self, value: &SealedValue) -> Result<SecretKey, CipherError> {
+        let keys = self.lock();
+        keys.by_id.get(&value.key_id).cloned().ok_or_else(|| {
+            let known: Vec<String> = keys.by_id.keys().cloned().collect();
+            CipherError::UnknownKey { key_id: value.key_id.clone(), known, place: self.key_place() }
+        })
+    }
 }
 
 fn random<const N: usize>() -> Result<[u8; N], CipherError> {
@@ -218,34 +313,50 @@ impl SecretCipher for KeyRing {
     }
 
     fn seal(&self, value: &str, bound_to: &[u8]) -> Result<SealedValue, CipherError> {
-        let keys = self.ready()?;
-        let (key_id, key) = keys
-            .current
-            .as_ref()
-            .and_then(|id| Some((id.clone(), keys.by_id.get(id)?)))
-            .ok_or(CipherError::NoKey)?;
-        let nonce: [u8; NONCE_LEN] = random()?;
-        let mut sealed = value.as_bytes().to_vec();
-        let nonce_of_key = Nonce::assume_unique_for_key(nonce);
-        key.seal_in_place_append_tag(nonce_of_key, Aad::from(bound_to), &mut sealed)
-            .map_err(|_| CipherError::Unavailable("the value cannot be encrypted".to_owned()))?;
-        Ok(SealedValue { key_id, text: BASE64.encode([nonce.as_slice(), &sealed].concat()) })
+        let (key_id, keys) = self.current()?;
+        sealed(key_id, &keys.key, value, bound_to)
     }
 
-    fn open(&self, sealed: &SealedValue, bound_to: &[u8]) -> Result<String, CipherError> {
-        let keys = self.lock();
-        let Some(key) = keys.by_id.get(&sealed.key_id) else {
-            let known: Vec<String> = keys.by_id.keys().cloned().collect();
-            let (key_id, place) = (sealed.key_id.clone(), self.key_place());
-            return Err(CipherError::UnknownKey { key_id, known, place });
-        };
-        let mut bytes = BASE64.decode(&sealed.text).map_err(|_| CipherError::Mismatch)?;
-        let (nonce, value) = bytes.split_at_mut_checked(NONCE_LEN).ok_or(CipherError::Mismatch)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| CipherError::Mismatch)?;
-        let value =
-            key.open_in_place(nonce, Aad::from(bound_to), value).map_err(|_| CipherError::Mismatch)?;
-        String::from_utf8(value.to_vec()).map_err(|_| CipherError::Mismatch)
+    fn open(&self, value: &SealedValue, bound_to: &[u8]) -> Result<String, CipherError> {
+        opened(&self.key_of(value)?.key, value, bound_to)
     }
+
+    fn seal_data(&self, text: &str, bound_to: &[u8]) -> Result<SealedValue, CipherError> {
+        let (key_id, keys) = self.current()?;
+        let key = keys.derived(bound_to).ok_or_else(cannot_encrypt)?;
+        sealed(key_id, &key, text, bound_to)
+    }
+
+    fn open_data(&self, value: &SealedValue, bound_to: &[u8]) -> Result<String, CipherError> {
+        let key = self.key_of(value)?.derived(bound_to).ok_or(CipherError::Mismatch)?;
+        opened(&key, value, bound_to)
+    }
+}
+
+fn cannot_encrypt() -> CipherError {
+    CipherError::Unavailable("the value cannot be encrypted".to_owned())
+}
+
+fn sealed(
+    key_id: String,
+    key: &LessSafeKey,
+    value: &str,
+    bound_to: &[u8],
+) -> Result<SealedValue, CipherError> {
+    let nonce: [u8; NONCE_LEN] = random()?;
+    let mut sealed = value.as_bytes().to_vec();
+    let nonce_of_key = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(nonce_of_key, Aad::from(bound_to), &mut sealed)
+        .map_err(|_| cannot_encrypt())?;
+    Ok(SealedValue { key_id, text: BASE64.encode([nonce.as_slice(), &sealed].concat()) })
+}
+
+fn opened(key: &LessSafeKey, sealed: &SealedValue, bound_to: &[u8]) -> Result<String, CipherError> {
+    let mut bytes = BASE64.decode(&sealed.text).map_err(|_| CipherError::Mismatch)?;
+    let (nonce, value) = bytes.split_at_mut_checked(NONCE_LEN).ok_or(CipherError::Mismatch)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| CipherError::Mismatch)?;
+    let value = key.open_in_place(nonce, Aad::from(bound_to), value).map_err(|_| CipherError::Mismatch)?;
+    String::from_utf8(value.to_vec()).map_err(|_| CipherError::Mismatch)
 }
 
 #[cfg(test)]
@@ -278,6 +389,22 @@ mod tests {
     }
 
     #[test]
+    fn data_of_jobs_has_a_key_of_its_own_for_each_row() {
+        let ring = ring(ONE);
+        let sealed = ring.seal_data("{}", b"job 1").unwrap();
+        assert_eq!(ring.open_data(&sealed, b"job 1"), Ok("{}".to_owned()));
+        assert_eq!(ring.open_data(&sealed, b"job 2"), Err(CipherError::Mismatch));
+        assert_eq!(
+            ring.open(&sealed, b"job 1"),
+            Err(CipherError::Mismatch),
+            "the key itself does not decrypt it"
+        );
+        assert_ne!(ring.seal_data("{}", b"job 1").unwrap().text, sealed.text, "each has its own nonce");
+        let error = self::ring(TWO).open_data(&sealed, b"job 1").unwrap_err();
+        assert!(matches!(&error, CipherError::UnknownKey { key_id, .. } if *key_id == sealed.key_id));
+    }
+
+    #[test]
     fn the_first_key_encrypts_and_all_of_them_decrypt() {
         let old = ring(ONE).seal("v", b"x").unwrap();
         let both = ring(&format!("{TWO}\n{ONE}\n"));
@@ -306,7 +433,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = StorePlace::Sqlite(directory.path().to_owned());
         let settings = SecretsSettings { key_file: None };
-        let open = || cipher(&settings, &SecretsKeyArg::default(), &place).unwrap();
+        let open = || key_ring(&settings, &SecretsKeyArg::default(), &place).unwrap();
         let (first, file) = (open(), directory.path().join(KEY_FILE));
         assert_eq!(first.current_key(), None);
         assert!(!file.exists());
@@ -325,7 +452,7 @@ mod tests {
         assert!(error.contains("secrets.key_file or PUNCTUAL_SECRETS_KEY"), "{error}");
         let settings = SecretsSettings { key_file: Some(PathBuf::from("/nowhere/keys")) };
         let place = StorePlace::Sqlite(PathBuf::from("/nowhere"));
-        let error = cipher(&settings, &SecretsKeyArg::default(), &place).unwrap_err();
+        let error = key_ring(&settings, &SecretsKeyArg::default(), &place).unwrap_err();
         assert_eq!(error.message, "secrets.key_file /nowhere/keys: there is no such file");
     }
 }

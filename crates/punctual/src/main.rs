@@ -14,8 +14,8 @@ use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use punctual_bench::{self as bench, BenchCommand};
 use punctual_cli::flag_names::CommandFlags;
 use punctual_cli::{
-    audit, clock, context, demo, dlq, executions, job, login, nodes, queue, schedule, secret, stats, token,
-    top, user, workers,
+    apply, audit, clock, context, demo, dlq, executions, export, job, job_schema, login, nodes, plan, queue,
+    schedule, secret, stats, token, top, user, workers,
 };
 use punctual_config::exit::{self, Exit};
 use punctual_config::{ConfigCommand, handover, output};
@@ -46,6 +46,14 @@ enum Command {
     /// Submit, show and control jobs
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Show what `punctual apply` would change; exit code 10 if there is anything
+    Plan(plan::PlanArgs),
+    /// Create, update and delete jobs so that they are as files describe them
+    Apply(apply::ApplyArgs),
+    /// Write jobs as a file for `punctual apply`
+    Export(export::ExportArgs),
+    /// Print the JSON Schema of files for `punctual apply`, for editors
+    Schema,
     /// List the executions of all jobs
     #[command(subcommand)]
     Executions(executions::ExecutionsCommand),
@@ -137,6 +145,7 @@ fn main() -> ExitCode {
         Some(first) if first == shim::INIT_SUBCOMMAND => return shim::run_init(args),
         _ => {}
     }
+    completions::answer_script(command_line);
     let arguments = match handover::arguments() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -228,6 +237,10 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Scheduler(args) => serve::run_scheduler(args, unknown).await,
         Command::Worker(args) => serve::run_worker(args, unknown).await,
         Command::Job(command) => job::run(command).await,
+        Command::Plan(args) => plan::run(args).await,
+        Command::Apply(args) => apply::run(args).await,
+        Command::Export(args) => export::run(args).await,
+        Command::Schema => job_schema::run(),
         Command::Executions(command) => executions::run(command).await,
         Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
@@ -253,7 +266,7 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Config(command) => punctual_config::run(command, punctual_node::serve::check_files),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Bench(command) => bench::run(command).await,
-        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args, Cli::command()),
         Command::Reference => reference::run(Cli::command()),
     }

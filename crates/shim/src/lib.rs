@@ -38,7 +38,7 @@ use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{
     CommandEnd, Frame, Hold, How, Landlock, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
 };
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, geteuid, getpid};
 use sandbox::mounts::Mounts;
 use sandbox::scratch::Scratch;
 use std::collections::BTreeMap;
@@ -233,6 +233,10 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))?;
+    if status_pipe.is_some() && !geteuid().is_root() {
+        // Giving up rights always works.
+        let _ = namespace::drop_capabilities();
+    }
     Ok(StartedCommand { child, status_pipe })
 }
 
@@ -258,7 +262,7 @@ fn working_dir(request: &Request) -> WorkingDir {
 /// Makes the command start under the first process of a new PID namespace.
 fn enter_namespace(command: &mut Command, request: &Request, nonce: &str) -> Result<StatusPipe, CannotStart> {
     let sandbox = &request.enclosure.sandbox;
-    let unshared = if sandbox.namespaces { namespace::unshare_as_root() } else { namespace::unshare() };
+    let unshared = if sandbox.namespaces { namespace::unshare_for_mounts() } else { namespace::unshare() };
     let opened = unshared.and_then(|()| StatusPipe::open());
     let status_pipe = opened.map_err(|error| CannotStart {
         text: format!("the PID namespace of the command cannot be made: {error}"),

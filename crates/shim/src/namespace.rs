@@ -4,15 +4,20 @@
 //! The shim stays outside. The first process in the namespace is `punctual __init`, because the kernel treats
 //! signals to that process in a special way that programs do not expect. It starts the command, reaps,
 //! reports to the shim how the command ended, and ends when nothing is left or the grace period is over. The
-//! kernel kills it when the shim dies. In a sandbox, it first enters a mount namespace.
+//! kernel kills it when the shim dies. In a sandbox, it first enters a mount namespace. Without root, all this
+//! happens in a user namespace.
 
 use super::{THIS_PROGRAM, exec, tree, wake_at};
 use crate::sandbox::mounts::{self, Mounts};
 use punctual_worker::process::protocol::How;
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getgid, getuid, kill_process_group, set_parent_process_death_signal,
+    Pid, Signal, WaitOptions, WaitStatus, geteuid, getgid, getuid, kill_process_group,
+    set_parent_process_death_signal,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, UnshareFlags, configure_capability_in_ambient_set, set_capabilities,
+};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
@@ -27,28 +32,51 @@ use tokio::time::Instant;
 
 pub const INIT_SUBCOMMAND: &str = "__init";
 
-/// Creates a PID namespace for the next process that this one starts. For root only.
-pub fn unshare_as_root() -> io::Result<()> {
-    Ok(unshare_namespaces(UnshareFlags::NEWPID)?)
-}
+/// The right to mount. In a user namespace it is limited to what that namespace owns.
+const MOUNTING: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-/// The same for every user. An unprivileged one may do so only in a user namespace, in which only that user
-/// exists.
+/// Creates a PID namespace for the next process that this one starts. An unprivileged process may do so only in
+/// a user namespace, in which only its user exists.
 pub fn unshare() -> io::Result<()> {
     match unshare_namespaces(UnshareFlags::NEWPID) {
-        Err(rustix::io::Errno::PERM) => {}
+        Err(Errno::PERM) => {}
         outcome => return Ok(outcome?),
     }
+    unshare_user()?;
+    // The command has none either, so that processes of the namespace may use descriptors of this one.
+    drop_capabilities()
+}
+
+/// The same for a process that also mounts. As an ordinary user, it inherits the right to do so, and this
+/// process has to [give it up](drop_capabilities) afterwards.
+pub fn unshare_for_mounts() -> io::Result<()> {
+    match unshare_namespaces(UnshareFlags::NEWPID) {
+        Err(Errno::PERM) if !geteuid().is_root() => {}
+        outcome => return Ok(outcome?),
+    }
+    unshare_user()?;
+    // No more than the next process gets, so that it may use descriptors of this one.
+    set_capabilities(
+        None,
+        CapabilitySets { effective: MOUNTING, permitted: MOUNTING, inheritable: MOUNTING },
+    )?;
+    Ok(configure_capability_in_ambient_set(MOUNTING, true)?)
+}
+
+/// Gives up all rights, so that processes which this one starts inherit none.
+pub fn drop_capabilities() -> io::Result<()> {
+    let nothing = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Enters a user namespace in which user and group are the same as outside.
+fn unshare_user() -> io::Result<()> {
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
     unshare_namespaces(UnshareFlags::NEWUSER | UnshareFlags::NEWPID)?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    // The command has no capabilities, so it could not open the pipe for its notes in a process that has
-    // some.
-    let nothing = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing })?;
-    Ok(())
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
 #[expect(
@@ -140,6 +168,10 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     let mut told = fs::File::options().write(true).open(&setup.status)?;
     if let Some(mounts) = &setup.mounts {
         mounts::enter(mounts)?;
+        // Commands of root are root.
+        if !geteuid().is_root() {
+            drop_capabilities()?;
+        }
     }
     let main = Command::new(THIS_PROGRAM).args(args).process_group(0).spawn()?;
     let main = Pid::from_child(&main);
@@ -175,7 +207,7 @@ fn reap(main: Pid) -> Left {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid == main => return Left::Some { main_ended: Some(status) },
-            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => return Left::Some { main_ended: None },
             Err(_) => return Left::Nothing,
         }

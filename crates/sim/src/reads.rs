@@ -38,6 +38,7 @@ reads! {
     holdings() -> Vec<(SessionId, u64)>;
     job(id: JobId) -> Option<JobView>;
     jobs(query: &JobQuery) -> Page<JobView, JobId>;
+    named_job(owner: &str, name: &str) -> Option<JobId>;
     job_owners(jobs: &[JobId]) -> Vec<JobOwner>;
     history(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<Finished, ExecutionId>;
     execution(id: ExecutionId) -> Option<ExecutionView>;

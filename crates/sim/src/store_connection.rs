@@ -97,6 +97,10 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.jobs(&query)).await
     }
 
+    async fn named_job(&self, owner: String, name: String) -> Result<Option<JobId>, StoreError> {
+        self.database.read(move |_, reads| reads.named_job(&owner, &name)).await
+    }
+
     async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError> {
         self.database.read(move |_, reads| reads.job_owners(&jobs)).await
     }
@@ -338,8 +342,8 @@ impl AuditLog for NodeStore {
         Err(no_lists())
     }
 
-    async fn audit_ends(&self) -> Result<ChainEnds, StoreError> {
-        Ok(ChainEnds::EMPTY)
+    async fn audit_ends(&self) -> Result<Option<ChainEnds>, StoreError> {
+        Ok(Some(ChainEnds::EMPTY))
     }
 
     async fn audit_chain(&self, _after: u64, _limit: usize) -> Result<Vec<AuditRow>, StoreError> {

@@ -105,7 +105,7 @@ async fn retain<C: AuditStatements>(
 
 async fn lock_ends<C: AuditStatements>(connection: &mut C) -> Result<ChainEnds, Fault> {
     let locked = connection.send_one(TransactionFrame::Begin, ServerCall::new(C::LOCK_ENDS, [])).await?;
-    ends(locked.rows.iter().map(read_end).collect::<Result<_, _>>()?)
+    needed_ends(&locked.rows.iter().map(read_end).collect::<Result<Vec<_>, _>>()?)
 }
 
 fn move_end<C: AuditStatements>(name: &'static str, seal: Seal) -> ServerCall<'static> {
@@ -161,12 +161,15 @@ pub(crate) fn read_end(row: &(impl RowCells + ?Sized)) -> Result<(String, Seal),
     Ok((read(row, 0, "audit_chain.name")?, seal))
 }
 
-pub(crate) fn ends(rows: Vec<(String, Seal)>) -> Result<ChainEnds, Fault> {
-    let end = |name: &str| {
-        let found = rows.iter().find(|(found, _)| found == name);
-        found.map(|(_, seal)| *seal).ok_or_else(|| Fault::Missing(format!("the row {name} of audit_chain")))
-    };
-    Ok(ChainEnds { anchor: end(ANCHOR)?, head: end(HEAD)? })
+/// The ends of the chain; `None` if somebody has removed one of their rows.
+pub(crate) fn ends(rows: &[(String, Seal)]) -> Option<ChainEnds> {
+    let end = |name: &str| rows.iter().find(|(found, _)| found == name).map(|(_, seal)| *seal);
+    Some(ChainEnds { anchor: end(ANCHOR)?, head: end(HEAD)? })
+}
+
+/// The same for a change of the chain, which needs them.
+pub(crate) fn needed_ends(rows: &[(String, Seal)]) -> Result<ChainEnds, Fault> {
+    ends(rows).ok_or_else(|| Fault::Missing("the rows of audit_chain".to_owned()))
 }
 
 /// The seals of these entries, which continue the chain after `head`.
@@ -201,7 +204,7 @@ macro_rules! serve_audit {
                     read!(self.readers, reads => reads.audit(&query))
                 }
 
-                async fn audit_ends(&self) -> Result<ChainEnds, StoreError> {
+                async fn audit_ends(&self) -> Result<Option<ChainEnds>, StoreError> {
                     read!(self.readers, reads => reads.audit_ends())
                 }
 

@@ -56,7 +56,7 @@ codes! {
     LogStream { Stdout = 0, Stderr = 1, Log = 2 }
     SessionMode { Open = 0, Paused = 1, Draining = 2 }
     Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3, Worker = 4 }
-    KeyKind { Idempotency = 0, Unique = 1 }
+    KeyKind { Idempotency = 0, Unique = 1, Name = 2 }
 }
 
 /// `live.state`; partial indexes name these numbers.

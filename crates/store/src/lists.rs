@@ -197,12 +197,12 @@ impl Candidate {
             && (self.has_text(wanted, lane) || wanted.text.as_deref().is_some_and(is_in_tag))
     }
 
-    /// Whether the text occurs in its name or type, or is a prefix of its id.
+    /// Whether the text occurs in its name or type, or is a part of its id.
     fn has_text(&self, wanted: &JobPostFilter<'_>, lane: &Lane) -> bool {
         let Some(text) = wanted.text.as_deref() else { return true };
         let name = self.name.as_deref().unwrap_or(lane.job_type());
         [name, lane.job_type()].iter().any(|field| field.to_lowercase().contains(text))
-            || self.id.to_string().to_lowercase().starts_with(text)
+            || self.id.has_part(text)
     }
 }
 

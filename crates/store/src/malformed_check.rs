@@ -10,6 +10,7 @@ use crate::layout::{Column, JobColumns, Layout, LiveColumns, ScheduleColumns, he
 use punctual_core::ids::JobId;
 use punctual_core::notes::Checkpoint;
 use punctual_core::ports::{SecretAbout, TokenAbout, UserAbout};
+use punctual_core::sealed::is_sealed;
 
 /// Rows that are reported by name; a table in which every row is malformed would fill the screen.
 pub(crate) const NAMED_MAX: usize = 100;
@@ -125,6 +126,10 @@ fn read_text(table: &str, column: &str, text: &str) -> Result<(), Fault> {
         ("sessions", "job_types") => names(text, "sessions.job_types"),
         ("sessions", "queues") => names(text, "sessions.queues"),
         ("checkpoints", "document") => {
+            if is_sealed(text) {
+                let checkpoint = Checkpoint::stored(text.to_owned());
+                return checkpoint.map(drop).map_err(|large| Fault::damaged("checkpoints.document", large));
+            }
             let checkpoint = Checkpoint::new(text.to_owned());
             checkpoint.map(drop).map_err(|too_large| Fault::damaged("checkpoints.document", too_large))
         }

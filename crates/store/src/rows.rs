@@ -326,6 +326,8 @@ pub(crate) struct JobKey {
 pub(crate) enum KeyKind {
     Idempotency,
     Unique,
+    /// The job was put by its name.
+    Name,
 }
 
 /// How a finished attempt ended.

@@ -150,6 +150,7 @@ macro_rules! serve_reads {
             read_logs last_logs(execution: ExecutionId, count: usize) -> Vec<LogLine>;
         } {
             list jobs(query: JobQuery) -> Page<JobView, JobId>;
+            read named_job(owner: String, name: String) -> Option<JobId>;
             read job_owners(jobs: Vec<JobId>) -> Vec<JobOwner>;
             read open_executions(ids: Vec<OccurrenceId>) -> Vec<OpenExecution>;
             list executions(query: ExecutionQuery) -> Page<ListedExecution, ExecutionWalk>;
@@ -160,12 +161,12 @@ macro_rules! serve_reads {
 }
 pub(crate) use serve_reads;
 
-/// The reads of the second list take their argument by reference.
+/// The reads of the second list take their arguments by reference.
 macro_rules! serve_listed {
     (
         $store:ty { $($rest:tt)* }
         { $($how:ident $read:ident($($argument:ident: $type:ty),*) -> $found:ty;)* }
-        { $($how_of:ident $read_of:ident($query:ident: $type_of:ty) -> $found_of:ty;)* }
+        { $($how_of:ident $read_of:ident($($query:ident: $type_of:ty),*) -> $found_of:ty;)* }
     ) => {
         const _: () = {
             use async_trait::async_trait;
@@ -190,8 +191,8 @@ macro_rules! serve_listed {
                     $how!(self.readers, reads => reads.$read($($argument),*))
                 })*
 
-                $(async fn $read_of(&self, $query: $type_of) -> Result<$found_of, StoreError> {
-                    $how_of!(self.readers, reads => reads.$read_of(&$query))
+                $(async fn $read_of(&self, $($query: $type_of),*) -> Result<$found_of, StoreError> {
+                    $how_of!(self.readers, reads => reads.$read_of($(&$query),*))
                 })*
 
                 $($rest)*

@@ -184,7 +184,9 @@ mod tests {
         condition.failed(&WorkerPortError::Unavailable("ü".repeat(500)));
         let told = condition.take_news(IDLE, at(1)).expect("it tells again");
         let error = told.last_error.expect("the error");
-        assert!(error.starts_with("the server is unavailable: ü") && error.len() <= limits::NAME_BYTES_MAX);
+        assert!(
+            error.starts_with("a request to the server failed: ü") && error.len() <= limits::NAME_BYTES_MAX
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod galera;
 mod guard;
 mod interrupts;
 mod mysql;
+mod node;
 mod oidc;
 mod packages;
 mod postgres;
@@ -31,7 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use guard::hold;
-pub use programs::find_or_unpack;
+pub use node::NodeJs;
+pub use programs::{find_or_unpack, library_folders};
 
 pub const USAGE: &str = "\
 cargo xtask services run [SERVICE…] -- COMMAND…
@@ -173,7 +175,9 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
             let running = RunningServers::start(root, &named(names)?)?;
             // Standard output belongs to the command.
             running.describe(&mut std::io::stderr())?;
-            let status = running.run(Command::new(program).args(arguments))?;
+            let mut command = Command::new(program);
+            command.args(arguments).env("PATH", crate::tools::search_path(root)?);
+            let status = running.run(&mut command)?;
             Ok(exit_code(status))
         }
         // For the first process to start the guard, and for tests that break servers; not for users.

@@ -40,6 +40,16 @@ impl Programs {
         Programs { folder, usr: vec![], launch }
     }
 
+    /// The library path of programs that are not installed.
+    pub fn libraries(&self) -> Option<OsString> {
+        match &self.launch {
+            ProgramLaunch::Installed => None,
+            ProgramLaunch::WithLibraries(libraries) | ProgramLaunch::ThroughLoader { libraries, .. } => {
+                Some(libraries.clone())
+            }
+        }
+    }
+
     /// A file with this path below `usr`.
     pub fn file(&self, below_usr: &str) -> Option<PathBuf> {
         self.usr.iter().map(|usr| usr.join(below_usr)).find(|file| file.exists())

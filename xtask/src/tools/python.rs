@@ -97,7 +97,7 @@ impl Python {
     fn link(&self, root: &Path) -> Result<()> {
         let Some(libraries) = &self.libraries else { return Ok(()) };
         let variables = [("LD_LIBRARY_PATH", libraries.clone())];
-        write_launcher(&launchers_folder(root), "python3", &self.program, &variables)
+        write_launcher(&launchers_folder(root), "python3", &self.program, &[], &variables)
     }
 }
 

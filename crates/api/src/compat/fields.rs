@@ -16,8 +16,12 @@ impl FieldNames {
     pub fn in_error(&self, mut error: ApiError) -> ApiError {
         if let ApiError::InvalidFields(errors) = &mut error {
             for found in errors {
-                if let Some((_, theirs)) = self.0.iter().find(|(ours, _)| *ours == found.field) {
-                    found.field = (*theirs).to_owned();
+                let named = self.0.iter().find_map(|(ours, theirs)| {
+                    let below = found.field.strip_prefix(ours)?;
+                    (below.is_empty() || below.starts_with(['.', '['])).then(|| format!("{theirs}{below}"))
+                });
+                if let Some(named) = named {
+                    found.field = named;
                 }
             }
         }

@@ -76,7 +76,16 @@ pub const fn execution_word(status: ExecutionStatus) -> &'static str {
 
 /// The same call, limited to the jobs of the user that the path names.
 async fn on_jobs_of(call: Call, case: UseCase, user: &str) -> Result<Call, ApiError> {
-    let cases = call.cases.limited_to_owner(case, user).await?;
+    on_object_of(call, case, user, &format!("jobs of {user}")).await
+}
+
+/// The same for one job.
+async fn on_job_of(call: Call, case: UseCase, path: &UserJobPath) -> Result<Call, ApiError> {
+    on_object_of(call, case, &path.user, &format!("job {}", path.job)).await
+}
+
+async fn on_object_of(call: Call, case: UseCase, user: &str, object: &str) -> Result<Call, ApiError> {
+    let cases = call.cases.limited_to_owner(case, user, object).await?;
     Ok(Call { cases, ..call })
 }
 
@@ -190,7 +199,7 @@ impl<S: Send + Sync> FromRequestParts<S> for UserJobPath {
 }
 
 pub async fn delete(call: Call, path: UserJobPath, _: NoBody) -> Result<StatusCode, ApiError> {
-    let call = on_jobs_of(call, UseCase::DeleteJob, &path.user).await?;
+    let call = on_job_of(call, UseCase::DeleteJob, &path).await?;
     call.cases.control(path.job, Verb::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -231,7 +240,7 @@ pub async fn history(
     path: UserJobPath,
     mut query: QueryParams,
 ) -> Result<Json<UserHistoryBody>, ApiError> {
-    let call = on_jobs_of(call, UseCase::ReadExecutions, &path.user).await?;
+    let call = on_job_of(call, UseCase::ReadExecutions, &path).await?;
     let limit = query.limit();
     query.finish()?;
     let occurrences = latest_occurrences(&call, path.job, limit).await?;
@@ -260,7 +269,7 @@ pub async fn reschedule(
     ExpectedVersion(expected): ExpectedVersion,
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Json<NextTimeBody>, ApiError> {
-    let call = on_jobs_of(call, UseCase::UpdateJob, &path.user).await?;
+    let call = on_job_of(call, UseCase::UpdateJob, &path).await?;
     let NextTimeRequest { next_execution_time: TimeField(time) } =
         json::parse(&body.bytes, DocumentShape::Object)?;
     let now = call.cases.now();

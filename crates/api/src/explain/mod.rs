@@ -41,6 +41,7 @@ pub fn explain(facts: ExplainedFacts) -> ExplainBody {
     let mut sentences = about_status(&facts);
     sentences.extend(queue_unreadable(&facts));
     sentences.extend(queue_paused(&facts));
+    sentences.extend(past::failing(&facts));
     sentences.extend(next_run(&facts));
     sentences.extend(more_open(&facts));
     let told = most_telling.and_then(|live| {

@@ -26,6 +26,20 @@ pub fn sentences(facts: &ExplainedFacts) -> Vec<String> {
     said
 }
 
+/// A sentence saying that the latest runs of a job that runs again have failed. The failure is why people ask.
+pub fn failing(facts: &ExplainedFacts) -> Option<String> {
+    let runs_again = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
+    let last = ended(facts).next()?.first().filter(|_| runs_again)?;
+    let failed = ended(facts).take_while(|attempts| attempts[0].status.is_failure()).count();
+    let (at, why) = (when(last.completed_at, facts.now), of_end(last, facts));
+    let error = in_brackets(last.error.as_deref());
+    match failed {
+        0 => None,
+        1 => Some(format!("Its last run failed at {at}: {why}{error}.")),
+        _ => Some(format!("Its last {failed} runs failed, the latest at {at}: {why}{error}.")),
+    }
+}
+
 /// The occurrences that have ended, latest first, each with its attempts, latest first.
 fn ended(facts: &ExplainedFacts) -> impl Iterator<Item = &[Finished]> {
     let is_open = |id: OccurrenceId| facts.view.open.iter().any(|live| live.id == id);

@@ -22,17 +22,33 @@ impl Claims {
         format!("{}#{}", self.issuer, self.subject)
     }
 
-    /// A name for people: the email address, if there is one.
+    /// A name for people: the email address, if it is verified. Without any address, the name that the subject has
+    /// there, unless it looks like an address.
     pub fn name(&self) -> String {
-        let named = ["email", "preferred_username", "name"].iter().filter_map(|claim| self.text(claim));
-        let mut named = named.filter(|name| line_problem(name).is_none());
-        named.next().unwrap_or(&self.subject).to_owned()
+        let is_line = |name: &&str| line_problem(name).is_none();
+        let name = match self.text("email") {
+            Some(email) => Some(email).filter(|_| self.is_email_verified()),
+            None => {
+                let mut names =
+                    ["preferred_username", "name"].into_iter().filter_map(|claim| self.text(claim));
+                names.find(|name| !name.contains('@') && is_line(name))
+            }
+        };
+        name.filter(is_line).unwrap_or(&self.subject).to_owned()
     }
 
-    /// The email address, in lower case, if the issuer has verified that it belongs to the subject.
+    /// The email address, in lower case.
+    pub fn email(&self) -> Option<String> {
+        self.text("email").map(str::to_lowercase)
+    }
+
+    /// The same if the issuer has verified that it belongs to the subject.
     pub fn verified_email(&self) -> Option<String> {
-        let is_verified = self.values.get("email_verified") == Some(&Value::Bool(true));
-        self.text("email").filter(|_| is_verified).map(str::to_lowercase)
+        self.email().filter(|_| self.is_email_verified())
+    }
+
+    fn is_email_verified(&self) -> bool {
+        self.values.get("email_verified") == Some(&Value::Bool(true))
     }
 
     /// A claim by its name, or by the names on the way to it, separated by dots.

@@ -3,6 +3,7 @@
 use super::claims::Claims;
 use crate::error::ApiError;
 use punctual_core::access::{Grant, GrantTerms, Role, Scope};
+use punctual_core::job::DEFAULT_OWNER;
 use punctual_core::names::name_problem;
 use serde_json::Value;
 
@@ -49,6 +50,10 @@ impl RoleRules {
             None => Some(claims.verified_email().unwrap_or_else(|| claims.subject.clone())),
         };
         match owner.filter(|owner| name_problem(owner).is_none()) {
+            // The jobs of the server's own tokens belong to it.
+            Some(owner) if owner == DEFAULT_OWNER => Err(ApiError::Unauthorized(
+                "the JWT names the owner default, which is reserved: set oidc.owner_claim to a claim with another name",
+            )),
             Some(owner) => Ok(Some(owner)),
             None => Err(ApiError::Unauthorized("the JWT names no valid owner for the jobs that it submits")),
         }

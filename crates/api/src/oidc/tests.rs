@@ -570,6 +570,31 @@ fn an_email_address_counts_only_if_it_is_verified() {
 }
 
 #[test]
+fn nobody_is_named_by_an_address_that_is_not_verified() {
+    let name = |values: Value| saying(values).name();
+    let address = "admin@example.org";
+    assert_eq!(name(json!({"email": address, "email_verified": true, "name": "Ann"})), address);
+    for unverified in [json!(false), json!("true"), json!(null)] {
+        let claims = json!({"email": address, "email_verified": unverified, "preferred_username": "admin"});
+        assert_eq!(name(claims), "ann", "the subject");
+    }
+    assert_eq!(name(json!({"preferred_username": address, "name": "Ann Example"})), "Ann Example");
+    assert_eq!(name(json!({"name": "a\nb"})), "ann");
+}
+
+#[test]
+fn the_owner_of_the_servers_own_jobs_is_reserved() {
+    let rules = RoleRules {
+        role_claim: "roles".to_owned(),
+        roles: vec![("jobs".to_owned(), Role::Submitter)],
+        owner_claim: None,
+    };
+    let subject = Claims { subject: "default".to_owned(), ..saying(json!({"roles": "jobs"})) };
+    let Err(ApiError::Unauthorized(why)) = rules.grant(&subject) else { panic!("it was granted") };
+    assert!(why.contains("oidc.owner_claim"), "{why}");
+}
+
+#[test]
 fn an_issuer_must_use_tls_unless_it_is_on_this_machine_and_a_test() {
     let is_good = |issuer: &str, allows_http| OidcConfig::issuer_problem(issuer, allows_http).is_none();
     assert!(is_good("https://id.example.org/realms/a", false));

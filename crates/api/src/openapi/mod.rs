@@ -3,6 +3,8 @@
 //! Operations are described by hand next to the routes, and a test compares them with the router. The schemas
 //! follow from the wire types (decision 0032).
 
+#[cfg(test)]
+mod jobs_schema;
 mod operation;
 mod paths;
 #[cfg(test)]

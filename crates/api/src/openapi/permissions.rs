@@ -68,8 +68,9 @@ fn meaning(permission: Permission) -> &'static str {
 
 fn use_cases(text: &mut String) {
     text.push_str(
-        "## Requests\n\nA request without its permission is answered with 403. *Whole server* means that a token or user with a \
-         limited scope is\nrefused too.\n\n| use case | permission | whole server | requests |\n|---|---|---|---|\n",
+        "## Requests\n\nA request without its permission changes and reads nothing, and is answered with 403. A request that cannot \
+         be\nunderstood is answered with 400 or 422 before that, whatever the token may do. *Whole server* means that a token or user \
+         with\na limited scope is refused too.\n\n| use case | permission | whole server | requests |\n|---|---|---|---|\n",
     );
     let operations = paths::all();
     for case in UseCase::ALL {
@@ -84,7 +85,12 @@ fn use_cases(text: &mut String) {
     let public: Vec<String> =
         operations.iter().filter(|operation| operation.is_public()).map(request).collect();
     let _ = writeln!(text, "\nAny valid token may send: {}.\n", unlisted.join(", "));
-    let _ = writeln!(text, "These need no token: {}.\n", public.join(", "));
+    let _ = writeln!(
+        text,
+        "These need no token: {}. The pages for logging in need none, either: `GET /login`,\n`POST /login`, `GET /login/oidc`, \
+         `GET /login/callback` and `POST /logout`.\n",
+        public.join(", ")
+    );
 }
 
 fn request(operation: &Operation) -> String {

@@ -16,11 +16,11 @@ use punctual_client::{
     ClockMoved, ConditionBody, CountersBody, CreateToken, CreateUser, DeadLetterBody, DeadLetterFilter,
     DeadLetterSelection, DiscardAnswer, ExecutionBody, ExecutionExplained, ExecutionStatus, ExecutionsPage,
     ExplainBody, FieldError, JobBody, JobsBody, LaneBody, LastExecution, LiveBody, LogLineBody,
-    LogStreamBody, LogsPage, LookedAtBody, MeBody, MoveClock, NodeBody, OccurrencePreview, PreviewBody,
-    PreviewRequest, Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer, RefusedLetter,
-    RetryBody, RotateSecrets, RotateToken, RotatedSecrets, ScalingBody, ScalingPage, ScheduleType,
-    SecretBody, SetQueue, SetSecret, SkipRangeBody, StatsBody, SubmitJob, SubmittedBody, TokenBody,
-    TriggerRequest, UserBody, WorkerBody, WorkerSessionBody,
+    LogStreamBody, LogsPage, LookedAtBody, MeBody, MoveClock, NodeBody, OccurrencePreview, PlannedPut,
+    PreviewBody, PreviewRequest, Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer,
+    RefusedLetter, RetryBody, RotateSecrets, RotateToken, RotatedSecrets, ScalingBody, ScalingPage,
+    ScheduleType, SecretBody, SetQueue, SetSecret, SkipRangeBody, StatsBody, SubmitJob, SubmittedBody,
+    TokenBody, TriggerRequest, UserBody, WorkerBody, WorkerSessionBody,
 };
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -91,6 +91,7 @@ fn wire_types(schemas: &mut Schemas) {
         NotesRequest,
         OccurrencePreview,
         OpenSession,
+        PlannedPut,
         PollAnswer,
         PollRequest,
         PreviewBody,
@@ -136,6 +137,12 @@ fn jobs(schemas: &mut Schemas) {
     let about = "The fields of a job to change (JSON merge patch, RFC 7396): null resets a field to its default, \
                  fields that are not named stay unchanged.";
     schemas.add("PatchJob", object(about, Direction::Request, patch.collect()));
+    let put = SubmitJob::fields().into_iter().map(|field| match field.name.as_str() {
+        "name" => Field { schema: field.schema.sometimes(), ..field },
+        _ => field,
+    });
+    let about = "A job with the name in the path. All fields are optional.";
+    schemas.add("PutJob", object(about, Direction::Request, put.collect()));
     // Some fields are always written in one of the forms in which they can be submitted.
     let read = JobBody::fields().into_iter().map(|field| {
         let schema = match field.name.as_str() {
@@ -241,23 +248,27 @@ fn enums(schemas: &mut Schemas) {
     let mut add = |name: &str, words: Schema, about: &str| schemas.add(name, words.about(about));
     add("JobStatus", words::<JobStatus>(), "The status of a job.");
     add("ScheduleType", one_of(&SCHEDULE_TYPES), "What makes a job run. Case-insensitive in requests.");
-    add("DstGap", words::<DstGap>(), "What happens to a local time that clocks skip when they go forward.");
+    add(
+        "DstGap",
+        words::<DstGap>(),
+        "What happens to a local time that clocks skip when they go forward. Case-insensitive in requests.",
+    );
     add(
         "DstOverlap",
         words::<DstOverlap>(),
-        "What happens to a local time that clocks repeat when they go back.",
+        "What happens to a local time that clocks repeat when they go back. Case-insensitive in requests.",
     );
     add(
         "MisfirePolicy",
         words::<MisfirePolicy>(),
         "What happens to missed occurrences, that is, those later than the grace period: skip them, run the \
-         latest one, or run all.",
+         latest one, or run all. Case-insensitive in requests.",
     );
     add(
         "OverlapPolicy",
         words::<OverlapPolicy>(),
         "What a fire does while the job has open occurrences: skip, run beside them, wait, or cancel them and \
-         start when they have ended.",
+         start when they have ended. Case-insensitive in requests.",
     );
     add("ExecutionStatus", words::<ExecutionStatus>(), "The state of an execution.");
     add("SkipReason", words::<SkipReason>(), "Why occurrences did not run.");

@@ -2,11 +2,11 @@
 
 use crate::auth::Call;
 use crate::error::ApiError;
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::views::raw_json;
 use axum::Json;
 use punctual_client::{AuditCheckBody, AuditEntryBody, BrokenEntryBody, Page};
-use punctual_core::ports::{AuditId, AuditQuery, AuditRow};
+use punctual_core::ports::{AuditId, AuditQuery, AuditRow, OUTCOME_OK, OUTCOME_REFUSED};
 use std::str::FromStr;
 
 /// The prefix of this list's cursors.
@@ -20,7 +20,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<AuditE
         user: query.text("user_id"),
         action: query.text("action"),
         object: query.text("object"),
-        outcome: query.text("outcome"),
+        outcome: query.parsed::<OutcomeStart>("outcome").map(|OutcomeStart(outcome)| outcome),
         from: query.time("from"),
         until: query.time("until"),
     };
@@ -28,7 +28,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<AuditE
     let page = call.cases.audit(asked).await?;
     Ok(Json(Page {
         items: page.items.into_iter().map(view).collect(),
-        next_cursor: next_cursor(LIST, page.next),
+        next_cursor: call.next_cursor(LIST, page.next).await?,
     }))
 }
 
@@ -68,6 +68,23 @@ fn view(AuditRow { entry, seal }: AuditRow) -> AuditEntryBody {
 
 fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The beginning of an outcome that an entry can have.
+struct OutcomeStart(String);
+
+impl FromStr for OutcomeStart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_start = |word: &str| word.starts_with(text) || text.starts_with(word);
+        // Of a request with several items: `3 of 4`.
+        let is_count = text.starts_with(|first: char| first.is_ascii_digit());
+        if is_count || is_start(OUTCOME_REFUSED) || OUTCOME_OK.starts_with(text) {
+            return Ok(OutcomeStart(text.to_owned()));
+        }
+        Err(format!("must be {OUTCOME_OK}, {OUTCOME_REFUSED}, or the beginning of a count such as `3 of 4`"))
+    }
 }
 
 /// A number from 0 to the largest one that a database holds.

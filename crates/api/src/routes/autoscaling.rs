@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
-use crate::query::{QueryParams, next_cursor, page_after};
+use crate::query::{QueryParams, page_after};
 use axum::Json;
 use punctual_client::{ScalingBody, ScalingPage, Span};
 use punctual_core::limits;
@@ -20,7 +20,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<ScalingPage
     let (queues, next) = page_after(capacity.queues(), after.as_deref(), limit);
     let items = queues.iter().map(|queue| body(&capacity, Some(queue), wanted)).collect();
     let total = body(&capacity, None, wanted);
-    Ok(Json(ScalingPage { items, total, next_cursor: next_cursor(LIST, next) }))
+    Ok(Json(ScalingPage { items, total, next_cursor: call.next_cursor(LIST, next).await? }))
 }
 
 /// Any queue name is valid: an unused queue needs no capacity.

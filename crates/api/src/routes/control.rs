@@ -108,7 +108,7 @@ pub fn refused(id: JobId, refusal: Refusal) -> ApiError {
     match refusal {
         Refusal::Stale { version } => ApiError::VersionChanged { version },
         Refusal::Fixed(field) => ApiError::field(field, "cannot be changed after the job was submitted"),
-        Refusal::KeyTaken(job) => ApiError::KeyTaken { detail, job },
+        Refusal::KeyTaken(job) | Refusal::NameTaken(job) => ApiError::KeyTaken { detail, job },
         refusal => ApiError::Advised { detail, advice: advice_on(id, &refusal) },
     }
 }
@@ -157,6 +157,7 @@ pub fn reason_of(refusal: &Refusal) -> String {
         Refusal::KeyTaken(job) => {
             format!("job {job} now has the unique_key: wait until that one is finished, or cancel it")
         }
+        Refusal::NameTaken(job) => format!("the name identifies job {job}: change that one, or delete it"),
         Refusal::Stale { .. } | Refusal::Fixed(_) => refusal.to_string(),
     }
 }

@@ -1,10 +1,11 @@
 //! Dead letters: listing, redriving and discarding them.
 
 use crate::auth::Call;
+use crate::cursors::{self, place_in};
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, JsonBody};
 use crate::json::{self, DocumentShape};
-use crate::query::{QueryParams, next_cursor, place_in};
+use crate::query::QueryParams;
 use crate::routes::control::reason_of;
 use crate::views;
 use axum::Json;
@@ -33,7 +34,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<DeadLe
     let page = call.cases.dead_letters(matching(filter, before, limit)).await?;
     Ok(Json(Page {
         items: page.items.into_iter().map(views::dead_letter).collect(),
-        next_cursor: next_cursor(LIST, page.next),
+        next_cursor: call.next_cursor(LIST, page.next).await?,
     }))
 }
 
@@ -54,20 +55,31 @@ fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> Dead
 
 /// Redrives the selected dead letters, each independently.
 pub async fn redrive(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<RedriveAnswer>, ApiError> {
-    let outcomes = call.cases.redrive(chosen(json::parse(&body.bytes, DocumentShape::DeadLetters)?)?).await?;
-    let (redriven, refused, next_cursor) = counted(outcomes);
+    let outcomes = call.cases.redrive(chosen(selection(&call, &body.bytes).await?)?).await?;
+    let next_cursor = call.next_cursor(LIST, outcomes.next).await?;
+    let (redriven, refused) = counted(outcomes);
     Ok(Json(RedriveAnswer { redriven, refused, next_cursor }))
 }
 
 /// Deletes the selected dead letters.
 pub async fn discard(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<DiscardAnswer>, ApiError> {
-    let outcomes = call.cases.discard(chosen(json::parse(&body.bytes, DocumentShape::DeadLetters)?)?).await?;
-    let (discarded, refused, next_cursor) = counted(outcomes);
+    let outcomes = call.cases.discard(chosen(selection(&call, &body.bytes).await?)?).await?;
+    let next_cursor = call.next_cursor(LIST, outcomes.next).await?;
+    let (discarded, refused) = counted(outcomes);
     Ok(Json(DiscardAnswer { discarded, refused, next_cursor }))
 }
 
-/// How many succeeded, which were refused, and the cursor for the next request.
-fn counted(outcomes: DeadLetterOutcomes) -> (u64, Vec<RefusedLetter>, Option<String>) {
+/// The selection in a body, with a readable cursor.
+async fn selection(call: &Call, body: &[u8]) -> Result<DeadLetterSelection, ApiError> {
+    let mut selection: DeadLetterSelection = json::parse(body, DocumentShape::DeadLetters)?;
+    if let Some(cursor) = selection.cursor.take() {
+        selection.cursor = Some(cursors::opened(&call.api, cursor).await?);
+    }
+    Ok(selection)
+}
+
+/// How many succeeded, and which were refused.
+fn counted(outcomes: DeadLetterOutcomes) -> (u64, Vec<RefusedLetter>) {
     let (mut done, mut refused) = (0, Vec::new());
     for (occurrence_id, outcome) in outcomes.items {
         match outcome {
@@ -75,7 +87,7 @@ fn counted(outcomes: DeadLetterOutcomes) -> (u64, Vec<RefusedLetter>, Option<Str
             Err(error) => refused.push(RefusedLetter { occurrence_id, reason: reason(&error) }),
         }
     }
-    (done, refused, next_cursor(LIST, outcomes.next))
+    (done, refused)
 }
 
 fn reason(error: &ControlError) -> String {

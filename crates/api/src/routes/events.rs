@@ -6,8 +6,9 @@
 //! that are running.
 
 use crate::auth::Call;
+use crate::cursors::{CursorWriter, place_in};
 use crate::error::ApiError;
-use crate::query::{QueryParams, next_cursor, place_in};
+use crate::query::QueryParams;
 use crate::stream::{self, Stream, StreamResponse};
 use crate::views;
 use axum::http::HeaderMap;
@@ -35,15 +36,16 @@ pub async fn events(call: Call, headers: HeaderMap, mut query: QueryParams) -> R
     let asked: Option<u64> =
         query.cursor_from(EVENTS, "must be the id of an event of this stream, such as events~17");
     query.finish()?;
-    let start = resumed(&headers)?.or(asked);
+    let start = resumed(&call, &headers).await?.or(asked);
     let reader = call.cases.events(start, wanted.job).await?;
-    StreamResponse::open(&call, move |stream| follow(stream, reader, wanted))
+    let listener = Listener { wanted, cursors: call.cursors().await? };
+    StreamResponse::open(&call, move |stream| listener.follow(stream, reader))
 }
 
 /// The last position that a reconnecting client saw.
-fn resumed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(seen) = stream::last_event_id(headers)? else { return Ok(None) };
-    place_in(EVENTS, seen).map(Some).ok_or_else(stream::foreign_event_id)
+async fn resumed(call: &Call, headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(seen) = stream::last_event_id(&call.api, headers).await? else { return Ok(None) };
+    place_in(EVENTS, &seen).map(Some).ok_or_else(stream::foreign_event_id)
 }
 
 /// The executions that a listener wants events about.
@@ -67,47 +69,66 @@ struct Gap {
     detail: String,
 }
 
-async fn follow(mut stream: Stream, mut reader: EventReader, wanted: WantedEvents) -> Option<()> {
-    if let Some(asked) = reader.gap() {
-        let detail = format!(
-            "some executions that finished after {} are no longer stored; the stream continues with those \
-             that are",
-            next_cursor(EVENTS, Some(asked)).unwrap_or_default()
-        );
-        stream.send("gap", None, &Gap { detail }).await?;
-    }
-    loop {
-        match reader.read().await {
-            Ok(Some(batch)) => tell(&mut stream, batch, &wanted).await?,
-            Ok(None) => drop(stream.wait(reader.changed(), LOOK_INTERVAL).await?),
-            Err(error) => {
-                tracing::warn!(%error, "an event stream waits for the store");
-                stream.pause(ERROR_PAUSE).await?;
-            }
-        }
-    }
+/// Who listens: what it wants, and how it is told where to resume.
+struct Listener {
+    wanted: WantedEvents,
+    cursors: CursorWriter,
 }
 
-/// Sends the events that the client wants. `None` if it has disconnected.
-async fn tell(stream: &mut Stream, batch: EventBatch, wanted: &WantedEvents) -> Option<()> {
-    let mut told = batch.from;
-    for event in batch.events {
-        let (body, queue, place) = match event {
-            ExecutionEvent::Finished(event) => {
-                (views::finished(event.finished), event.queue, Some(event.place))
+impl Listener {
+    fn id(&self, place: u64) -> Option<String> {
+        self.cursors.write(EVENTS, place).ok()
+    }
+
+    async fn follow(self, mut stream: Stream, mut reader: EventReader) -> Option<()> {
+        if let Some(asked) = reader.gap() {
+            let detail = format!(
+                "some executions that finished after {} are no longer stored; the stream continues with those \
+                 that are",
+                self.id(asked)?
+            );
+            stream.send("gap", None, &Gap { detail }).await?;
+        }
+        loop {
+            match reader.read().await {
+                Ok(Some(batch)) => self.tell(&mut stream, batch).await?,
+                Ok(None) => drop(stream.wait(reader.changed(), LOOK_INTERVAL).await?),
+                Err(error) => {
+                    tracing::warn!(%error, "an event stream waits for the store");
+                    stream.pause(ERROR_PAUSE).await?;
+                }
             }
-            ExecutionEvent::Open(OpenExecution { live, worker, queue, .. }) => {
-                (views::live(&live, worker), queue, None)
-            }
-        };
-        if wanted.is_meant(&body, &queue) {
-            stream.send("execution", next_cursor(EVENTS, place).as_deref(), &body).await?;
-            told = place.unwrap_or(told);
         }
     }
-    // A client with a narrow filter must not have to skip all filtered events again when it reconnects.
-    if batch.to > told + limits::PAGE_ITEMS_DEFAULT as u64 / 2 {
-        stream.mark(next_cursor(EVENTS, Some(batch.to)).as_deref()).await?;
+
+    /// Sends the events that the client wants. `None` if it has disconnected.
+    async fn tell(&self, stream: &mut Stream, batch: EventBatch) -> Option<()> {
+        let mut told = batch.from;
+        for event in batch.events {
+            let (body, queue, place) = match event {
+                ExecutionEvent::Finished(event) => {
+                    (views::finished(event.finished), event.queue, Some(event.place))
+                }
+                ExecutionEvent::Open(OpenExecution { live, worker, queue, .. }) => {
+                    (views::live(&live, worker), queue, None)
+                }
+            };
+            if self.wanted.is_meant(&body, &queue) {
+                let id = match place {
+                    Some(place) => Some(self.id(place)?),
+                    None => None,
+                };
+                stream.send("execution", id.as_deref(), &body).await?;
+                told = place.unwrap_or(told);
+            }
+        }
+        // A client with a narrow filter must not have to skip all filtered events again when it reconnects.
+        if self.cursors.is_sealing() {
+            // With every heartbeat: at other times, it would tell the caller that others have finished something.
+            stream.resume_after(self.id(batch.to)?).await?;
+        } else if batch.to > told + limits::PAGE_ITEMS_DEFAULT as u64 / 2 {
+            stream.mark(&self.id(batch.to)?).await?;
+        }
+        Some(())
     }
-    Some(())
 }

@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{IdInPath, NoBody};
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::views;
 use axum::Json;
 use punctual_client::{ExecutionBody, ExecutionsPage};
@@ -25,7 +25,8 @@ pub async fn of_job(
         notes.iter().for_each(|noted| views::add_notes(item, noted));
     }
     let skipped = skipped.into_iter().map(views::skip_range).collect();
-    Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", page.next) }))
+    let next_cursor = call.next_cursor("executions", page.next).await?;
+    Ok(Json(ExecutionsPage { items, skipped, next_cursor }))
 }
 
 pub async fn show(call: Call, IdInPath(id): IdInPath<ExecutionId>) -> Result<Json<ExecutionBody>, ApiError> {

@@ -2,7 +2,7 @@
 
 use crate::auth::Call;
 use crate::error::ApiError;
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::views;
 use axum::Json;
 use punctual_client::{ExecutionBody, ExecutionStatus, Page};
@@ -35,10 +35,11 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<Execut
         noted.iter().for_each(|noted| views::add_notes(&mut body, noted));
         body
     };
-    Ok(Json(Page {
-        items: page.items.into_iter().map(shown).collect(),
-        next_cursor: page.next.and_then(cursor),
-    }))
+    let next_cursor = match page.next.and_then(place) {
+        Some((list, place)) => call.next_cursor(list, Some(place)).await?,
+        None => None,
+    };
+    Ok(Json(Page { items: page.items.into_iter().map(shown).collect(), next_cursor }))
 }
 
 /// The walk over executions of this status, from the end of the previous page.
@@ -53,12 +54,13 @@ fn begun(status: ExecutionStatus, query: &mut QueryParams) -> ExecutionWalk {
     }
 }
 
-fn cursor(walk: ExecutionWalk) -> Option<String> {
+/// The list of a walk, and the position in it.
+fn place(walk: ExecutionWalk) -> Option<(&'static str, String)> {
     match walk {
-        ExecutionWalk::Running { after } => next_cursor(RUNNING, after.map(RunningCursor)),
-        ExecutionWalk::Queued { before } => next_cursor(QUEUED, before),
-        ExecutionWalk::Waiting { before } => next_cursor(WAITING, before),
-        ExecutionWalk::Finished { before, .. } => next_cursor(FINISHED, before),
+        ExecutionWalk::Running { after } => Some((RUNNING, RunningCursor(after?).to_string())),
+        ExecutionWalk::Queued { before } => Some((QUEUED, before?.to_string())),
+        ExecutionWalk::Waiting { before } => Some((WAITING, before?.to_string())),
+        ExecutionWalk::Finished { before, .. } => Some((FINISHED, before?.to_string())),
     }
 }
 
@@ -89,18 +91,16 @@ impl FromStr for RunningCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::place_in;
     use punctual_core::ids::JobId;
     use punctual_core::time::Timestamp;
 
     #[test]
     fn a_place_among_what_runs_survives_its_cursor() {
         let occurrence = JobId::new(Timestamp::EPOCH, 1).occurrence(3);
-        let place = RunningPlace { session: SessionId(7), occurrence };
-        let text = cursor(ExecutionWalk::Running { after: Some(place) }).unwrap();
-        let read: Option<RunningCursor> = place_in(RUNNING, &text);
-        assert_eq!(read.map(|RunningCursor(place)| place), Some(place));
-        assert!(place_in::<RunningCursor>(QUEUED, &text).is_none());
-        assert!(place_in::<RunningCursor>(RUNNING, "running-executions~7").is_none());
+        let running = RunningPlace { session: SessionId(7), occurrence };
+        let (list, text) = place(ExecutionWalk::Running { after: Some(running) }).unwrap();
+        let RunningCursor(read) = text.parse().unwrap();
+        assert_eq!((list, read), (RUNNING, running));
+        assert!("7".parse::<RunningCursor>().is_err());
     }
 }

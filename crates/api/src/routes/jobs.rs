@@ -4,7 +4,7 @@ use crate::auth::Call;
 use crate::conditional::etag;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::{reasons, views};
 use axum::Json;
 use axum::http::StatusCode;
@@ -13,8 +13,9 @@ use axum::response::{IntoResponse, Response};
 use punctual_client::{JobBody, Page, PriorityBody, ScheduleType};
 use punctual_core::ids::JobId;
 use punctual_core::limits;
+use punctual_core::payload_filter::PayloadFilter;
 use punctual_core::ports::{JobQuery, ScheduleKind, SessionRow};
-use punctual_engine::{JobDetails, lane_of};
+use punctual_engine::{JobDetails, JobPredicate, lane_of};
 
 /// One job, with its version as an ETag.
 pub async fn show(call: Call, IdInPath(id): IdInPath<JobId>) -> Result<Response, ApiError> {
@@ -56,12 +57,29 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<JobBod
         tags: query.texts("tag", limits::TAGS_MAX),
         text: query.text("q").filter(|text| !text.is_empty()),
     };
+    let predicate = JobPredicate { failing: query.flag("failing"), payload: payload_filters(&mut query) };
     query.finish()?;
-    let page = call.cases.jobs(wanted).await?;
+    let page = if predicate.is_everything() {
+        call.cases.jobs(wanted).await?
+    } else {
+        call.cases.jobs_matching(wanted, &predicate).await?
+    };
     Ok(Json(Page {
         items: page.items.into_iter().map(views::job).collect(),
-        next_cursor: next_cursor("jobs", page.next),
+        next_cursor: call.next_cursor("jobs", page.next).await?,
     }))
+}
+
+fn payload_filters(query: &mut QueryParams) -> Vec<PayloadFilter> {
+    let mut filters = Vec::new();
+    for (field, value) in query.fields("payload.FIELD", limits::PAYLOAD_FILTERS_MAX) {
+        let parameter = format!("payload.{field}");
+        match PayloadFilter::new(field, value) {
+            Ok(filter) => filters.push(filter),
+            Err(problem) => query.refuse(&parameter, &problem),
+        }
+    }
+    filters
 }
 
 fn kind_of(schedule: ScheduleType) -> ScheduleKind {

@@ -84,9 +84,16 @@ async fn log_in(State(api): State<Api>, request: Request) -> Response {
     };
     let next = next_in(&fields).to_owned();
     let token = fields.get("token").map(String::as_str).unwrap_or_default().trim().to_owned();
-    match session_for(&api, &token, source).await {
+    match session_for(&api, &token, source.clone()).await {
         Ok(session) => redirect(&next, &[session.cookie(&site)]),
-        Err(error) => refusal(&api, &next, &error),
+        Err(error) => {
+            let who = match auth::credential(&token) {
+                Some(credential) => credential.principal(&api).await,
+                None => None,
+            };
+            auth::note_refused_login(&api, who, &error, source);
+            refusal(&api, &next, &error)
+        }
     }
 }
 
@@ -147,8 +154,15 @@ async fn finish(State(api): State<Api>, request: Request) -> Response {
         };
         let now = api.access.now();
         let claims = oidc.finish_login(client, &pending, &callback, &redirect_uri(&site), now).await?;
-        let caller = auth::caller_of(&api, &claims).await?;
-        let caller = Caller { source: auth::source(&request), ..caller };
+        let source = auth::source(&request);
+        let caller = match auth::caller_of(&api, &claims).await {
+            Ok(caller) => Caller { source, ..caller },
+            Err(error) => {
+                let who = auth::principal_of(&api, &claims).await;
+                auth::note_refused_login(&api, Some(who), &error, source);
+                return Err(error);
+            }
+        };
         let session = BrowserSession::open(&api, caller, None, None).await?;
         let cookies = [session.cookie(&site), site.unset(Cookie::Login)];
         Ok::<_, ApiError>(redirect(local_path(&pending.next).unwrap_or(PAGE), &cookies))

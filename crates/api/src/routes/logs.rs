@@ -1,9 +1,10 @@
 //! Reading the logs of handlers: by page, or as a stream.
 
 use crate::auth::Call;
+use crate::cursors::{CursorWriter, place_in};
 use crate::error::ApiError;
 use crate::extract::IdInPath;
-use crate::query::{QueryParams, next_cursor, place_in};
+use crate::query::QueryParams;
 use crate::stream::{self, Stream, StreamResponse};
 use axum::Json;
 use axum::http::HeaderMap;
@@ -33,7 +34,7 @@ pub async fn of_execution(
     mut query: QueryParams,
 ) -> Result<Response, ApiError> {
     let asked = LogParams::take(&mut query, &headers);
-    let after: Option<u64> = asked.after(&mut query, &headers, EXECUTION_LOGS)?;
+    let after: Option<u64> = asked.after(&call, &mut query, &headers, EXECUTION_LOGS).await?;
     query.finish()?;
     let place = after.map(|number| LogPlace { execution: id, number });
     answer(call, LogSource::Execution(id), place, asked).await
@@ -47,7 +48,7 @@ pub async fn of_job(
     mut query: QueryParams,
 ) -> Result<Response, ApiError> {
     let asked = LogParams::take(&mut query, &headers);
-    let after: Option<JobPlace> = asked.after(&mut query, &headers, JOB_LOGS)?;
+    let after: Option<JobPlace> = asked.after(&call, &mut query, &headers, JOB_LOGS).await?;
     query.finish()?;
     let place = after.map(|JobPlace(place)| place).filter(|place| place.execution.occurrence.job == job);
     answer(call, LogSource::Job(job), place, asked).await
@@ -79,8 +80,9 @@ impl LogParams {
     }
 
     /// Where to continue: a follower that reconnects says so in a header.
-    fn after<T: FromStr>(
+    async fn after<T: FromStr>(
         &self,
+        call: &Call,
         query: &mut QueryParams,
         headers: &HeaderMap,
         list: &str,
@@ -94,8 +96,8 @@ impl LogParams {
         if !self.is_followed {
             return Ok(cursor);
         }
-        let Some(seen) = stream::last_event_id(headers)? else { return Ok(cursor) };
-        match place_in(list, seen) {
+        let Some(seen) = stream::last_event_id(&call.api, headers).await? else { return Ok(cursor) };
+        match place_in(list, &seen) {
             Some(place) => Ok(Some(place)),
             None => Err(stream::foreign_event_id()),
         }
@@ -116,7 +118,7 @@ async fn answer(
     let reader = call.cases.logs(source).await?;
     if asked.is_followed {
         // Subscribe before reading anything, so that every later line is signalled.
-        let log = Log { follower: reader.follow(), reader, source };
+        let log = Log { follower: reader.follow(), reader, source, cursors: call.cursors().await? };
         return StreamResponse::open(&call, move |stream| follow(stream, log, place, asked));
     }
     let lines = match asked.tail.filter(|_| place.is_none()) {
@@ -124,10 +126,14 @@ async fn answer(
         None => reader.read(place, asked.limit).await?,
     };
     let kept = lines.items.iter().filter(|line| asked.is_meant(line)).cloned();
+    let follow_cursor = match lines.place {
+        Some(place) => Some(cursor(&call.cursors().await?, source, place)?),
+        None => None,
+    };
     Ok(Json(LogsPage {
         items: kept.map(LogLineBody::from).collect(),
-        next_cursor: lines.place.filter(|_| lines.more).map(|place| cursor(source, place)),
-        follow_cursor: lines.place.map(|place| cursor(source, place)),
+        next_cursor: follow_cursor.clone().filter(|_| lines.more),
+        follow_cursor,
     })
     .into_response())
 }
@@ -137,6 +143,7 @@ struct Log {
     reader: LogReader,
     follower: LogFollower,
     source: LogSource,
+    cursors: CursorWriter,
 }
 
 /// The status of the execution or job at the end of its log.
@@ -159,7 +166,7 @@ async fn follow(
                 place = lines.place;
                 for line in lines.items.into_iter().filter(|line| asked.is_meant(line)) {
                     let place = LogPlace { execution: line.execution, number: line.number };
-                    let id = cursor(log.source, place);
+                    let id = cursor(&log.cursors, log.source, place).ok()?;
                     stream.send("line", Some(&id), &LogLineBody::from(line)).await?;
                 }
                 if lines.more {
@@ -206,12 +213,11 @@ fn status_of(end: LogEnd) -> String {
     }
 }
 
-fn cursor(source: LogSource, place: LogPlace) -> String {
-    let cursor = match source {
-        LogSource::Execution(_) => next_cursor(EXECUTION_LOGS, Some(place.number)),
-        LogSource::Job(_) => next_cursor(JOB_LOGS, Some(JobPlace(place))),
-    };
-    cursor.unwrap_or_default()
+fn cursor(cursors: &CursorWriter, source: LogSource, place: LogPlace) -> Result<String, ApiError> {
+    match source {
+        LogSource::Execution(_) => cursors.write(EXECUTION_LOGS, place.number),
+        LogSource::Job(_) => cursors.write(JOB_LOGS, JobPlace(place)),
+    }
 }
 
 /// A position in the log of a job, as encoded in a cursor.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod autoscaling;
+mod by_name;
 mod clock;
 mod control;
 mod dead_letters;
@@ -39,7 +40,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_LENGTH};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 pub use control::{changed, refused};
 use listed::Listed;
 use punctual_client::API_PREFIX;
@@ -81,6 +82,8 @@ fn all() -> Listed {
             "/jobs/{id}",
             get(jobs::show).put(update::replace).patch(update::patch).delete(control::delete),
         )
+        .route("/jobs/by-name/{name}", put(by_name::put_job))
+        .route("/jobs/by-name/{name}/plan", post(by_name::plan))
         .route("/jobs/{id}/pause", post(control::pause))
         .route("/jobs/{id}/resume", post(control::resume))
         .route("/jobs/{id}/cancel", post(control::cancel))

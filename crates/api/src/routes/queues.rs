@@ -4,7 +4,7 @@ use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
 use crate::json::DocumentShape;
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::{json, views};
 use axum::Json;
 use punctual_client::{Page, QueueBody, SetQueue};
@@ -19,7 +19,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<QueueB
     query.finish()?;
     let page = call.cases.queues(after.as_deref(), limit).await?;
     let items = page.items.into_iter().map(views::queue).collect();
-    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+    Ok(Json(Page { items, next_cursor: call.next_cursor(LIST, page.next).await? }))
 }
 
 /// Any valid queue name: an unused queue is empty and not paused.

@@ -20,16 +20,21 @@ pub async fn preview(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<
     call.cases.check_preview()?;
     let (now, count) = (call.cases.now(), request.count.unwrap_or(COUNT_DEFAULT));
     check_count(count)?;
-    let after = request.after.unwrap_or(now);
+    let asked_after = request.after.unwrap_or(now);
     let job = request.into_job();
-    match submission::schedule(&job, Basis::new(now, &call.cases.caller().grant.owner))
-        .map_err(ApiError::invalid)?
-    {
-        Schedule::Recurring(recurring) => Ok(Json(views::preview(&recurring.recurrence, after, count))),
-        Schedule::Immediate | Schedule::OneTime { .. } => {
-            Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()))
-        }
+    let schedule = submission::schedule(&job, Basis::new(now, &call.cases.caller().grant.owner))
+        .map_err(ApiError::invalid)?;
+    let problems = schedule.problems();
+    if !problems.is_empty() {
+        return Err(ApiError::invalid(problems));
     }
+    let Schedule::Recurring(recurring) = schedule else {
+        return Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()));
+    };
+    let begins_now = job.interval.is_some() && job.start_at.is_none();
+    let after = if begins_now { asked_after.max(now) } else { asked_after };
+    let fired = recurring.recurrence.count_between(now, after);
+    Ok(Json(views::preview(&recurring, recurring.preview(after, count, fired), None)))
 }
 
 /// The next nominal times of a job; empty if it has nothing left to fire or runs only once.
@@ -42,16 +47,16 @@ pub async fn next(
     query.finish()?;
     check_count(count)?;
     let view = call.cases.job(id).await?;
-    let next = view.schedule.as_ref().and_then(|schedule| schedule.nominal);
-    Ok(Json(match (&view.job.spec.settings.schedule, next) {
-        (Schedule::Recurring(recurring), Some(next)) => {
-            views::preview(&recurring.recurrence, next.shifted(-1), count)
-        }
-        (Schedule::Recurring(recurring), None) => views::preview(&recurring.recurrence, call.cases.now(), 0),
-        (Schedule::Immediate | Schedule::OneTime { .. }, _) => {
-            PreviewBody { description: "Once".to_owned(), occurrences: vec![] }
-        }
-    }))
+    let Schedule::Recurring(recurring) = &view.job.spec.settings.schedule else {
+        let description = "Once".to_owned();
+        return Ok(Json(PreviewBody { description, dst_gap: None, dst_overlap: None, occurrences: vec![] }));
+    };
+    let next = view.schedule.as_ref().and_then(|state| Some((state.nominal?, state.fired)));
+    let fires = match next {
+        Some((next, fired)) => recurring.preview(next.shifted(-1), count, fired.into()),
+        None => vec![],
+    };
+    Ok(Json(views::preview(recurring, fires, Some(id))))
 }
 
 fn check_count(count: usize) -> Result<(), ApiError> {

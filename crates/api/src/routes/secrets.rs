@@ -5,18 +5,20 @@ use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody, OptionalBody};
 use crate::json::{self, DocumentShape};
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{Page, RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
 use punctual_core::access::NamePattern;
-use punctual_core::secrets::{SecretRule, secret_name_problem};
-use punctual_engine::{SecretView, SecretsRotated};
+use punctual_core::secrets::{SecretRule, SecretRuleChange, secret_name_problem};
+use punctual_engine::{RotationPlace, SecretView, SecretsRotated};
 use std::str::FromStr;
 
 /// The prefix of this list's cursors.
 const LIST: &str = "secrets";
+/// Before the job at which the rotation of payloads continues. No name of a secret contains a tilde.
+const PAYLOADS: &str = "payloads~";
 
 /// The name of a secret, in a cursor.
 struct SecretPlace(String);
@@ -34,7 +36,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<Secret
     query.finish()?;
     let page = call.cases.secrets(after.as_ref().map(|place| place.0.as_str()), limit).await?;
     let items = page.items.into_iter().map(view).collect();
-    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+    Ok(Json(Page { items, next_cursor: call.next_cursor(LIST, page.next).await? }))
 }
 
 pub async fn show(
@@ -46,7 +48,7 @@ pub async fn show(
     Ok(Json(view(call.cases.secret(&name).await?)))
 }
 
-/// Sets the value and all rules: those that the body leaves out get their defaults.
+/// Sets the value, and the rules that the body names. The others stay; those of a new secret get their defaults.
 pub async fn set(
     call: Call,
     IdInPath(name): IdInPath<String>,
@@ -54,8 +56,8 @@ pub async fn set(
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let SetSecret { value, owners, queues, job_types } = json::parse(&body.bytes, DocumentShape::Secret)?;
-    let rule =
-        SecretRule { owners: patterns(owners), queues: patterns(queues), job_types: patterns(job_types) };
+    let [owners, queues, job_types] = [owners, queues, job_types].map(|list| list.map(patterns));
+    let rule = SecretRuleChange { owners, queues, job_types };
     to_the_end(async move {
         let (secret, is_new) = call.cases.set_secret(&name, &value, rule).await?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -77,13 +79,32 @@ pub async fn rotate(
     body: OptionalBody<BODY_BYTES_MAX>,
 ) -> Result<Json<RotatedSecrets>, ApiError> {
     let RotateSecrets { after } = body.parse()?;
-    if let Some(problem) = after.as_deref().and_then(secret_name_problem) {
-        return Err(ApiError::field("after", problem));
+    let after = after.as_deref().map(rotation_place).transpose();
+    let after = after.map_err(|problem| ApiError::field("after", problem))?;
+    let SecretsRotated { key_id, rotated, payloads, unreadable, next } =
+        to_the_end(async move { Ok(call.cases.rotate_secrets(after).await?) }).await?;
+    let next = next.map(|place| match place {
+        RotationPlace::Secret(name) => name,
+        RotationPlace::Payload(job) => {
+            format!("{PAYLOADS}{}", job.map(|job| job.to_string()).unwrap_or_default())
+        }
+    });
+    Ok(Json(RotatedSecrets { key_id, rotated: rotated as u64, payloads: payloads as u64, unreadable, next }))
+}
+
+/// Where a rotation continues: after a secret, or after the payload of a job.
+fn rotation_place(text: &str) -> Result<RotationPlace, String> {
+    let Some(job) = text.strip_prefix(PAYLOADS) else {
+        return match secret_name_problem(text) {
+            Some(problem) => Err(problem),
+            None => Ok(RotationPlace::Secret(text.to_owned())),
+        };
+    };
+    if job.is_empty() {
+        return Ok(RotationPlace::Payload(None));
     }
-    let SecretsRotated { key_id, rotated, unreadable, next } =
-        to_the_end(async move { Ok(call.cases.rotate_secrets(after.as_deref()).await?) }).await?;
-    let unreadable = unreadable.into_iter().map(|(name, error)| format!("{name}: {error}")).collect();
-    Ok(Json(RotatedSecrets { key_id, rotated: rotated as u64, unreadable, next }))
+    let job = job.parse().map_err(|_| "must be the next of an earlier step")?;
+    Ok(RotationPlace::Payload(Some(job)))
 }
 
 fn view(secret: SecretView) -> SecretBody {

@@ -44,7 +44,7 @@ async fn submit_one(call: &Call, body: &[u8], attempt: RequestTry) -> Result<Res
     Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
 }
 
-fn location_of(job: JobId) -> String {
+pub fn location_of(job: JobId) -> String {
     format!("{API_PREFIX}/jobs/{job}")
 }
 
@@ -71,7 +71,7 @@ async fn submit_many(call: &Call, body: &Bytes, attempt: RequestTry) -> Result<R
 }
 
 /// Stores these jobs and returns the state of each.
-async fn keep(
+pub async fn keep(
     call: &Call,
     specs: Vec<JobSpec>,
     attempt: RequestTry,
@@ -136,7 +136,7 @@ fn spec_of(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, ApiError> {
 }
 
 /// The owner of jobs that name none.
-fn owner_of(call: &Call) -> &str {
+pub fn owner_of(call: &Call) -> &str {
     &call.cases.caller().grant.owner
 }
 

@@ -4,7 +4,7 @@ use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody, OptionalBody};
 use crate::json::{self, DocumentShape};
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::{new_id, new_secret, secret_sha256};
 use axum::Json;
 use axum::extract::FromRequestParts;
@@ -68,7 +68,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<TokenB
     let users = users_of(&call, &page.items).await?;
     let now = call.cases.now();
     let items = page.items.iter().map(|token| view(token, owner_of(token, &users), now)).collect();
-    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+    Ok(Json(Page { items, next_cursor: call.next_cursor(LIST, page.next).await? }))
 }
 
 pub async fn show(

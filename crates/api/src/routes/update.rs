@@ -23,7 +23,7 @@ pub async fn replace(
     let job = json::parse_job(&body.bytes, DocumentShape::Job)?;
     let now = call.cases.now();
     let replaced = |stored: &JobSpec| {
-        let basis = Basis { now, owner: &stored.owner, stored: Some(&stored.settings.schedule) };
+        let basis = Basis { stored: Some(&stored.settings.schedule), ..Basis::new(now, &stored.owner) };
         job_spec(job.clone(), basis).map_err(ApiError::invalid)
     };
     change(&call, id, expected, replaced).await

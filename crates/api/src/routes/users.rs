@@ -5,7 +5,7 @@ use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
 use crate::json::{self, DocumentShape};
 use crate::new_id;
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::routes::tokens::{IdCursor, distinct, explicit_all_owners, patterns, texts, to_the_end, words};
 use axum::Json;
 use axum::http::StatusCode;
@@ -25,7 +25,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<UserBo
     query.finish()?;
     let page = call.cases.users(after.as_ref().map(IdCursor::id), limit).await?;
     let items = page.items.into_iter().map(view).collect();
-    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+    Ok(Json(Page { items, next_cursor: call.next_cursor(LIST, page.next).await? }))
 }
 
 /// By id or email address.

@@ -3,7 +3,7 @@
 use crate::auth::Call;
 use crate::error::ApiError;
 use crate::extract::{IdInPath, NoBody};
-use crate::query::{QueryParams, next_cursor};
+use crate::query::QueryParams;
 use crate::views;
 use axum::Json;
 use punctual_client::{Page, WorkerSessionBody};
@@ -18,7 +18,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<Worker
     query.finish()?;
     let page = call.cases.workers(after, limit).await?;
     let items = page.items.into_iter().map(views::worker_session).collect();
-    Ok(Json(Page { items, next_cursor: next_cursor(LIST, page.next) }))
+    Ok(Json(Page { items, next_cursor: call.next_cursor(LIST, page.next).await? }))
 }
 
 pub async fn show(

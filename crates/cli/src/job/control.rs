@@ -167,7 +167,7 @@ async fn applied(client: &Client, verb: ControlCommand, given: &str) -> anyhow::
 }
 
 /// Why the verb was refused for one job. Anything that would affect all other jobs as well is an error.
-fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
+pub fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
     match error.downcast_ref::<ClientError>() {
         Some(ClientError::Refused(problem)) if matches!(problem.status, 404 | 409 | 412 | 422) => {
             Ok(((**problem).clone(), exit::of_problem(problem)))

@@ -1,15 +1,17 @@
 //! Jobs in a JSON or YAML file. The server validates them, so that errors are the same as over HTTP.
 
+use crate::job::control;
+use crate::job::duplicate::DuplicateGuard;
 use crate::job::parents::{FileJobState, JobFamily, Turn};
+use crate::manifest::documents;
 use anyhow::Context;
-use punctual_client::{BatchAnswer, BatchItem, Client, Problem};
-use punctual_config::exit::{CliError, Exit};
+use punctual_client::{BatchAnswer, BatchItem, Client, ClientError, Problem};
+use punctual_config::exit::{self, CliError, Exit};
 use punctual_config::output::{OutputArgs, optional_time, table, tell};
 use punctual_core::limits;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 
 /// Bytes of the jobs of one batch, well below the server's limit for one request.
@@ -31,17 +33,10 @@ struct BatchFile {
 }
 
 pub fn read(file: &Path) -> anyhow::Result<JobFile> {
-    let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-    } else {
-        text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    }
-    let read = match is_yaml(file, &text) {
-        true => from_yaml(&text),
-        false => parse(&text).map_err(|error| error.to_string()),
-    };
-    let read = read.map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
+    let documents = documents::read(file)?;
+    let read: Result<Vec<JobFile>, _> = documents.iter().map(|document| parse(document.get())).collect();
+    let mut read = read.map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
+    let read = if read.len() == 1 { read.remove(0) } else { JobFile::Many(all_of(read)) };
     match read {
         JobFile::Many(jobs) if jobs.is_empty() => {
             Err(CliError::refused(format!("{} contains no job", file.display())).into())
@@ -50,22 +45,12 @@ pub fn read(file: &Path) -> anyhow::Result<JobFile> {
     }
 }
 
-/// Whether a file is YAML: by its name, and on standard input by its first character. Text that begins like
-/// JSON is parsed as JSON, so that numbers reach the server as written.
-fn is_yaml(file: &Path, text: &str) -> bool {
-    match file.extension().and_then(|extension| extension.to_str()) {
-        Some("yaml" | "yml") => true,
-        Some("json") => false,
-        _ => !text.trim_start().starts_with(['{', '[']),
-    }
-}
-
-/// The same as JSON: only `true` and `false` are booleans, as in YAML 1.2.
-fn from_yaml(text: &str) -> Result<JobFile, String> {
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let read: serde_json::Value =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
-    parse(&read.to_string()).map_err(|error| error.to_string())
+fn all_of(documents: Vec<JobFile>) -> Vec<Box<RawValue>> {
+    let jobs = documents.into_iter().flat_map(|document| match document {
+        JobFile::One(job) => vec![job],
+        JobFile::Many(jobs) => jobs,
+    });
+    jobs.collect()
 }
 
 fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
@@ -82,6 +67,7 @@ fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
 pub struct JobBatches<'a> {
     pub client: &'a Client,
     pub request_key: Option<&'a str>,
+    pub guard: DuplicateGuard<'a>,
 }
 
 impl JobBatches<'_> {
@@ -111,6 +97,9 @@ impl JobBatches<'_> {
         items: &mut [Option<BatchItem>],
     ) -> anyhow::Result<()> {
         let family = JobFamily::of(jobs);
+        for (item, why) in items.iter_mut().zip(self.guard.duplicates(jobs).await?) {
+            *item = why.map(|why| refused(&why));
+        }
         let mut number = 1;
         while items.iter().any(Option::is_none) {
             let ready = self.ready(&family, jobs, items).await?;
@@ -223,6 +212,16 @@ fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
     exit
 }
 
+/// Why one job of a file was refused. Anything that would affect the other jobs as well is an error.
+pub fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused(problem)) if matches!(problem.status, 400 | 403 | 413) => {
+            Ok(((**problem).clone(), exit::of_problem(problem)))
+        }
+        _ => control::refusal(error),
+    }
+}
+
 /// The job with the names of its dependencies replaced by ids.
 pub async fn with_parents(client: &Client, job: Box<RawValue>) -> anyhow::Result<Box<RawValue>> {
     let jobs = [job];
@@ -274,7 +273,8 @@ fn has_key(job: &RawValue) -> bool {
     serde_json::from_str::<Keyed>(job.get()).is_ok_and(|keyed| keyed.idempotency_key.is_some())
 }
 
-fn name_of(job: &RawValue) -> String {
+/// The name of the job; `-` if there is none.
+pub fn name_of(job: &RawValue) -> String {
     #[derive(Deserialize)]
     struct NamedJob {
         name: String,
@@ -308,18 +308,5 @@ mod tests {
         let files = [one.to_owned(), format!("[{one},{one}]"), format!(r#"{{"jobs":[{one},{one},{one}]}}"#)];
         assert_eq!(files.map(|text| count(&text)), [Some(1), Some(2), Some(3)]);
         assert_eq!(count("{"), None);
-    }
-
-    #[test]
-    fn yaml_is_read_as_the_json_that_it_stands_for() {
-        let text = "jobs:\n- name: no\n  payload: {ms: 5, on: true}\n- name: b\n  delay: 1h\n";
-        let Ok(JobFile::Many(jobs)) = from_yaml(text) else { panic!("a list of jobs") };
-        assert_eq!(jobs[0].get(), r#"{"name":"no","payload":{"ms":5,"on":true}}"#);
-        assert_eq!(jobs[1].get(), r#"{"delay":"1h","name":"b"}"#);
-        assert!(matches!(from_yaml("name: a\n"), Ok(JobFile::One(_))));
-        assert!(from_yaml("name: [").is_err());
-        let kinds = ["jobs.yaml", "jobs.yml", "jobs.json", "-"].map(|name| is_yaml(Path::new(name), " [1]"));
-        assert_eq!(kinds, [true, true, false, false]);
-        assert!(is_yaml(Path::new("-"), "- name: a"));
     }
 }

@@ -38,9 +38,15 @@ pub struct ListArgs {
     /// Only jobs with this tag; if given more than once, only jobs with all of them
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Only jobs whose name, type or tags contain this text, or whose id begins with it
+    /// Only jobs whose name, type or tags contain this text, or whose id begins with it or contains it (from 6 characters on)
     #[arg(short = 'q', long, value_name = "TEXT")]
     search: Option<String>,
+    /// Only jobs whose last run failed, timed out or was lost: recurring jobs stay ACTIVE then
+    #[arg(long)]
+    failing: bool,
+    /// Only jobs whose payload has this value in a field, such as customer=42 or order.id=A-7; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = parse_payload_field)]
+    payload: Vec<(String, String)>,
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
@@ -64,6 +70,11 @@ fn parse_schedule_type(text: &str) -> Result<ScheduleType, String> {
     args::word(text).map_err(|_| "must be IMMEDIATE, ONE_TIME or RECURRING".to_owned())
 }
 
+fn parse_payload_field(text: &str) -> Result<(String, String), String> {
+    let (field, value) = text.split_once('=').ok_or("must be FIELD=VALUE, such as customer=42")?;
+    Ok((field.to_owned(), value.to_owned()))
+}
+
 pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let filter = JobFilter {
@@ -76,6 +87,8 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
         schedule_type: args.schedule_type,
         tags: args.tags,
         text: args.search,
+        failing: args.failing.then_some(true),
+        payload: args.payload,
         limit: None,
         cursor: args.cursor,
     };
@@ -87,7 +100,34 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
             tell(&format!("note: {note}"));
         }
     }
+    if let Some(note) = active_but_failing(&client, &filter).await {
+        tell(&format!("note: {note}"));
+    }
     Ok(Exit::Done)
+}
+
+/// A list of failed jobs lacks recurring jobs whose last run failed, as they run again: says how many there are.
+async fn active_but_failing(client: &Client, filter: &JobFilter) -> Option<String> {
+    if filter.status != Some(JobStatus::Failed) || filter.failing.is_some() {
+        return None;
+    }
+    let failing = JobFilter {
+        status: Some(JobStatus::Active),
+        failing: Some(true),
+        limit: Some(limits::PAGE_ITEMS_MAX),
+        cursor: None,
+        ..filter.clone()
+    };
+    let page = client.jobs(&failing).await.ok()?;
+    let count = page.items.len();
+    if count == 0 {
+        return None;
+    }
+    let (at_least, jobs) = (
+        if page.next_cursor.is_some() { "at least " } else { "" },
+        if count == 1 { "active job failed in its" } else { "active jobs failed in their" },
+    );
+    Some(format!("{at_least}{count} {jobs} last run: `punctual job list --failing` lists them"))
 }
 
 /// Suggestions for a filter that matched nothing, from the latest jobs.

@@ -1,9 +1,10 @@
 //! `punctual job`: submitting, inspecting and controlling jobs.
 
 mod control;
+mod duplicate;
 mod explain;
 pub mod fields;
-mod job_file;
+pub mod job_file;
 pub mod list;
 pub mod live;
 mod logs;
@@ -16,6 +17,7 @@ mod show;
 mod submit;
 mod trigger;
 mod update;
+mod upsert;
 mod wait;
 pub mod which;
 

@@ -1,8 +1,10 @@
 //! `punctual job submit`.
 
+use crate::job::duplicate::DuplicateGuard;
 use crate::job::fields::{self, FieldArgs, given};
 use crate::job::job_file::{self, JobBatches, JobFile};
 use crate::job::outlook;
+use crate::job::upsert;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
 use crate::reconnect::Reconnect;
@@ -35,6 +37,12 @@ pub struct SubmitArgs {
     /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
     file: Option<PathBuf>,
+    /// Create the job, or change the one that its owner and name identify, finished or not
+    #[arg(long, conflicts_with = "request_key")]
+    upsert: bool,
+    /// Submit a recurring job even if an unfinished recurring job has its name
+    #[arg(long, conflicts_with = "upsert")]
+    allow_duplicate: bool,
     /// Idempotency key of this request: repeating the request within 24 hours submits nothing twice
     #[arg(long, value_name = "KEY", value_parser = args::request_key)]
     request_key: Option<String>,
@@ -76,26 +84,30 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     if let Some(key) = &args.request_key {
         client = client.with_request_key(key);
     }
-    let submitted = match &args.file {
-        None => client.submit(&args.job(&client).await?).await?,
-        Some(file) => match job_file::read(file)? {
-            JobFile::One(job) => client.submit_json(&job_file::with_parents(&client, job).await?).await?,
-            JobFile::Many(jobs) => match jobs.as_slice() {
-                [job] if args.wait => {
-                    client.submit_json(&job_file::with_parents(&client, job.clone()).await?).await?
-                }
-                jobs if args.wait => {
-                    let message =
-                        format!("--wait needs a single job; {} contains {}", file.display(), jobs.len());
-                    return Err(CliError { exit: Exit::Misunderstood, message }.into());
-                }
-                jobs => {
-                    let batches = JobBatches { client: &client, request_key: args.request_key.as_deref() };
-                    return batches.submit(jobs, args.output).await;
-                }
-            },
-        },
+    let guard = DuplicateGuard { client: &client, is_off: args.allow_duplicate };
+    let jobs = match &args.file {
+        None => JobFile::One(to_raw_value(&args.job(&client).await?)?),
+        Some(file) => args.single_if_awaited(job_file::read(file)?, file)?,
     };
+    let job = match jobs {
+        JobFile::One(job) => job_file::with_parents(&client, job).await?,
+        JobFile::Many(jobs) if args.upsert => return upsert::put_all(&client, &jobs, args.output).await,
+        JobFile::Many(jobs) => {
+            let request_key = args.request_key.as_deref();
+            return JobBatches { client: &client, request_key, guard }.submit(&jobs, args.output).await;
+        }
+    };
+    if args.upsert {
+        let upserted = upsert::put(&client, &job_file::name_of(&job), &job).await?;
+        if !args.wait {
+            upsert::print(&client, &upserted, args.output).await?;
+            return Ok(Exit::Done);
+        }
+        let server = Reconnect::with(&args.connect, client);
+        return wait::until_finished(server, upserted.job.job_id, args.bound, args.output).await;
+    }
+    guard.check(&job).await?;
+    let submitted = client.submit_json(&job).await?;
     if args.wait {
         eprintln!("{}", begun(&submitted));
         let server = Reconnect::with(&args.connect, client);
@@ -128,6 +140,19 @@ fn begun(submitted: &SubmittedBody) -> String {
 }
 
 impl SubmitArgs {
+    /// The jobs of a file; a list of one as a single job if it is awaited.
+    fn single_if_awaited(&self, jobs: JobFile, file: &Path) -> Result<JobFile, CliError> {
+        match jobs {
+            JobFile::Many(mut jobs) if self.wait && jobs.len() == 1 => Ok(JobFile::One(jobs.remove(0))),
+            JobFile::Many(jobs) if self.wait => {
+                let message =
+                    format!("--wait needs a single job; {} contains {}", file.display(), jobs.len());
+                Err(CliError { exit: Exit::Misunderstood, message })
+            }
+            jobs => Ok(jobs),
+        }
+    }
+
     async fn job(&self, client: &Client) -> anyhow::Result<SubmitJob> {
         let lasting = &self.lasting;
         let mut depends_on = Vec::with_capacity(lasting.depends_on.len());

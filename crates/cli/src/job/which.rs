@@ -11,14 +11,12 @@ use punctual_core::limits;
 
 /// How many jobs of the same name are listed.
 const TOLD_MAX: usize = 5;
-/// The minimum number of characters of an id.
-const ID_LETTERS_MIN: usize = 8;
-/// How many of the latest jobs are searched for a shortened id.
-const SHORTENED_AMONG_MAX: usize = 10 * limits::PAGE_ITEMS_MAX;
+/// How many pages are searched for a part of an id. The server examines some thousand jobs for each.
+const PAGES_SEARCHED_MAX: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub struct WhichJob {
-    /// The job's id, a prefix of it (at least 8 characters), or its name if that is unique among all or among unfinished jobs
+    /// The job's id, a part of it such as its end (at least 6 characters), or its name if that is unique among all or among unfinished jobs
     #[arg(value_name = "JOB")]
     job: String,
 }
@@ -40,7 +38,7 @@ pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
     }
     let all = named(client, name, None).await?;
     match all.as_slice() {
-        [] => return beginning_with(client, name).await,
+        [] => return with_part(client, name).await,
         [job] => return Ok(job.job_id),
         _ => {}
     }
@@ -53,51 +51,53 @@ pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
     }
 }
 
-/// The id of the only job whose id begins with this text. Ids are ordered by time, so the latest jobs are
-/// searched.
-async fn beginning_with(client: &Client, name: &str) -> anyhow::Result<JobId> {
-    let start = name.to_ascii_lowercase();
-    let is_start = |id: &JobId| id.to_string().starts_with(&start);
-    let mut filter = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+/// The id of the only job with this part in its id. Ids are ordered by time, so those of jobs that were submitted
+/// together begin alike, and their ends differ.
+async fn with_part(client: &Client, name: &str) -> anyhow::Result<JobId> {
+    let part = name.to_ascii_lowercase();
+    if !could_be_an_id(&part) {
+        let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+        return Err(unknown(name, &client.jobs(&latest).await?.items));
+    }
+    let mut filter =
+        JobFilter { text: Some(part.clone()), limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
     let mut matching: Vec<JobBody> = Vec::new();
-    let mut seen = 0;
-    loop {
+    for _ in 0..PAGES_SEARCHED_MAX {
         let page = client.jobs(&filter).await?;
-        seen += page.items.len();
-        let is_past = page.items.last().is_none_or(|last| last.job_id.to_string() < start);
-        if !could_be_an_id(&start) {
-            return Err(unknown(name, &page.items));
-        }
-        matching.extend(page.items.into_iter().filter(|job| is_start(&job.job_id)));
+        // The text may also be in a name.
+        matching.extend(page.items.into_iter().filter(|job| job.job_id.has_part(&part)));
         filter.cursor = page.next_cursor;
-        if is_past || filter.cursor.is_none() || seen >= SHORTENED_AMONG_MAX || matching.len() > TOLD_MAX {
+        if filter.cursor.is_none() || matching.len() > TOLD_MAX {
             break;
         }
     }
     match matching.as_slice() {
         [] => Err(unknown(name, &[])),
         [job] => Ok(job.job_id),
-        _ => Err(ambiguous(name, "ids begin with", &matching)),
+        _ => Err(ambiguous(name, "ids contain", &matching)),
     }
 }
 
-/// Whether a text could be the beginning of an id, and is long enough to search for.
+/// Whether a text could be a part of an id, and is long enough to search for.
 fn could_be_an_id(text: &str) -> bool {
-    let letters = text.chars().filter(|letter| letter.is_ascii_hexdigit()).count();
-    letters >= ID_LETTERS_MIN && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+    text.len() >= limits::ID_PART_CHARS_MIN && looks_like_an_id(text)
 }
 
-/// Whether a text looks like the beginning of an id, but is too short.
+fn looks_like_an_id(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+}
+
+/// Whether a text looks like a part of an id, but is too short.
 fn is_too_short(text: &str) -> bool {
-    text.len() < ID_LETTERS_MIN
+    text.len() < limits::ID_PART_CHARS_MIN
         && text.contains(|letter: char| letter.is_ascii_digit())
-        && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+        && looks_like_an_id(text)
 }
 
 fn unknown(name: &str, latest: &[JobBody]) -> anyhow::Error {
     let mut meant = did_you_mean(name, latest.iter().map(|job| job.name.as_str()));
     if meant.is_empty() && is_too_short(name) {
-        meant = format!("; a prefix of an id needs at least {ID_LETTERS_MIN} characters");
+        meant = format!("; a part of an id needs at least {} characters", limits::ID_PART_CHARS_MIN);
     }
     CliError::not_found(format!("there is no job with the id or name {}{meant}", one_line(name))).into()
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 pub trait AuditLog: Send + Sync {
     /// Latest first.
     async fn audit(&self, query: AuditQuery) -> Result<Page<AuditRow, AuditId>, StoreError>;
-    /// Both ends of the chain.
-    async fn audit_ends(&self) -> Result<ChainEnds, StoreError>;
+    /// Both ends of the chain; `None` if somebody has removed their rows.
+    async fn audit_ends(&self) -> Result<Option<ChainEnds>, StoreError>;
     /// Sealed entries after this number, in their order. Rows that cannot be read are left out.
     async fn audit_chain(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
     /// Seals up to `limit` entries in the order of their ids. Concurrent callers continue the same chain.
@@ -226,6 +226,15 @@ pub struct ChainCheck {
     /// The last one of them.
     pub last: Seal,
     pub broken: Option<BrokenChain>,
+}
+
+impl ChainCheck {
+    /// Of a chain without ends: nothing tells how long it was.
+    pub fn without_ends() -> Self {
+        let problem = "the rows that name the first and the last entry (audit_chain) were removed".to_owned();
+        let broken = Some(BrokenChain { number: Seal::START.number, problem });
+        ChainCheck { checked: 0, last: Seal::START, broken }
+    }
 }
 
 impl ChainPart {

@@ -16,6 +16,12 @@ pub trait SecretCipher: fmt::Debug + Send + Sync {
     fn seal(&self, value: &str, bound_to: &[u8]) -> Result<SealedValue, CipherError>;
 
     fn open(&self, sealed: &SealedValue, bound_to: &[u8]) -> Result<String, CipherError>;
+
+    /// Encrypts data of jobs. There may be more of them than one key can encrypt safely, so each `bound_to` gets a
+    /// key of its own, derived from the current one.
+    fn seal_data(&self, text: &str, bound_to: &[u8]) -> Result<SealedValue, CipherError>;
+
+    fn open_data(&self, sealed: &SealedValue, bound_to: &[u8]) -> Result<String, CipherError>;
 }
 
 /// An encrypted value.

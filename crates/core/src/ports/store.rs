@@ -206,6 +206,8 @@ pub trait Store: Directory + AuditLog {
     // Reads for users.
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError>;
+    /// The job that was put by this name of this owner.
+    async fn named_job(&self, owner: String, name: String) -> Result<Option<JobId>, StoreError>;
     /// The owners and lanes of these jobs, in any order, without those that are not stored.
     async fn job_owners(&self, jobs: Vec<JobId>) -> Result<Vec<JobOwner>, StoreError>;
     /// The finished executions of a job, latest occurrence and attempt first.
@@ -369,6 +371,11 @@ impl JobView {
     pub fn status(&self) -> JobStatus {
         self.job.mark.status(self.schedule.is_some(), !self.open.is_empty())
     }
+
+    /// Whether its latest finished execution failed. A recurring job is active nevertheless.
+    pub fn is_failing(&self) -> bool {
+        self.last_finished.as_ref().is_some_and(|last| last.status.is_failure())
+    }
 }
 
 /// Filter for a list of jobs, latest first.
@@ -385,7 +392,7 @@ pub struct JobQuery {
     pub schedule: Option<ScheduleKind>,
     /// The job must have all of these tags.
     pub tags: Vec<String>,
-    /// Contained in its name, job type or one of its tags, ignoring case; or a prefix of its id.
+    /// Contained in its name, job type or one of its tags, ignoring case; or a part of its id ([`JobId::has_part`]).
     pub text: Option<String>,
 }
 

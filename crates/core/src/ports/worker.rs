@@ -43,7 +43,7 @@ pub trait WorkerPort: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerPortError {
     /// The server cannot be reached or cannot answer; the call may or may not have taken effect.
-    #[error("the server is unavailable: {0}")]
+    #[error("a request to the server failed: {0}")]
     Unavailable(String),
     /// The session is lost or closed: stop all handlers and open a new one.
     #[error("the session is lost")]

@@ -30,6 +30,32 @@ pub enum DstOverlap {
     Both,
 }
 
+/// Which schedules run on wall-clock time around clock changes ([`DstGap::Skip`], [`DstOverlap::Both`]) if
+/// the user chooses nothing. Other schedules run each of their times once. It is stored with a schedule, so
+/// that a new release does not change when stored jobs fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DstDefaults {
+    /// Those with a wildcard as hour. Schedules that do not say which rule they follow were stored under
+    /// this one.
+    WildcardHours,
+    /// Also those that repeat within a range of hours, such as `*/15 0-6 * * *`.
+    RepeatedHours,
+}
+
+impl DstDefaults {
+    /// The rule for new schedules.
+    pub const LATEST: DstDefaults = DstDefaults::RepeatedHours;
+
+    pub(super) const fn of_stored() -> Self {
+        DstDefaults::WildcardHours
+    }
+
+    pub(super) const fn is_of_stored(&self) -> bool {
+        matches!(self, DstDefaults::WildcardHours)
+    }
+}
+
 /// The effect of a clock change on one fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

@@ -7,8 +7,8 @@
 use super::civil::{Civil, DAY_US, day_number};
 use crate::limits::{INTERVAL_MAX, INTERVAL_MIN};
 use crate::time::{Timestamp, duration_micros};
-use jiff::Span;
 use jiff::civil::Date;
+use jiff::{SignedDuration, Span};
 use std::ops::Range;
 
 /// An invalid interval, and what would be valid.
@@ -45,33 +45,43 @@ impl Interval {
         if !span.is_positive() {
             return Err(refuse("must be more than zero"));
         }
-        let interval = Interval::from_span(&span).map_err(refuse)?;
+        let interval = Interval::from_span(&span).map_err(|problem| refuse(&problem))?;
         interval.in_limits().then_some(interval).ok_or_else(|| refuse("must be from 100ms to 10 years"))
     }
 
-    fn from_span(span: &Span) -> Result<Self, &'static str> {
+    fn from_span(span: &Span) -> Result<Self, String> {
+        let too_long = || "is too long".to_owned();
         let months = i64::from(span.get_years()) * 12 + i64::from(span.get_months());
         let days = i64::from(span.get_weeks()) * 7 + i64::from(span.get_days());
         let rest = (*span).years(0).months(0).weeks(0).days(0);
-        let elapsed = jiff::SignedDuration::try_from(rest).map_err(|_| "is too long")?;
-        let count = |number: i64| u32::try_from(number).map_err(|_| "is too long");
+        let elapsed = SignedDuration::try_from(rest).map_err(|_| too_long())?;
+        let count = |number: i64| u32::try_from(number).map_err(|_| too_long());
         match (months > 0, days > 0, elapsed.is_positive()) {
             (true, false, false) => Ok(Interval::Months(count(months)?)),
             (false, true, false) => Ok(Interval::Days(count(days)?)),
             (false, false, _) if elapsed.subsec_nanos() % 1_000 != 0 => {
-                Err("is finer than a microsecond, use whole microseconds")
+                Err("is finer than a microsecond, use whole microseconds".to_owned())
             }
             (false, false, _) => {
-                let every_us = i64::try_from(elapsed.as_micros()).map_err(|_| "is too long")?;
+                let every_us = i64::try_from(elapsed.as_micros()).map_err(|_| too_long())?;
                 Ok(Interval::Elapsed { every_us })
             }
             (true, true, false) => Err(
-                "mixes months with days, whose sum depends on where it starts; use only years and months, \
-                     or only weeks and days",
+                "mixes months with days, whose sum depends on where it starts; use only years and months, or \
+                 only weeks and days"
+                    .to_owned(),
             ),
-            (_, _, true) => {
-                Err("mixes calendar days with hours, but a day is not always 24 hours; use only hours \
-                     (PT26H) or only days (P1D)")
+            (true, _, true) => Err(
+                "mixes calendar months with hours, but months differ in length; use only years and months, \
+                 or only hours"
+                    .to_owned(),
+            ),
+            (false, true, true) => {
+                let mixed = "mixes calendar days with hours, but a day is not always 24 hours";
+                let hours = days.checked_mul(24).map(SignedDuration::from_hours);
+                let all = hours.and_then(|hours| hours.checked_add(elapsed)).ok_or_else(too_long)?;
+                let days = Span::new().try_days(days).map_err(|_| too_long())?;
+                Err(format!("{mixed}; use {all} for elapsed time, or {days} for calendar days"))
             }
         }
     }
@@ -273,8 +283,22 @@ mod tests {
 
     #[test]
     fn intervals_that_mix_or_make_no_sense_say_what_would() {
-        assert!(error("P1DT2H").contains("mixes calendar days with hours"), "{}", error("P1DT2H"));
-        assert!(error("P1MT2H").contains("mixes calendar days with hours"));
+        let mixed = "mixes calendar days with hours, but a day is not always 24 hours";
+        for (text, elapsed, days) in [
+            ("P1DT6H", "PT30H", "P1D"),
+            ("P1DT2H", "PT26H", "P1D"),
+            ("P1W2DT90M", "PT217H30M", "P9D"),
+            ("1d 0.5s", "PT24H0.5S", "P1D"),
+        ] {
+            assert_eq!(
+                error(text),
+                format!(
+                    "interval {text} {mixed}; use {elapsed} for elapsed time, or {days} for calendar days"
+                )
+            );
+            assert!(Interval::parse(elapsed).is_ok() && Interval::parse(days).is_ok(), "{text}");
+        }
+        assert!(error("P1MT2H").contains("mixes calendar months with hours"));
         assert!(error("P1M1D").contains("mixes months with days"));
         assert!(error("P1M1DT1H").contains("mixes"));
         assert!(error("soon").starts_with("interval soon is not understood, use for example 90s"));

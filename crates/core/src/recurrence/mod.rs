@@ -24,7 +24,7 @@ mod spec;
 mod zone;
 
 pub use cron::{CronError, CronField};
-pub use dst::{DstEffect, DstGap, DstOverlap};
+pub use dst::{DstDefaults, DstEffect, DstGap, DstOverlap};
 pub use hash::{jitter, seed};
 pub use interval::IntervalError;
 pub use spec::{RecurrenceError, RecurrenceSpec, Rule};
@@ -32,7 +32,7 @@ pub use zone::{UnknownZone, tzdb_version};
 
 use crate::time::Timestamp;
 use civil::{Civil, Pattern};
-use cron::CronPattern;
+use cron::{CronPattern, PatternSource};
 use dst::LocalPattern;
 use interval::{CalendarSteps, ElapsedSteps, Interval};
 use serde::{Deserialize, Serialize};
@@ -94,18 +94,26 @@ impl TryFrom<RecurrenceSpec> for Recurrence {
     type Error = RecurrenceError;
 
     fn try_from(spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
-        Recurrence::new(spec)
+        Recurrence::read(spec, PatternSource::Stored)
     }
 }
 
 impl Recurrence {
-    pub fn new(mut spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
+    /// A schedule as a user asks for it. Stored ones are deserialized, by the rules that they were stored
+    /// under.
+    pub fn new(spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
+        let recurrence = Recurrence::read(spec, PatternSource::Submitted)?;
+        recurrence.refuse_idle_choices()?;
+        Ok(recurrence)
+    }
+
+    fn read(mut spec: RecurrenceSpec, source: PatternSource) -> Result<Self, RecurrenceError> {
         spec.check_bounds()?;
         let zone = Zone::find(&spec.zone)?;
         spec.zone = zone.name().to_owned();
         let timing = match &mut spec.rule {
             Rule::Cron { pattern, seed } => {
-                let parsed = CronPattern::parse(pattern, *seed)?;
+                let parsed = CronPattern::parse(pattern, *seed, source)?;
                 if !parsed.uses_hash() {
                     *seed = 0;
                 }
@@ -113,25 +121,56 @@ impl Recurrence {
             }
             Rule::Interval { every, anchor } => interval_timing(Interval::parse(every)?, *anchor, &zone),
         };
-        Ok(Recurrence { spec, zone, timing })
+        let mut recurrence = Recurrence { spec, zone, timing };
+        if !recurrence.depends_on_defaults() {
+            recurrence.spec.dst_defaults = DstDefaults::of_stored();
+        }
+        Ok(recurrence)
+    }
+
+    /// Choices about clock changes that would have no effect are probably a mistake.
+    fn refuse_idle_choices(&self) -> Result<(), RecurrenceError> {
+        let RecurrenceSpec { rule, dst_gap, dst_overlap, .. } = &self.spec;
+        let (Timing::Elapsed(_), Rule::Interval { every, .. }) = (&self.timing, rule) else { return Ok(()) };
+        let choices = [("dst_gap", dst_gap.is_some()), ("dst_overlap", dst_overlap.is_some())];
+        match choices.into_iter().find(|(_, is_given)| *is_given) {
+            Some((field, _)) => Err(RecurrenceError::DstOnElapsed { field, every: every.clone() }),
+            None => Ok(()),
+        }
     }
 
     pub const fn spec(&self) -> &RecurrenceSpec {
         &self.spec
     }
 
-    /// What happens to local times that clocks skip: the user's choice. By default, fixed hours run after the
-    /// gap; where the hour is a wildcard they are skipped, because the next match is near.
+    /// Whether clock changes can affect it.
+    pub fn follows_clocks(&self) -> bool {
+        matches!(self.timing, Timing::Local { .. }) && self.zone.changes_clocks()
+    }
+
+    /// Whether its interval is elapsed time, which clock changes never affect in any zone.
+    pub const fn is_elapsed(&self) -> bool {
+        matches!(self.timing, Timing::Elapsed(_))
+    }
+
+    /// The user's choices about clock changes. Earlier releases also accepted them for elapsed intervals, where
+    /// they have no effect.
+    pub fn dst_choices(&self) -> (Option<DstGap>, Option<DstOverlap>) {
+        if self.is_elapsed() { (None, None) } else { (self.spec.dst_gap, self.spec.dst_overlap) }
+    }
+
+    /// What happens to local times that clocks skip: the user's choice. By default, times at fixed hours run
+    /// after the gap; those of a schedule on wall-clock time are skipped, because the next match is near.
     pub fn dst_gap(&self) -> DstGap {
-        let default = if self.hour_is_wildcard() { DstGap::Skip } else { DstGap::RunAfter };
+        let default = if self.is_on_wall_clock() { DstGap::Skip } else { DstGap::RunAfter };
         self.spec.dst_gap.unwrap_or(default)
     }
 
-    /// What happens to local times that clocks repeat: the user's choice. By default, fixed hours run the
-    /// first time; where the hour is a wildcard they run both times, so that a schedule for every quarter of
-    /// an hour does not pause for an hour.
+    /// What happens to local times that clocks repeat: the user's choice. By default, times at fixed hours run
+    /// the first time; those of a schedule on wall-clock time run both times, so that a schedule for every
+    /// quarter of an hour does not pause for an hour.
     pub fn dst_overlap(&self) -> DstOverlap {
-        let default = if self.hour_is_wildcard() { DstOverlap::Both } else { DstOverlap::First };
+        let default = if self.is_on_wall_clock() { DstOverlap::Both } else { DstOverlap::First };
         self.spec.dst_overlap.unwrap_or(default)
     }
 
@@ -196,9 +235,24 @@ impl Recurrence {
         std::iter::successors(first, |fire| self.next_after(fire.at)).take(count).collect()
     }
 
-    fn hour_is_wildcard(&self) -> bool {
+    /// Whether each match of the pattern simply fires, whatever the clocks do, if the user chooses nothing.
+    fn is_on_wall_clock(&self) -> bool {
         match &self.timing {
-            Timing::Local { pattern: Pattern::Cron(cron), .. } => cron.hour_is_wildcard(),
+            Timing::Local { pattern: Pattern::Cron(cron), .. } => match self.spec.dst_defaults {
+                DstDefaults::WildcardHours => cron.hour_is_wildcard(),
+                DstDefaults::RepeatedHours => cron.hour_is_wildcard() || cron.repeats_in_hours(),
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether the rules of [`DstDefaults`] differ for it.
+    fn depends_on_defaults(&self) -> bool {
+        let is_left_open = self.spec.dst_gap.is_none() || self.spec.dst_overlap.is_none();
+        match &self.timing {
+            Timing::Local { pattern: Pattern::Cron(cron), .. } => {
+                is_left_open && cron.repeats_in_hours() && !cron.hour_is_wildcard()
+            }
             _ => false,
         }
     }
@@ -246,7 +300,7 @@ impl Recurrence {
         if let Some(end_at) = self.spec.end_at {
             text.push_str(&format!(", until {}", self.zone.local(end_at.as_micros())));
         }
-        if matches!(self.timing, Timing::Local { .. }) && self.zone.changes_clocks() {
+        if self.follows_clocks() {
             text.push_str(&self.describe_dst());
         }
         text

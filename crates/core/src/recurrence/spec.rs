@@ -2,7 +2,7 @@
 
 use super::RECURRENCE_TEXT_BYTES_MAX;
 use super::cron::CronError;
-use super::dst::{DstGap, DstOverlap};
+use super::dst::{DstDefaults, DstGap, DstOverlap};
 use super::interval::IntervalError;
 use super::zone::UnknownZone;
 use crate::time::Timestamp;
@@ -24,6 +24,10 @@ pub struct RecurrenceSpec {
     /// If `None`, the default of [`super::Recurrence::dst_overlap`] applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_overlap: Option<DstOverlap>,
+    /// The rule behind these defaults. Stored only if it matters, so that releases before this field can read
+    /// most schedules.
+    #[serde(default = "DstDefaults::of_stored", skip_serializing_if = "DstDefaults::is_of_stored")]
+    pub dst_defaults: DstDefaults,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +65,15 @@ fn is_zero(seed: &u64) -> bool {
 impl RecurrenceSpec {
     /// The rule on UTC clocks, without a window.
     pub fn new(rule: Rule) -> Self {
-        RecurrenceSpec { rule, zone: utc(), dst_gap: None, dst_overlap: None, start_at: None, end_at: None }
+        RecurrenceSpec {
+            rule,
+            zone: utc(),
+            dst_gap: None,
+            dst_overlap: None,
+            dst_defaults: DstDefaults::LATEST,
+            start_at: None,
+            end_at: None,
+        }
     }
 
     pub fn cron(pattern: &str, seed: u64) -> Self {
@@ -115,6 +127,11 @@ pub enum RecurrenceError {
     TooLong { field: &'static str },
     #[error("must be before the last day of the year 9999")]
     OutOfRange { field: &'static str },
+    #[error(
+        "only applies to cron expressions and to intervals of days or longer: {every} is elapsed time, which \
+         clock changes do not affect"
+    )]
+    DstOnElapsed { field: &'static str, every: String },
     #[error("must not be before start_at, but {end_at} is before {start_at}")]
     EndBeforeStart { start_at: Timestamp, end_at: Timestamp },
 }
@@ -126,7 +143,9 @@ impl RecurrenceError {
             RecurrenceError::Cron(_) => "cron_expression",
             RecurrenceError::Interval(_) => "interval",
             RecurrenceError::Zone(_) => "timezone",
-            RecurrenceError::TooLong { field } | RecurrenceError::OutOfRange { field } => field,
+            RecurrenceError::TooLong { field }
+            | RecurrenceError::OutOfRange { field }
+            | RecurrenceError::DstOnElapsed { field, .. } => field,
             RecurrenceError::EndBeforeStart { .. } => "end_at",
         }
     }

@@ -16,7 +16,7 @@ use crate::job::{Expiry, InvalidField, Job, Priority};
 use crate::limits;
 use crate::occurrence::{Live, LiveState, OccurrenceFlags, Origin};
 use crate::rank::Shares;
-use crate::recurrence::{Recurrence, RecurrenceError, RecurrenceSpec, jitter};
+use crate::recurrence::{PreviewedFire, Recurrence, RecurrenceError, RecurrenceSpec, jitter};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -111,8 +111,30 @@ impl Recurring {
         })
     }
 
+    /// The schedule in plain English.
+    pub fn describe(&self) -> String {
+        let mut text = self.recurrence.describe();
+        match self.max_runs {
+            None => {}
+            Some(1) => text.push_str("; one run"),
+            Some(max) => text.push_str(&format!("; at most {max} runs")),
+        }
+        if let Ok(jitter @ 1..) = i64::try_from(self.jitter_ms) {
+            let jitter = jiff::SignedDuration::from_millis(jitter);
+            text.push_str(&format!("; each starts up to {jitter:#} later"));
+        }
+        text
+    }
+
+    /// The next `count` occurrences after an instant, if all of them run and `fired` have run before; fewer if
+    /// the schedule ends.
+    pub fn preview(&self, after: Timestamp, count: usize, fired: u64) -> Vec<PreviewedFire> {
+        let left = self.max_runs.map_or(u64::MAX, |max| u64::from(max).saturating_sub(fired));
+        self.recurrence.preview(after, count.min(usize::try_from(left).unwrap_or(usize::MAX)))
+    }
+
     /// When the occurrence of this job at `nominal` starts.
-    fn due_at(&self, job: JobId, nominal: Timestamp) -> Timestamp {
+    pub fn due_at(&self, job: JobId, nominal: Timestamp) -> Timestamp {
         if self.jitter_ms == 0 {
             return nominal;
         }

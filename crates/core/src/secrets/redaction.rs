@@ -17,7 +17,7 @@ use std::ops::Range;
 /// What stands in place of a result or checkpoint whose secrets cannot be replaced one by one.
 pub(super) const REMOVED: &str = "[removed: it contained secrets]";
 
-/// Replaces the values of secrets in texts of handlers: the value itself, its form in JSON, its Base64, and each
+/// Replaces the values of secrets in texts of handlers: the value itself, its forms in JSON, its Base64, and each
 /// of its lines.
 pub struct Redactor {
     needles: Vec<Needle>,
@@ -49,8 +49,12 @@ impl Redactor {
             lines.extend(value.lines().map(|line| (name, line.trim().to_owned())));
             if is_long(value) {
                 let quoted = Value::from(value).to_string();
+                let quoted = &quoted[1..quoted.len() - 1];
                 encodings.push((name, STANDARD_NO_PAD.encode(value)));
-                encodings.push((name, quoted[1..quoted.len() - 1].to_owned()));
+                encodings.push((name, quoted.to_owned()));
+                if !quoted.is_ascii() {
+                    encodings.extend(ascii_forms(quoted).map(|form| (name, form)));
+                }
                 encodings.push((name, URL_SAFE_NO_PAD.encode(value)));
                 values.push((name, value.to_owned()));
             }
@@ -72,9 +76,11 @@ impl Redactor {
         Redactor { needles, automaton: automaton.expect("the size of the needles is bounded") }
     }
 
-    /// A text that was cut to so many bytes, and is cut again if the names of secrets make it longer.
+    /// A text that was cut to so many bytes, and is cut again if the names of secrets make it longer. A value may
+    /// be spread over its lines.
     pub fn text(&self, text: String, bytes_max: usize) -> String {
         let mut found = self.found(&text);
+        found.extend(self.found_over_lines(&text));
         found.extend(self.cut_value(&text, bytes_max));
         let found = apart(found);
         if found.is_empty() { text } else { cut(without(&text, 0..text.len(), &found), bytes_max) }
@@ -111,6 +117,8 @@ impl Redactor {
             return self.text(json, bytes_max);
         }
         let mut redacted = String::with_capacity(json.len());
+        // Its strings and numbers one after another, without the names of members.
+        let mut leaves = String::new();
         let mut rest = json.as_str();
         while !rest.is_empty() {
             let (token, after) = rest.split_at(token_length(rest));
@@ -119,16 +127,23 @@ impl Redactor {
                 true => serde_json::from_str(token).unwrap_or_default(),
                 false => token.to_owned(),
             };
-            // The rest is punctuation.
-            let found = if is_scalar(token) { apart(self.found(&text)) } else { vec![] };
-            if found.is_empty() {
+            // The rest is punctuation, and words such as `true`.
+            if !is_scalar(token) {
                 redacted.push_str(token);
-            } else {
-                redacted.push_str(&Value::from(without(&text, 0..text.len(), &found)).to_string());
+                continue;
+            }
+            let found = apart(self.found(&text));
+            let kept = without(&text, 0..text.len(), &found);
+            if !after.trim_start().starts_with(':') {
+                leaves.push_str(&kept);
+            }
+            match found.is_empty() {
+                true => redacted.push_str(token),
+                false => redacted.push_str(&Value::from(kept).to_string()),
             }
         }
-        // A value can be JSON itself, of several strings and numbers.
-        let is_left = !self.found(&redacted).is_empty();
+        // A value can be JSON itself, or be spread over several strings and numbers.
+        let is_left = !self.found(&redacted).is_empty() || !self.found(&leaves).is_empty();
         if is_left || redacted.len() > bytes_max { Value::from(REMOVED).to_string() } else { redacted }
     }
 
@@ -145,6 +160,26 @@ impl Redactor {
             }
         }
         found
+    }
+
+    /// Where values are in a text of several lines once its line breaks are left out.
+    fn found_over_lines(&self, text: &str) -> Vec<FoundValue<'_>> {
+        if !text.contains('\n') {
+            return vec![];
+        }
+        let (mut joined, mut starts, mut place) = (String::with_capacity(text.len()), Vec::new(), 0);
+        for line in text.split_inclusive('\n') {
+            starts.push((joined.len(), place));
+            joined.push_str(line.trim_end_matches(['\r', '\n']));
+            place += line.len();
+        }
+        let in_text = |at: usize| {
+            let line = starts.partition_point(|(start, _)| *start <= at) - 1;
+            let (start, place) = starts[line];
+            place + at - start
+        };
+        let found = self.found(&joined).into_iter();
+        found.map(|(range, mark)| (in_text(range.start)..in_text(range.end - 1) + 1, mark)).collect()
     }
 
     /// The beginning of a value at the end of a text of this many bytes, or of one that somebody has cut.
@@ -167,6 +202,24 @@ impl Redactor {
 
 fn is_long(text: &str) -> bool {
     text.chars().count() >= limits::SECRET_REDACTED_CHARS_MIN
+}
+
+/// JSON in ASCII only, with escapes of all other characters: some programs write lower-case digits, others upper-case
+/// ones.
+fn ascii_forms(quoted: &str) -> [String; 2] {
+    let (mut lower, mut upper) = (String::new(), String::new());
+    for character in quoted.chars() {
+        if character.is_ascii() {
+            lower.push(character);
+            upper.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            lower.push_str(&format!("\\u{unit:04x}"));
+            upper.push_str(&format!("\\u{unit:04X}"));
+        }
+    }
+    [lower, upper]
 }
 
 /// The same places in order and without overlaps.

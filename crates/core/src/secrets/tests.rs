@@ -197,6 +197,42 @@ fn a_value_that_is_spread_over_lines_is_replaced_in_each_of_them() {
 }
 
 #[test]
+fn a_value_that_is_spread_over_the_lines_of_one_text_is_replaced() {
+    let redactor = Redactor::new([("db", "S3cretValue-MARK-abc"), ("pem", "-----BEGIN\nabcdefgh\nxyz\n")]);
+    let text = |text: &str| redactor.text(text.to_owned(), 1_000);
+    let error = "exited with code 3: S3cretVal\nue-MARK-abc\nthe end";
+    assert_eq!(text(error), "exited with code 3: [secret db]\nthe end");
+    assert_eq!(text("S3cret\r\nValue\n\n-MARK-abc"), "[secret db]");
+    assert_eq!(text("ü\nü S3cretValue-MARK-abc\nü"), "ü\nü [secret db]\nü");
+    assert_eq!(text("S3cretValue-\nMARK-abd"), "S3cretValue-\nMARK-abd");
+}
+
+#[test]
+fn a_value_that_is_spread_over_the_strings_of_a_document_removes_it() {
+    let redactor = Redactor::new([("db", "S3cretValue-MARK-1234")]);
+    let json = |value: Value| redactor.json(value.to_string(), 1_000);
+    let removed = format!("\"{REMOVED}\"");
+    for spread in [
+        json!(["S3cretValue-", "MARK-1234"]),
+        json!({ "first": "S3cret", "then": { "second": "Value-MARK-", "third": 1234 } }),
+    ] {
+        assert_eq!(json(spread.clone()), removed, "{spread}");
+    }
+    let apart = json!({ "first": "S3cretValue-", "then": { "second": ["x", "MARK-", 1234] } });
+    assert_eq!(json(apart.clone()), apart.to_string());
+    let beside = json!(["S3cretValue-MARK-1234", "S3cretValue-"]);
+    assert_eq!(json(beside), json!(["[secret db]", "S3cretValue-"]).to_string());
+}
+
+#[test]
+fn a_value_is_found_in_json_with_escapes_of_all_characters_beyond_ascii() {
+    let redactor = Redactor::new([("db", "pässword 😀")]);
+    let text = |text: &str| redactor.text(text.to_owned(), 1_000);
+    assert_eq!(text(r#"{"p": "p\u00e4ssword \ud83d\ude00"}"#), r#"{"p": "[secret db]"}"#);
+    assert_eq!(text(r#"{"p": "p\u00E4ssword \uD83D\uDE00"}"#), r#"{"p": "[secret db]"}"#);
+}
+
+#[test]
 fn documents_stay_documents() {
     let redactor = Redactor::new([("db", "line one\n\"two\""), ("number", "12345678")]);
     let json = |value: Value| redactor.json(value.to_string(), 1_000);

@@ -197,11 +197,21 @@ fn chosen(cron: &NaiveCron, gap: Option<DstGap>, overlap: Option<DstOverlap>) ->
     let all_hours = (0..24)
         .all(|hour| cron.clone().with_only_hours().matches(DateTime::constant(2026, 1, 1, hour, 0, 0, 0)));
     let starred = cron.hour.iter().any(|item| matches!(item, Item::Star | Item::StarStep(_)));
-    if starred || all_hours {
+    if starred || all_hours || (repeats(&cron.minute, 60) && repeats(&cron.hour, 24)) {
         (gap.unwrap_or(DstGap::Skip), overlap.unwrap_or(DstOverlap::Both))
     } else {
         (gap.unwrap_or(DstGap::RunAfter), overlap.unwrap_or(DstOverlap::First))
     }
+}
+
+/// Whether the field is more than a list of single values.
+fn repeats(items: &[Item], size: i16) -> bool {
+    items.iter().any(|item| match *item {
+        Item::Star | Item::StarStep(_) => true,
+        Item::Range(from, to) => from != to,
+        Item::RangeStep(from, to, step) => (to - from).rem_euclid(size) >= step,
+        _ => false,
+    })
 }
 
 impl NaiveCron {

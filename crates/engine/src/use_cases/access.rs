@@ -2,6 +2,7 @@
 //! caller can grant a permission that it lacks itself.
 
 use super::audit::{SESSION_CLOSE, described_token, described_user};
+use super::cursor_key::CURSOR_KEY;
 use super::table::UseCase;
 use super::{Forbidden, UseCaseError, UseCases};
 use punctual_core::access::{Grant, GrantRequest, GrantTerms, Role};
@@ -53,7 +54,9 @@ impl UseCases {
         limit: usize,
     ) -> Result<Page<Token, String>, UseCaseError> {
         self.permit(UseCase::ReadTokens)?;
-        Ok(self.store().tokens(after, limit).await?)
+        let mut page = self.store().tokens(after, limit).await?;
+        page.items.retain(|token| token.id != CURSOR_KEY);
+        Ok(page)
     }
 
     pub async fn token(&self, id: &str) -> Result<Token, UseCaseError> {
@@ -147,7 +150,7 @@ impl UseCases {
             let about = TokenAbout { name: new.name, terms, ..stored.about.clone() };
             let token = Token { role, expires_at: new.expires_at, about, ..stored.clone() };
             if token.expires_at.is_some() || !token.grant().is_everything() {
-                self.check_not_last(id, |other| other.id == token.id).await?;
+                self.check_not_last(UseCase::UpdateToken, &object, |other| other.id == token.id).await?;
             }
             let details = json!({ "before": described_token(&stored), "after": described_token(&token) });
             let entry = self.audited_with(UseCase::UpdateToken, &object, &details);
@@ -189,7 +192,7 @@ impl UseCases {
                 return Err(UseCaseError::NoSuchToken(id.to_owned()));
             }
             if expires_at.is_some() {
-                self.check_not_last(id, |other| other.id == stored.id).await?;
+                self.check_not_last(UseCase::RotateToken, &object, |other| other.id == stored.id).await?;
             }
             if let Some(grant) = self.grant_of(&stored).await? {
                 self.check_grantable(UseCase::RotateToken, &object, &grant)?;
@@ -226,7 +229,7 @@ impl UseCases {
                 self.check_grantable(UseCase::RevokeToken, &object, &grant)?;
             }
             if !token.about.is_browser {
-                self.check_not_last(id, |other| other.id == token.id).await?;
+                self.check_not_last(UseCase::RevokeToken, &object, |other| other.id == token.id).await?;
             }
         }
         self.remove_token(id, self.audited(UseCase::RevokeToken, object)).await
@@ -234,14 +237,24 @@ impl UseCases {
 
     /// Refuses a change that takes away the last token with which everything can be granted. `is_gone` selects
     /// the tokens that the change takes away or limits.
-    async fn check_not_last(&self, what: &str, is_gone: impl Fn(&Token) -> bool) -> Result<(), UseCaseError> {
+    async fn check_not_last(
+        &self,
+        case: UseCase,
+        object: &str,
+        is_gone: impl Fn(&Token) -> bool,
+    ) -> Result<(), UseCaseError> {
         let (mut are_gone, mut remain) = (false, false);
         for token in self.all_tokens().await? {
             if self.may_always_do_everything(&token).await? {
                 *(if is_gone(&token) { &mut are_gone } else { &mut remain }) = true;
             }
         }
-        if are_gone && !remain { Err(UseCaseError::LastAdmin(what.to_owned())) } else { Ok(()) }
+        if !are_gone || remain {
+            return Ok(());
+        }
+        let error = UseCaseError::LastAdmin(object.to_owned());
+        self.note_refusal(case, object.to_owned(), &error.to_string());
+        Err(error)
     }
 
     /// Tokens that end by themselves do not count.
@@ -264,7 +277,7 @@ impl UseCases {
         let (mut tokens, mut after) = (Vec::new(), None);
         loop {
             let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
-            tokens.extend(page.items);
+            tokens.extend(page.items.into_iter().filter(|token| token.id != CURSOR_KEY));
             after = page.next;
             if after.is_none() {
                 return Ok(tokens);
@@ -356,7 +369,7 @@ impl UseCases {
                 is_disabled,
             )?;
             if is_disabled || !user.grant().is_everything() {
-                self.check_user_not_last(&stored).await?;
+                self.check_user_not_last(UseCase::UpdateUser, &stored).await?;
             }
             let details = json!({ "before": described_user(&stored), "after": described_user(&user) });
             let entry = self.audited_with(UseCase::UpdateUser, object, &details);
@@ -371,8 +384,9 @@ impl UseCases {
         Err(UseCaseError::Busy.into())
     }
 
-    async fn check_user_not_last(&self, user: &User) -> Result<(), UseCaseError> {
-        self.check_not_last(&user.id, |token| token.about.user.as_ref() == Some(&user.id)).await
+    async fn check_user_not_last(&self, case: UseCase, user: &User) -> Result<(), UseCaseError> {
+        let object = format!("user {}", user.id);
+        self.check_not_last(case, &object, |token| token.about.user.as_ref() == Some(&user.id)).await
     }
 
     /// Removes a user and the tokens that belong to it.
@@ -382,7 +396,7 @@ impl UseCases {
         let user = self.stored_user(id).await?;
         let object = format!("user {}", user.id);
         self.check_grantable(UseCase::RemoveUser, &object, &user.grant())?;
-        self.check_user_not_last(&user).await?;
+        self.check_user_not_last(UseCase::RemoveUser, &user).await?;
         let tokens = self.all_tokens().await?.into_iter();
         let tokens: Vec<String> = tokens
             .filter(|token| token.about.user.as_ref() == Some(&user.id))
@@ -496,6 +510,7 @@ fn check_room(count: usize, max: usize, what: &'static str) -> Result<(), UseCas
 /// Whether a token or user can have this id. Databases refuse some other texts instead of finding nothing.
 fn is_id(text: &str) -> bool {
     !text.is_empty()
+        && text != CURSOR_KEY
         && text.len() <= limits::NAME_BYTES_MAX
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

@@ -1,6 +1,6 @@
 //! The audit log: the entries of use cases, reading it, and verifying its chain.
 
-use super::{Access, Caller, Forbidden, UseCase, UseCaseError, UseCases};
+use super::{Access, Caller, UseCase, UseCaseError, UseCases};
 use crate::Engine;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::job::JobSpec;
@@ -27,6 +27,12 @@ pub struct AuditVerification {
     pub ends: ChainEnds,
     /// The number after which the next part begins; `None` if this was the last one.
     pub next: Option<u64>,
+}
+
+impl AuditVerification {
+    fn without_ends() -> Self {
+        AuditVerification { check: ChainCheck::without_ends(), ends: ChainEnds::EMPTY, next: None }
+    }
 }
 
 impl UseCases {
@@ -75,10 +81,10 @@ impl UseCases {
         AuditEntry { details: details.map(Value::to_string), ..entry }.bounded()
     }
 
-    /// Notes a request that the caller may not make.
-    pub(super) fn note_refusal(&self, case: UseCase, object: String, forbidden: &Forbidden) {
+    /// Notes a request that the caller may not make, or that would take away what must stay.
+    pub(super) fn note_refusal(&self, case: UseCase, object: String, reason: &str) {
         let entry = self.entry(case, object, None);
-        self.engine.context.refusals.add(entry.refused(&forbidden.0));
+        self.engine.context.refusals.add(entry.refused(reason));
     }
 
     /// Entries that match, latest first. A user is named by id or email address.
@@ -95,13 +101,13 @@ impl UseCases {
     pub async fn verify_audit(&self, after: u64) -> Result<AuditVerification, UseCaseError> {
         self.permit(UseCase::ReadAudit)?;
         let store = self.store();
-        let before = store.audit_ends().await?;
+        let Some(before) = store.audit_ends().await? else { return Ok(AuditVerification::without_ends()) };
         let start = after.min(before.head.number);
         // The row before the first one has the hash that the first one follows.
         let rows_max = limits::AUDIT_VERIFIED_MAX + 1;
         let rows = store.audit_chain(start.saturating_sub(1), rows_max).await?;
         let is_cut_off = rows.len() == rows_max;
-        let ends = store.audit_ends().await?;
+        let Some(ends) = store.audit_ends().await? else { return Ok(AuditVerification::without_ends()) };
         let check = ChainPart { before, rows, after: ends, is_cut_off }.check(start);
         let next = (is_cut_off && check.broken.is_none()).then_some(check.last.number);
         Ok(AuditVerification { check, ends, next })
@@ -138,25 +144,56 @@ impl Engine {
     }
 }
 
+/// Who was refused before it was a caller: what is known of the credential that it has shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RefusedPrincipal {
+    /// The id of its token, or the issuer and subject of its JWT.
+    pub token_id: String,
+    pub name: String,
+    pub user: Option<String>,
+    pub source: Option<String>,
+}
+
 impl Access {
-    /// Notes a request that was not authenticated although its token is known: expired, or with a wrong
-    /// secret.
-    pub fn record_refusal(&self, caller: &Caller, reason: &str) {
-        let object = format!("token {}", caller.token_id);
-        let entry = entry(&self.engine, caller, AUTHENTICATE, object).bounded();
+    /// Notes a request that was not authenticated although its credential is known: expired, with a wrong secret,
+    /// or of a user who is disabled.
+    pub fn record_refusal(&self, who: RefusedPrincipal, reason: &str) {
+        let object = format!("token {}", who.token_id);
+        self.refused(who, AUTHENTICATE, object, reason);
+    }
+
+    /// Notes a browser that could not log in, whatever it has shown.
+    pub fn record_refused_login(&self, who: RefusedPrincipal, reason: &str) {
+        self.refused(who, SESSION_OPEN, "login".to_owned(), reason);
+    }
+
+    fn refused(&self, who: RefusedPrincipal, action: &str, object: String, reason: &str) {
+        let RefusedPrincipal { token_id, name, user, source } = who;
+        let entry = entry_of(&self.engine, (token_id, name), (user, source), action, object).bounded();
         self.engine.context.refusals.add(entry.refused(reason));
     }
 }
 
 fn entry(engine: &Engine, caller: &Caller, action: &str, object: String) -> AuditEntry {
+    let token = (caller.token_id.clone(), caller.name.clone());
+    entry_of(engine, token, (caller.user.clone(), caller.source.clone()), action, object)
+}
+
+fn entry_of(
+    engine: &Engine,
+    (token, name): (String, String),
+    (user, source): (Option<String>, Option<String>),
+    action: &str,
+    object: String,
+) -> AuditEntry {
     let at = engine.now();
     AuditEntry {
         id: AuditId::new(at, engine.context.host.random.next_u64()),
         at,
-        token: caller.token_id.clone(),
-        name: caller.name.clone(),
-        user: caller.user.clone(),
-        source: caller.source.clone(),
+        token,
+        name,
+        user,
+        source,
         action: action.to_owned(),
         object,
         outcome: OUTCOME_OK.to_owned(),

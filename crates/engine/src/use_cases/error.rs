@@ -7,6 +7,7 @@ use punctual_core::ids::{ExecutionId, JobId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::lifecycle::Status;
 use punctual_core::ports::{CipherError, StoreError, WorkerPortError};
+use punctual_core::sealed::Undecryptable;
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum UseCaseError {
@@ -25,6 +26,9 @@ pub enum UseCaseError {
     /// This node cannot encrypt or decrypt.
     #[error(transparent)]
     Cipher(#[from] CipherError),
+    /// This node cannot decrypt the data of a job.
+    #[error(transparent)]
+    Undecryptable(#[from] Undecryptable),
     #[error("another user has the email address {0}")]
     EmailTaken(String),
     #[error("there are {max} {what} already, which is the limit: remove some that are not needed")]
@@ -39,6 +43,9 @@ pub enum UseCaseError {
     AmbiguousWorker { name: String, sessions: Vec<SessionId> },
     #[error("session {session} of worker {worker} is draining")]
     WorkerDraining { session: SessionId, worker: String },
+    /// Several unfinished jobs have the name, and none was put by it.
+    #[error("{} unfinished jobs are named {name}", jobs.len())]
+    AmbiguousName { name: String, jobs: Vec<JobId> },
     /// The state of the job does not allow the change.
     #[error("{refusal}")]
     Refused { job: JobId, refusal: Refusal },

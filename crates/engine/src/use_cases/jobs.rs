@@ -1,16 +1,20 @@
 //! Jobs: submitting, reading, changing and controlling them.
 
 use super::audit::changed_fields;
+use super::scope::JobsMatching;
 use super::secrets::SecretRules;
 use super::{Forbidden, RequestTry, UseCase, UseCaseError, UseCases};
 use crate::submit::unknown_parent;
 use crate::{ControlError, SubmitError, Submitted};
+use punctual_core::access::Permission;
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::job::{InvalidField, JobSpec, JobStatus};
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
+use punctual_core::payload_filter::PayloadFilter;
+use punctual_core::payloads::payload_problem;
 use punctual_core::ports::{Controlled, JobQuery, JobView, OPEN_IN_VIEW_MAX, Page, SessionRow, StoreError};
 use punctual_core::schedule::{ScheduleState, SkipReason};
 use punctual_core::time::Timestamp;
@@ -20,6 +24,26 @@ const UPDATE_TRIES_MAX: usize = 100;
 
 /// What stands for the name of a job outside of the caller's scope.
 const HIDDEN_NAME: &str = "(a job of another owner)";
+
+/// Selects jobs by what no index knows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobPredicate {
+    /// Whether the latest finished execution failed.
+    pub failing: Option<bool>,
+    /// All of these match the payload.
+    pub payload: Vec<PayloadFilter>,
+}
+
+impl JobPredicate {
+    pub fn is_everything(&self) -> bool {
+        self.failing.is_none() && self.payload.is_empty()
+    }
+
+    pub(super) fn matches(&self, view: &JobView) -> bool {
+        self.failing.is_none_or(|failing| view.is_failing() == failing)
+            && self.payload.iter().all(|filter| filter.matches(&view.job.spec.payload))
+    }
+}
 
 /// A job with what explains its status.
 #[derive(Debug, Clone)]
@@ -42,11 +66,12 @@ impl UseCases {
         attempt: RequestTry,
     ) -> Result<Vec<Result<Submitted, SubmitError>>, UseCaseError> {
         self.permit(UseCase::Submit)?;
+        let by_name = specs.iter().any(|spec| spec.settings.by_name);
         // Jobs whose outcome another job or an earlier try may have decided must be read back.
         let undecided: Vec<bool> =
             specs.iter().map(|spec| attempt.is_repeated || !spec.settings.depends_on.is_empty()).collect();
         let mut answers = self.submit_in_scope(specs, attempt).await?;
-        self.hide_jobs_out_of_scope(&mut answers).await?;
+        self.hide_jobs_out_of_scope(&mut answers, if by_name { "name" } else { "idempotency_key" }).await?;
         for (answer, is_undecided) in answers.iter_mut().zip(undecided) {
             if let Ok(submitted) = answer
                 && (is_undecided || submitted.is_existing)
@@ -62,9 +87,10 @@ impl UseCases {
     async fn hide_jobs_out_of_scope(
         &self,
         answers: &mut [Result<Submitted, SubmitError>],
+        identified_by: &str,
     ) -> Result<(), UseCaseError> {
         let other = |answer: &Result<Submitted, SubmitError>| match answer {
-            Ok(submitted) if submitted.is_existing => Some((submitted.job, "idempotency_key")),
+            Ok(submitted) if submitted.is_existing => Some((submitted.job, identified_by)),
             Err(SubmitError::KeyTaken(job)) => Some((*job, "unique_key")),
             _ => None,
         };
@@ -73,7 +99,7 @@ impl UseCases {
             if let Some((job, field)) = other(answer)
                 && !visible.has(job)
             {
-                let fix = "is used by a job of the owner that the token may not see: use another key";
+                let fix = "is used by a job of the owner that the token may not see: use another one";
                 *answer = Err(SubmitError::Invalid(vec![InvalidField::new(field, fix)]));
             }
         }
@@ -100,8 +126,12 @@ impl UseCases {
         let mut checked = Vec::with_capacity(specs.len());
         for spec in specs {
             checked.push(match in_scope(spec) {
-                Ok(spec) => match self.secret_problem(&spec, &mut rules).await? {
-                    Some(problem) => Err(SubmitError::Invalid(vec![problem])),
+                Ok(spec) => match self.payload_problem(&spec, &mut rules).await? {
+                    // With all other errors, so that they can be fixed together.
+                    Some(problem) => {
+                        let others = spec.check().err().unwrap_or_default();
+                        Err(SubmitError::Invalid([vec![problem], others].concat()))
+                    }
                     None => Ok(spec),
                 },
                 refused => refused,
@@ -111,9 +141,26 @@ impl UseCases {
         Ok(self.engine.submit_from(checked, attempt.ids, audit).await)
     }
 
+    /// What is wrong with the payload of a new or changed job: its handler would refuse it, or the job may not use a
+    /// secret in it.
+    async fn payload_problem(
+        &self,
+        spec: &JobSpec,
+        rules: &mut SecretRules,
+    ) -> Result<Option<InvalidField>, StoreError> {
+        match payload_problem(&spec.job_type, &spec.payload) {
+            Some(problem) => Ok(Some(problem)),
+            None => self.secret_problem(spec, rules).await,
+        }
+    }
+
     pub async fn job(&self, id: JobId) -> Result<JobView, UseCaseError> {
         self.permit_on(UseCase::ReadJobs, format_args!("job {id}"))?;
-        Ok(self.shown(self.job_in_scope(id).await?))
+        let view = self.job_in_scope(id).await?;
+        if self.may_read_payloads() {
+            self.check_payload_is_plain(&view)?;
+        }
+        Ok(self.shown(view))
     }
 
     pub async fn job_details(&self, id: JobId) -> Result<JobDetails, UseCaseError> {
@@ -139,6 +186,26 @@ impl UseCases {
         Ok(Page { items: page.items.into_iter().map(|view| self.shown(view)).collect(), next: page.next })
     }
 
+    /// The jobs of a list that the predicate selects. Looks at a bounded number of jobs for each page, so a page may
+    /// be short or empty although more follow.
+    pub async fn jobs_matching(
+        &self,
+        query: JobQuery,
+        predicate: &JobPredicate,
+    ) -> Result<Page<JobView, JobId>, UseCaseError> {
+        self.permit(UseCase::ReadJobs)?;
+        if let Some(first) = predicate.payload.first() {
+            let may_read = self.caller.check_permission(Permission::PayloadRead);
+            self.noted(UseCase::ReadJobs, "payloads of jobs", may_read)?;
+            if self.engine.context.config.encrypt_payloads {
+                let fix = "cannot be used: payloads are encrypted at rest (store.encrypt_payloads)";
+                return Err(UseCaseError::invalid(&first.parameter(), fix));
+            }
+        }
+        let page = self.read_in_scope(JobsMatching { query, predicate }).await?;
+        Ok(Page { items: page.items.into_iter().map(|view| self.shown(view)).collect(), next: page.next })
+    }
+
     pub async fn control(&self, id: JobId, verb: Verb) -> Result<Controlled, UseCaseError> {
         let case = case_of(&verb);
         self.permit_on(case, format_args!("job {id}"))?;
@@ -157,12 +224,15 @@ impl UseCases {
     ) -> Result<(), E> {
         self.permit_on(UseCase::UpdateJob, format_args!("job {id}")).map_err(UseCaseError::from)?;
         for _ in 0..UPDATE_TRIES_MAX {
-            let stored = self.job_in_scope(id).await?.job;
+            let view = self.job_in_scope(id).await?;
+            self.check_payload_is_plain(&view)?;
+            let stored = view.job;
             let version = stored.version;
             if expected.is_some_and(|expected| expected != version) {
                 return Err(UseCaseError::Refused { job: id, refusal: Refusal::Stale { version } }.into());
             }
-            let spec = make(&stored.spec)?;
+            let mut spec = make(&stored.spec)?;
+            spec.settings.by_name |= stored.spec.settings.by_name;
             self.check_change(id, &stored.spec, &spec).await?;
             let changes = changed_fields(&stored.spec, &spec);
             let audit = self.audited_with(UseCase::UpdateJob, format_args!("job {id}"), &changes);
@@ -175,16 +245,21 @@ impl UseCases {
         Err(UseCaseError::Busy.into())
     }
 
-    /// Refuses a description that would move the job out of the caller's scope, or that names a job outside of
-    /// it or a secret that it may not use.
-    async fn check_change(&self, id: JobId, stored: &JobSpec, spec: &JobSpec) -> Result<(), UseCaseError> {
+    /// Refuses a description that would move the job out of the caller's scope, that names a job outside of it or a
+    /// secret that it may not use, or whose changed payload the handler would refuse.
+    pub(super) async fn check_change(
+        &self,
+        id: JobId,
+        stored: &JobSpec,
+        spec: &JobSpec,
+    ) -> Result<(), UseCaseError> {
         let is_moved = stored.queue != spec.queue || stored.job_type != spec.job_type;
         if is_moved {
             let object = format_args!("job {id}");
             self.noted(UseCase::UpdateJob, object, self.check_target(spec))?;
         }
         if (is_moved || stored.owner != spec.owner || stored.payload != spec.payload)
-            && let Some(problem) = self.secret_problem(spec, &mut SecretRules::default()).await?
+            && let Some(problem) = self.payload_problem(spec, &mut SecretRules::default()).await?
         {
             return Err(UseCaseError::Invalid(vec![problem]));
         }
@@ -233,6 +308,7 @@ fn case_of(verb: &Verb) -> UseCase {
         Verb::Retry => UseCase::RetryJob,
         Verb::Cancel => UseCase::CancelJob,
         Verb::Delete => UseCase::DeleteJob,
+        Verb::Reseal(_) => UseCase::RotateSecrets,
     }
 }
 

@@ -9,7 +9,9 @@
 mod access;
 mod audit;
 mod browser_sessions;
+mod by_name;
 mod caller;
+mod cursor_key;
 mod dead_letters;
 mod error;
 mod events;
@@ -29,20 +31,20 @@ mod work;
 mod workers;
 
 pub use access::{Credentials, NewToken, NewUser};
-pub use audit::AuditVerification;
+pub use audit::{AuditVerification, RefusedPrincipal};
 pub use caller::{Caller, Forbidden};
 pub use dead_letters::{DeadLetterChoice, DeadLetterOutcomes};
 pub use error::UseCaseError;
 pub use events::{EventBatch, EventReader, ExecutionEvent};
 pub use executions::{ExecutionDetails, ExecutionsOfJob};
 pub use explain::{ExplainedFacts, LimitHolder, MoreOpen, ParentJob};
-pub use jobs::{JobDetails, next_run_time, parent_to_blame};
+pub use jobs::{JobDetails, JobPredicate, next_run_time, parent_to_blame};
 pub use logs::{LogEnd, LogPlace, LogReader, LogSegment, LogSource};
 pub(crate) use overview::LastOverview;
 pub use overview::{Capacity, Overview};
 pub use queues::QueueView;
 pub use requests::RequestTry;
-pub use secrets::{SecretView, SecretsRotated};
+pub use secrets::{RotationPlace, SecretView, SecretsRotated};
 pub use server::{LimitedQueue, LookedAt, NodeState, Readings, Stats};
 pub use table::UseCase;
 pub use work::OwnSessions;
@@ -153,7 +155,7 @@ impl UseCases {
         object: impl Display,
         checked: Result<(), Forbidden>,
     ) -> Result<(), Forbidden> {
-        checked.inspect_err(|forbidden| self.note_refusal(case, object.to_string(), forbidden))
+        checked.inspect_err(|forbidden| self.note_refusal(case, object.to_string(), &forbidden.0))
     }
 
     fn store(&self) -> &dyn Store {

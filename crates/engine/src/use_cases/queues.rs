@@ -51,14 +51,11 @@ impl UseCases {
         } else {
             self.own_queues().await?
         };
-        let mut rest = views.into_iter();
-        let mut items: Vec<QueueView> = rest
-            .by_ref()
+        let mut rest = views
+            .into_iter()
             .filter(|(name, _)| after.is_none_or(|after| name.as_str() > after))
-            .filter(|(name, _)| self.caller.grant.scope.has_queue(name))
-            .map(|(_, view)| view)
-            .take(limit)
-            .collect();
+            .filter(|(name, _)| self.caller.grant.scope.has_queue(name));
+        let mut items: Vec<QueueView> = rest.by_ref().map(|(_, view)| view).take(limit).collect();
         let next = items.last().map(|view| view.row.queue.clone()).filter(|_| rest.next().is_some());
         if sees_all {
             self.read_wait_lists(&mut items).await?;

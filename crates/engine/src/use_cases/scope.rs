@@ -1,21 +1,27 @@
 //! What a caller may see: the jobs in its scope, and their data if it may read payloads. A job outside the
 //! scope does not exist for the caller.
 
-use super::{Forbidden, UseCase, UseCaseError, UseCases};
+use super::{Forbidden, JobPredicate, UseCase, UseCaseError, UseCases};
 use async_trait::async_trait;
 use punctual_core::access::{Permission, pattern_list};
 use punctual_core::ids::JobId;
-use punctual_core::job::JobSpec;
+use punctual_core::job::{Job, JobSpec};
+use punctual_core::limits;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     DeadLetter, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, JobView, Lane,
     ListedExecution, Page, Store, StoreError,
 };
+use punctual_core::sealed::{SealedPlace, is_sealed};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Pages of a list that are read in search of something that the caller may see. After that, the caller gets
 /// what was found and continues from there.
 const PAGES_READ_MAX: usize = 20;
+
+/// Pages of jobs that are read for one page of [`JobsMatching`].
+const PAGES_MATCHED_MAX: usize = 4;
 
 /// The jobs of a set that are in a caller's scope.
 pub(super) enum InScope {
@@ -111,14 +117,19 @@ impl UseCases {
 
     /// These use cases, limited to the jobs of one owner: every other job does not exist for them. The id or
     /// email address of the caller's own user stands for the caller's owner. Refuses a caller that may not
-    /// reach the jobs of the owner, whether there is such an owner or not.
-    pub async fn limited_to_owner(&self, case: UseCase, name: &str) -> Result<UseCases, UseCaseError> {
-        self.permit(case)?;
+    /// reach the jobs of the owner, whether there is such an owner or not; `object` is what the request is about.
+    pub async fn limited_to_owner(
+        &self,
+        case: UseCase,
+        name: &str,
+        object: &str,
+    ) -> Result<UseCases, UseCaseError> {
+        self.permit_on(case, object)?;
         let grant = &self.caller.grant;
         let owner = if self.is_own_user(name).await? { grant.owner.as_str() } else { name };
         if let Some(own) = grant.scope.owner.as_ref().filter(|own| *own != owner) {
             let refusal = Forbidden(format!("it is limited to the jobs of {own}, and the path names {name}"));
-            self.noted(case, format_args!("jobs of {name}"), Err(refusal))?;
+            self.noted(case, object, Err(refusal))?;
         }
         let mut limited = self.clone();
         limited.caller.grant.scope.owner = Some(owner.to_owned());
@@ -139,13 +150,25 @@ impl UseCases {
         self.caller.has(Permission::PayloadRead)
     }
 
-    /// The view without the data that the caller may not read.
-    pub(super) fn shown(&self, mut view: JobView) -> JobView {
+    /// The view without the data that the caller may not read. In place of a payload that this node cannot decrypt,
+    /// it has the reason.
+    pub fn shown(&self, mut view: JobView) -> JobView {
         if !self.may_read_payloads() {
             view.job.spec.payload.clear();
             view.last_finished.as_mut().into_iter().for_each(remove_data);
+        } else if let Err(error) = self.check_payload_is_plain(&view) {
+            view.job.spec.payload = json!({ "unreadable": error.to_string() }).to_string();
         }
         view
+    }
+
+    /// Refuses a job whose payload this node cannot decrypt.
+    pub(super) fn check_payload_is_plain(&self, view: &JobView) -> Result<(), UseCaseError> {
+        let Job { id, spec, .. } = &view.job;
+        let Some(sealed) = self.engine.context.sealed.as_ref().filter(|_| is_sealed(&spec.payload)) else {
+            return Ok(());
+        };
+        Ok(sealed.open(SealedPlace::Payload(*id), &spec.payload).map(drop)?)
     }
 
     pub(super) fn shown_finished(&self, mut finished: Finished) -> Finished {
@@ -205,6 +228,51 @@ impl PagedQuery for JobQuery {
 
     fn continue_at(&mut self, cursor: JobId) {
         self.before = Some(cursor);
+    }
+
+    fn queue_and_type(item: &JobView) -> (&str, &str) {
+        (&item.job.spec.queue, &item.job.spec.job_type)
+    }
+}
+
+/// Jobs that a predicate selects which no index knows: a bounded number of jobs is read.
+pub(super) struct JobsMatching<'a> {
+    pub(super) query: JobQuery,
+    pub(super) predicate: &'a JobPredicate,
+}
+
+#[async_trait]
+impl PagedQuery for JobsMatching<'_> {
+    type Item = JobView;
+    type Cursor = JobId;
+
+    async fn read(&self, store: &dyn Store) -> Result<Page<JobView, JobId>, StoreError> {
+        let mut query = JobQuery { limit: limits::PAGE_ITEMS_MAX, ..self.query.clone() };
+        let (mut items, mut bytes): (Vec<JobView>, usize) = (Vec::new(), 0);
+        for _ in 0..PAGES_MATCHED_MAX {
+            let page = store.jobs(query.clone()).await?;
+            for view in page.items.into_iter().filter(|view| self.predicate.matches(view)) {
+                if items.len() >= self.query.limit || bytes >= limits::PAGE_BYTES_MAX {
+                    let next = items.last().map(|view| view.job.id);
+                    return Ok(Page { items, next });
+                }
+                bytes += view.job.spec.payload.len();
+                items.push(view);
+            }
+            query.before = page.next;
+            if page.next.is_none() {
+                break;
+            }
+        }
+        Ok(Page { items, next: query.before })
+    }
+
+    fn owner(&mut self) -> &mut Option<String> {
+        &mut self.query.owner
+    }
+
+    fn continue_at(&mut self, cursor: JobId) {
+        self.query.before = Some(cursor);
     }
 
     fn queue_and_type(item: &JobView) -> (&str, &str) {

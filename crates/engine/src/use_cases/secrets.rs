@@ -5,14 +5,18 @@
 //! may use, and changes those that only they may use.
 
 use super::{Forbidden, UseCase, UseCaseError, UseCases};
+use crate::sealed_store::PayloadsResealed;
 use crate::secrets::NOT_USABLE;
 use punctual_core::access::{NamePattern, pattern_list};
+use punctual_core::ids::JobId;
 use punctual_core::job::{InvalidField, JobSpec};
 use punctual_core::limits;
 use punctual_core::ports::{
     CipherError, DirectoryChange, DirectoryOutcome, Page, SecretAbout, SecretCipher, StoreError, StoredSecret,
 };
-use punctual_core::secrets::{SecretRule, references, secret_name_problem, secret_value_problem};
+use punctual_core::secrets::{
+    SecretRule, SecretRuleChange, references, secret_name_problem, secret_value_problem,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -36,10 +40,19 @@ pub struct SecretsRotated {
     /// The current key.
     pub key_id: String,
     pub rotated: usize,
-    /// Secrets that this node cannot decrypt, with the reason.
-    pub unreadable: Vec<(String, CipherError)>,
-    /// The name after which the next step continues; `None` at the end.
-    pub next: Option<String>,
+    /// Payloads of jobs that were encrypted with it.
+    pub payloads: usize,
+    /// What this node cannot decrypt, with the reason.
+    pub unreadable: Vec<String>,
+    /// Where the next step continues; `None` at the end.
+    pub next: Option<RotationPlace>,
+}
+
+/// Where a rotation continues: first come the secrets by name, then the payloads of jobs, latest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RotationPlace {
+    Secret(String),
+    Payload(Option<JobId>),
 }
 
 /// The rules of secrets that were read for one request; `None` for one that does not exist.
@@ -66,30 +79,36 @@ impl UseCases {
         Ok(self.secret_view(visible))
     }
 
-    /// Stores a secret, in place of one with the same name. Without owners, only jobs of the caller's own owner may
-    /// use it. Returns whether it is new.
+    /// Stores the value of a secret, and changes its rule. A new secret is for all queues and job types, unless the
+    /// change says otherwise. Without owners, only jobs of the caller's own owner may use it. Returns whether it is
+    /// new.
     pub async fn set_secret(
         &self,
         name: &str,
         value: &str,
-        mut rule: SecretRule,
+        change: SecretRuleChange,
     ) -> Result<(SecretView, bool), UseCaseError> {
         self.permit(UseCase::SetSecret)?;
-        if rule.owners.is_empty() {
-            rule.owners = vec![self.own_pattern()?];
-        }
         let named = [("name", secret_name_problem(name)), ("value", secret_value_problem(value))];
         let problems = named.into_iter().filter_map(|(field, fix)| Some(InvalidField::new(field, fix?)));
-        let problems: Vec<InvalidField> = problems.chain(rule.problems()).collect();
+        let given = change.applied_to(&SecretRule::default());
+        let problems: Vec<InvalidField> = problems.chain(given.problems()).collect();
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
         let object = format!("secret {name}");
-        self.noted(UseCase::SetSecret, &object, self.check_manages(&rule))?;
         for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_secret(name).await?;
+            let mut rule = match &stored {
+                Some(stored) => change.applied_to(&stored.about.rule),
+                None => given.clone(),
+            };
+            if rule.owners.is_empty() {
+                rule.owners = vec![self.own_pattern()?];
+            }
+            self.noted(UseCase::SetSecret, &object, self.check_manages(&rule))?;
             if let Some(stored) = &stored {
-                self.noted(UseCase::SetSecret, &object, self.check_manages(&stored.about.rule))?;
+                self.noted(UseCase::SetSecret, &object, self.check_replaces(&stored.about.rule))?;
             } else {
                 self.check_room_for_secret().await?;
             }
@@ -139,14 +158,35 @@ impl UseCases {
         Err(UseCaseError::Busy)
     }
 
-    /// Encrypts the next secrets with the current key, as far as one call goes.
-    pub async fn rotate_secrets(&self, after: Option<&str>) -> Result<SecretsRotated, UseCaseError> {
+    /// Encrypts the next secrets, or the payloads of the next jobs, with the current key, as far as one call goes.
+    pub async fn rotate_secrets(&self, after: Option<RotationPlace>) -> Result<SecretsRotated, UseCaseError> {
         self.permit(UseCase::RotateSecrets)?;
         let cipher = self.cipher()?;
         self.check_key_is_not_lost("").await?;
         let key_id = cipher.current_key().ok_or(CipherError::NoKey)?;
+        let none = SecretsRotated { key_id, rotated: 0, payloads: 0, unreadable: vec![], next: None };
+        let done = match after {
+            None => self.rotate_from(none, None).await?,
+            Some(RotationPlace::Secret(name)) => self.rotate_from(none, Some(&name)).await?,
+            Some(RotationPlace::Payload(job)) => self.rotate_payloads(none, job).await?,
+        };
+        let details = json!({
+            "key_id": done.key_id,
+            "rotated": done.rotated,
+            "payloads": done.payloads,
+            "unreadable": done.unreadable.len(),
+        });
+        self.record(UseCase::RotateSecrets, "secrets".to_owned(), Some(&details)).await;
+        Ok(done)
+    }
+
+    async fn rotate_from(
+        &self,
+        mut done: SecretsRotated,
+        after: Option<&str>,
+    ) -> Result<SecretsRotated, UseCaseError> {
+        let cipher = self.cipher()?;
         let page = self.store().secrets(after, limits::SECRETS_ROTATED_MAX).await?;
-        let mut done = SecretsRotated { key_id, rotated: 0, unreadable: vec![], next: page.next };
         for secret in page.items.into_iter().filter(|secret| secret.sealed.key_id != done.key_id) {
             let name = secret.name.clone();
             match resealed(cipher, &secret) {
@@ -156,13 +196,24 @@ impl UseCases {
                     let outcome = self.store().change_directory(change, None).await?;
                     done.rotated += usize::from(outcome == DirectoryOutcome::Done);
                 }
-                Err(error) => done.unreadable.push((name, error)),
+                Err(error) => done.unreadable.push(format!("{name}: {error}")),
             }
         }
-        let details =
-            json!({ "key_id": done.key_id, "rotated": done.rotated, "unreadable": done.unreadable.len() });
-        self.record(UseCase::RotateSecrets, "secrets".to_owned(), Some(&details)).await;
+        done.next = Some(page.next.map_or(RotationPlace::Payload(None), RotationPlace::Secret));
         Ok(done)
+    }
+
+    async fn rotate_payloads(
+        &self,
+        done: SecretsRotated,
+        after: Option<JobId>,
+    ) -> Result<SecretsRotated, UseCaseError> {
+        let sealed = self.engine.context.sealed.as_ref().ok_or(CipherError::NoKey)?;
+        let PayloadsResealed { resealed, unreadable, next } =
+            sealed.reseal_payloads(self.now(), after, limits::PAYLOADS_ROTATED_MAX).await?;
+        let unreadable = unreadable.iter().map(ToString::to_string).collect();
+        let next = next.map(|job| RotationPlace::Payload(Some(job)));
+        Ok(SecretsRotated { payloads: resealed, unreadable, next, ..done })
     }
 
     /// What is wrong with the references of a job. A secret that it may not use is like one that does not exist.
@@ -213,6 +264,17 @@ impl UseCases {
                 pattern_list(&rule.owners)
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses to replace a secret that the caller does not manage. About one that it cannot see, the reason says
+    /// nothing.
+    fn check_replaces(&self, rule: &SecretRule) -> Result<(), Forbidden> {
+        match &self.caller.grant.scope.owner {
+            Some(own) if !self.sees_secret(rule) => Err(Forbidden(format!(
+                "this name cannot be used by a token that is limited to the owner {own}: choose another name"
+            ))),
+            _ => self.check_manages(rule),
         }
     }
 

@@ -48,6 +48,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
     let provider = oidc::config(&settings.oidc, origin)?;
     let mut transport = transport.checked(&settings.api.listen.0)?;
+    let cipher = secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     data_dir.prepare()?;
@@ -58,7 +59,8 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let config = EngineConfig {
         member_ttl: settings.coordination.ttl.get(),
         submit_quota: settings.api.submit_quota.0,
-        secret_cipher: Some(secrets::cipher(&settings.secrets, &args.secrets_key, &place)?),
+        secret_cipher: Some(cipher),
+        encrypt_payloads: settings.store.encrypt_payloads.0,
         ..EngineConfig::default()
     };
     let engine = engine::start(config.clone(), Duties::OwnCommits, &host, &open, participation).await?;

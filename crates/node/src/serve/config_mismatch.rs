@@ -13,7 +13,7 @@ use punctual_coordination::StoreCoordination;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{Coordination, CoordinationError, Host, Joining, MemberId, Standing};
 use punctual_engine::Engine;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -22,6 +22,12 @@ use tokio::sync::watch;
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// A process that was silent for this long is removed from the membership table.
 const TTL: Duration = Duration::from_secs(20);
+/// Scans that must find a process before it is reported: one that has just started may not be visible everywhere
+/// yet.
+const CERTAIN_SCANS: u32 = 2;
+/// The same for a process that only our coordination does not know. It forgets a process that was killed sooner than
+/// the membership table does: only one that is still there after [`TTL`] is alive.
+const CERTAIN_ALIVE_SCANS: u32 = (TTL.as_secs() / LOOK_INTERVAL.as_secs()) as u32 + CERTAIN_SCANS;
 
 /// Scans periodically until the process ends. Warnings go to the receiver and to the log.
 pub fn watch(
@@ -39,7 +45,7 @@ pub fn watch(
             info: info.clone(),
             membership_table: StoreCoordination::new(shared.membership_table.clone(), host.clock.clone()),
             member: new_member(host),
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
         };
         tokio::spawn(config_mismatch.run(tell, ending));
     }
@@ -52,8 +58,8 @@ struct Apart {
     info: NodeInfo,
     membership_table: StoreCoordination,
     member: MemberId,
-    /// The processes that the last scan found: one that has just started may not be visible everywhere yet.
-    seen: BTreeSet<Stranger>,
+    /// The processes that the last scan found, and how many scans in a row have found each.
+    seen: BTreeMap<Stranger, u32>,
 }
 
 /// A process on the same store with another coordination backend.
@@ -110,9 +116,11 @@ impl Apart {
     }
 
     fn found(&mut self, found: BTreeSet<Stranger>, tell: &watch::Sender<Vec<String>>) {
-        let certain = found.intersection(&self.seen);
-        let warnings: Vec<String> = certain.map(|stranger| stranger.told(&self.info.coordination)).collect();
-        self.seen = found;
+        self.seen = counted(&self.seen, found);
+        let own = &self.info.coordination;
+        let certain_scans = if own == COORDINATION_BY_STORE { CERTAIN_SCANS } else { CERTAIN_ALIVE_SCANS };
+        let certain = self.seen.iter().filter(|(_, scans)| **scans >= certain_scans);
+        let warnings: Vec<String> = certain.map(|(stranger, _)| stranger.told(own)).collect();
         tell.send_if_modified(|told| {
             let is_news = *told != warnings;
             for warning in warnings.iter().filter(|warning| !told.contains(warning)) {
@@ -125,6 +133,12 @@ impl Apart {
             is_news
         });
     }
+}
+
+/// How many scans in a row have found each process.
+fn counted(before: &BTreeMap<Stranger, u32>, found: BTreeSet<Stranger>) -> BTreeMap<Stranger, u32> {
+    let count = |stranger: &Stranger| before.get(stranger).map_or(1, |scans| scans.saturating_add(1));
+    found.into_iter().map(|stranger| (stranger.clone(), count(&stranger))).collect()
 }
 
 fn new_member(host: &Host) -> MemberId {
@@ -185,6 +199,22 @@ mod tests {
         assert!(told[0].starts_with(
             "c-3 uses the same store and coordinates through redis, but this process through the store: "
         ));
+    }
+
+    #[test]
+    fn a_killed_process_is_forgotten_everywhere_before_it_is_reported() {
+        let killed = || strangers([of("c-3", "etcd")].into_iter(), |_| true);
+        // Its entry in the membership table outlives it by the TTL and at most one scan.
+        let scans_until_forgotten = TTL.as_secs() / LOOK_INTERVAL.as_secs() + 1;
+        let mut seen = BTreeMap::new();
+        for _ in 0..scans_until_forgotten {
+            seen = counted(&seen, killed());
+        }
+        assert!(seen.values().all(|scans| *scans < CERTAIN_ALIVE_SCANS), "{seen:?}");
+        seen = counted(&seen, killed());
+        assert!(seen.values().all(|scans| *scans >= CERTAIN_ALIVE_SCANS), "it is alive: {seen:?}");
+        seen = counted(&seen, BTreeSet::new());
+        assert_eq!(counted(&seen, killed()).into_values().collect::<Vec<_>>(), [1], "not in a row");
     }
 
     #[test]

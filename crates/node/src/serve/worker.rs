@@ -16,12 +16,14 @@ use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{self, CliError, Exit};
 use punctual_config::output;
 use punctual_config::store_url::StoreUrl;
+use punctual_config::value::JobTypeName;
 use punctual_config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
 use punctual_core::health::HealthLimits;
 use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
 use punctual_engine::{Duties, EngineConfig};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -90,6 +92,7 @@ async fn on_store(
     }
     let (mut signals, host) = begin(&settings.log, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
+    let cipher = secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     let mut transport = Transport::of(&settings.listener, None, origin)?;
     if let Some(address) = &settings.health.listen {
@@ -109,7 +112,8 @@ async fn on_store(
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let engine_config = EngineConfig {
         member_ttl: settings.coordination.ttl.get(),
-        secret_cipher: Some(secrets::cipher(&settings.secrets, &args.secrets_key, &place)?),
+        secret_cipher: Some(cipher),
+        encrypt_payloads: settings.store.encrypt_payloads.0,
         ..EngineConfig::default()
     };
     let engine =
@@ -257,5 +261,62 @@ pub async fn executors(
     let mut executors = builtin_executors(host);
     executors.extend(super::allowed::executors(settings, hidden, host).await?);
     executors.push(web_calls);
+    chosen(executors, &settings.job_types)
+}
+
+/// The handlers of these job types; all of them if none is named.
+fn chosen(
+    mut executors: Vec<Arc<dyn Executor>>,
+    job_types: &[JobTypeName],
+) -> Result<Vec<Arc<dyn Executor>>, CliError> {
+    if job_types.is_empty() {
+        return Ok(executors);
+    }
+    let known: BTreeSet<String> = executors.iter().flat_map(|executor| executor.job_types()).collect();
+    if let Some(JobTypeName(unknown)) = job_types.iter().find(|job_type| !known.contains(&job_type.0)) {
+        let known: Vec<String> = known.into_iter().collect();
+        let message = format!(
+            "job_types has {unknown}, and this worker has handlers for {}: allow commands with `allow`, or write a worker \
+             with an SDK for a type of your own",
+            known.join(", ")
+        );
+        return Err(CliError { exit: Exit::Misunderstood, message });
+    }
+    let is_named = |name: &String| job_types.iter().any(|job_type| job_type.0 == *name);
+    executors.retain(|executor| executor.job_types().iter().any(is_named));
     Ok(executors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ports::{ExecutionContext, Outcome, Task};
+
+    struct Handler(&'static str);
+
+    impl Executor for Handler {
+        fn job_types(&self) -> Vec<String> {
+            vec![self.0.to_owned()]
+        }
+
+        fn execute(&self, _context: ExecutionContext) -> Task<Outcome> {
+            unreachable!("nothing runs here")
+        }
+    }
+
+    #[test]
+    fn a_worker_runs_the_job_types_that_are_named() {
+        let types = |named: &[&str]| {
+            let all: Vec<Arc<dyn Executor>> = vec![Arc::new(Handler("http")), Arc::new(Handler("noop"))];
+            let named: Vec<JobTypeName> = named.iter().map(|name| JobTypeName((*name).to_owned())).collect();
+            let chosen = chosen(all, &named).map_err(|error| error.message)?;
+            Ok::<_, String>(chosen.iter().flat_map(|executor| executor.job_types()).collect::<Vec<_>>())
+        };
+        assert_eq!(types(&[]).unwrap(), ["http", "noop"]);
+        assert_eq!(types(&["noop"]).unwrap(), ["noop"]);
+        let refused = types(&["noop", "ImageProcessing"]).unwrap_err();
+        assert!(
+            refused.starts_with("job_types has ImageProcessing, and this worker has handlers for http, noop")
+        );
+    }
 }

@@ -17,9 +17,14 @@ pub fn user(settings: &WorkerSettings) -> Finding {
     }
     match &settings.run_as {
         Some(run_as) => Finding::good("user", format!("root; commands run as {} (worker.run_as)", run_as.0)),
-        None if settings.allow.is_empty() || settings.allow_root_commands.0 => Finding::warning(
+        None if settings.allow.is_empty() => Finding::warning(
             "user",
-            "running as root; a server started as root also runs the commands of jobs as root",
+            "running as root, without process and shell jobs; with them, the server does not start unless worker.run_as is set",
+            "run the server as a dedicated user",
+        ),
+        None if settings.allow_root_commands.0 => Finding::warning(
+            "user",
+            "running as root, and the commands of jobs do so, too (allow_root_commands)",
             "run the server as a dedicated user, or set worker.run_as to the user that commands should have",
         ),
         None => Finding::failed(
@@ -58,19 +63,37 @@ pub fn check(settings: &ServeSettings, hidden: Vec<PathBuf>) -> (Sandboxes, Vec<
         findings.push(Finding::warning(
             "server files",
             format!("commands can read {}", exposed.join(", ")),
-            "start the server as root and set worker.run_as; or move them to directories that only root can write to, \
+            "let commands have namespaces; or start the server as root and set worker.run_as; or move them to directories that only root can write to, \
              such as /var/lib/punctual, where Landlock can deny them",
+        ));
+    }
+    let changeable: Vec<String> =
+        sandboxes.changeable().iter().map(|path| path.display().to_string()).collect();
+    if !changeable.is_empty() {
+        findings.push(Finding::warning(
+            "permissions",
+            format!(
+                "commands cannot read {}, but they can change its permissions, so that other users of this machine can \
+                 read it: Landlock does not cover that",
+                changeable.join(", ")
+            ),
+            NAMESPACES_FIX,
         ));
     }
     (sandboxes, findings)
 }
+
+/// How commands of an ordinary user get namespaces.
+const NAMESPACES_FIX: &str = "allow user namespaces for everyone (user.max_user_namespaces, kernel.unprivileged_userns_clone \
+                              and kernel.apparmor_restrict_unprivileged_userns in sysctl); or start the worker as root with \
+                              worker.run_as set to this user";
 
 fn how_to_get(sandboxes: &Sandboxes) -> String {
     let mut steps = Vec::new();
     if !sandboxes.has_namespaces() {
         steps.push(match geteuid().is_root() {
             true => "give the server CAP_SYS_ADMIN, so that it can create namespaces",
-            false => "start the worker as root with worker.run_as set to this user, so that it can create namespaces",
+            false => NAMESPACES_FIX,
         });
     }
     if !sandboxes.has_landlock() {

@@ -26,15 +26,16 @@ const CLOCK_KEEPERS: [(&str, &str); 5] = [
     ("/var/run/openntpd.sock", "openntpd"),
 ];
 
-/// `hidden` are the files and directories of the server that commands must not read.
-pub async fn check(settings: &ServeSettings, hidden: Vec<PathBuf>) -> Vec<Finding> {
+/// `hidden` are the files and directories of the server that commands must not read; `served` are the types of
+/// commands that the worker of the running server accepts.
+pub async fn check(settings: &ServeSettings, served: &[String], hidden: Vec<PathBuf>) -> Vec<Finding> {
     let mut findings = vec![
         clock_keeper(),
         Finding::good("time zones", format!("tzdata {} is built in", tzdb_version())),
         isolation::user(&settings.worker),
         open_files(settings),
     ];
-    findings.extend(commands(settings, hidden).await);
+    findings.extend(commands(settings, served, hidden).await);
     findings
 }
 
@@ -65,8 +66,19 @@ fn open_files(settings: &ServeSettings) -> Finding {
     }
 }
 
-async fn commands(settings: &ServeSettings, hidden: Vec<PathBuf>) -> Vec<Finding> {
+async fn commands(settings: &ServeSettings, served: &[String], hidden: Vec<PathBuf>) -> Vec<Finding> {
     if settings.worker.allow.is_empty() {
+        if !served.is_empty() {
+            // Its flags may also choose their user and their isolation.
+            return vec![Finding::good(
+                "commands",
+                format!(
+                    "the running server allows {} jobs, with settings that doctor does not see: their isolation is \
+                     not checked",
+                    served.join(" and ")
+                ),
+            )];
+        }
         let found = "the settings that doctor reads do not allow process and shell jobs; `serve --allow \
                      process,shell`, which doctor does not see, allows them";
         return vec![Finding::skipped("commands", found)];

@@ -6,6 +6,7 @@ mod files;
 mod finding;
 mod isolation;
 mod machine;
+mod missed;
 mod server;
 
 use files::Here;
@@ -59,7 +60,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
                 format!("{error:#}"),
                 "fix it; see `punctual config show`",
             ));
-            findings.extend(machine::check(&settings, vec![]).await);
+            findings.extend(machine::check(&settings, &[], vec![]).await);
             return findings;
         }
     };
@@ -87,7 +88,8 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     }
     let mut hidden = around.secret_files(&Flags::<ServeSettings>::default());
     hidden.push(connection.data_dir.path().to_owned());
-    findings.extend(machine::check(&settings, hidden).await);
+    let served = server::served_commands(&connection).await;
+    findings.extend(machine::check(&settings, &served, hidden).await);
     findings.extend(server::check(&connection, here).await);
     findings
 }

@@ -2,6 +2,7 @@
 
 use super::files::Here;
 use super::finding::Finding;
+use super::missed;
 use punctual_client::{
     Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, QueueBody,
     SecretBody, StatsBody, WorkerSessionBody, WorkerState, host,
@@ -12,7 +13,9 @@ use punctual_core::causes::innermost;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -22,6 +25,8 @@ const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 /// Work that has waited longer for a worker is reported. Whether schedules are fired is a different question,
 /// which the check of the database answers.
 const WAITED_LONG: Duration = Duration::from_secs(60);
+/// Job types that run commands, which a server must allow.
+const COMMAND_TYPES: [&str; 2] = ["process", "shell"];
 /// Names listed in one finding.
 const NAMES_MAX: usize = 5;
 
@@ -62,6 +67,7 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
             findings.push(time(&client).await);
             findings.push(cluster(&client).await);
             findings.extend(secrets(&client).await);
+            findings.extend(payloads(&client).await);
             findings.extend(work(&client).await);
         }
         // The token is good, but not for the whole server.
@@ -74,6 +80,18 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
         Err(error) => findings.push(refused(&error)),
     }
     findings
+}
+
+/// The types of commands that the worker in the server's process accepts; none if that cannot be found out.
+pub async fn served_commands(connection: &ServerConnect) -> Vec<String> {
+    let Some(client) = connection.token.clone().and_then(|token| connection.open(token).ok()) else {
+        return vec![];
+    };
+    let client = client.without_retries();
+    let workers = tokio::time::timeout(TIMEOUT, client.workers()).await.ok().and_then(Result::ok);
+    let embedded = workers.into_iter().flat_map(|page| page.items).filter(|worker| worker.embedded);
+    let types: BTreeSet<String> = embedded.flat_map(|worker| worker.job_types).collect();
+    types.into_iter().filter(|job_type| COMMAND_TYPES.contains(&job_type.as_str())).collect()
 }
 
 fn unreachable(connection: &ServerConnect, client: &Client, here: Here) -> Finding {
@@ -244,6 +262,29 @@ fn told_of_keys(secrets: &[SecretBody]) -> Option<Finding> {
     Some(Finding::failed("secrets", found, fix))
 }
 
+/// Whether the server has the keys of the latest payloads; nothing if it has, or the token may not see them.
+async fn payloads(client: &Client) -> Option<Finding> {
+    let jobs = client.jobs(&JobFilter::default()).await.ok()?.items;
+    told_of_payloads(jobs.iter().filter_map(|job| job.payload.as_deref().map(RawValue::get)))
+}
+
+fn told_of_payloads<'a>(payloads: impl Iterator<Item = &'a str>) -> Option<Finding> {
+    /// What the server shows in place of a payload that it cannot decrypt.
+    #[derive(Deserialize)]
+    struct UnreadablePayload {
+        unreadable: String,
+    }
+    let reason = |payload: &str| serde_json::from_str::<UnreadablePayload>(payload).ok();
+    let reasons = payloads.filter_map(reason).map(|payload| payload.unreadable);
+    let reasons: Vec<String> = reasons.filter(|reason| reason.contains("cannot be decrypted")).collect();
+    let first = reasons.first()?;
+    let found =
+        format!("{first}; {} of the latest jobs are affected, and their executions fail", reasons.len());
+    let fix = "put the key back: in secrets.key of the data directory for an embedded store, otherwise in \
+               secrets.key_file or PUNCTUAL_SECRETS_KEY of all servers";
+    Some(Finding::failed("payloads", found, fix))
+}
+
 fn distance(a: Timestamp, b: Timestamp) -> Duration {
     Duration::from_micros(a.as_micros().abs_diff(b.as_micros()))
 }
@@ -275,6 +316,7 @@ async fn work(client: &Client) -> Vec<Finding> {
             handlers(&stats, scheduled, &workers, has_own_worker),
             paused_queues(&held),
             dead_letters(&dead),
+            missed::check(client, stats.now).await?,
             queued_work(&stats, &paused),
         ])
     };
@@ -385,7 +427,7 @@ fn queued_work(stats: &StatsBody, paused: &[String]) -> Finding {
     Finding::warning("queued work", format!("waiting: {}", listed(&names)), fix)
 }
 
-fn listed(names: &[&str]) -> String {
+pub fn listed(names: &[&str]) -> String {
     match names.split_at_checked(NAMES_MAX) {
         Some((first, rest)) if !rest.is_empty() => format!("{} and {} more", first.join(", "), rest.len()),
         _ => names.join(", "),
@@ -435,6 +477,15 @@ mod tests {
         let missing = told_of_keys(&[secret("a", true), secret("b", false), secret("c", false)]).unwrap();
         assert_eq!(missing.level, Severity::Failed);
         assert_eq!(missing.found, "the server lacks the key key-false of b, c: jobs that use them fail");
+    }
+
+    #[test]
+    fn a_payload_whose_key_is_missing_is_a_failure() {
+        assert_eq!(told_of_payloads(["null", "{}", r#"{"unreadable": "by Ann"}"#].into_iter()), None);
+        let shown = r#"{"unreadable": "the payload of job 7 cannot be decrypted: no key"}"#;
+        let missing = told_of_payloads(["{}", shown, shown].into_iter()).unwrap();
+        assert_eq!(missing.level, Severity::Failed);
+        assert!(missing.found.contains("job 7") && missing.found.contains("2 of the latest"), "{missing:?}");
     }
 
     #[test]

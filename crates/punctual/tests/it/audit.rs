@@ -117,6 +117,39 @@ async fn an_entry_that_was_changed_in_the_file_is_found() {
 }
 
 #[tokio::test]
+async fn a_change_that_would_leave_nobody_in_charge_is_recorded() {
+    let server = Server::start();
+    let output = server.cli(&["token", "revoke", "admin"]);
+    assert!(!output.status.success());
+    let filters = ["--action", "token.revoke", "--outcome", "refused", "--object", "token admin"];
+    eventually("the refusal is recorded", async || !entries(&server, &filters).is_empty()).await;
+    let why = entries(&server, &filters)[0]["outcome"].as_str().unwrap().to_owned();
+    assert!(why.contains("token admin is the last token or user"), "{why}");
+}
+
+#[tokio::test]
+async fn a_refused_request_of_the_form_for_users_names_its_job() {
+    let server = Server::start();
+    let job = server.submit(json!({ "job_type": "noop", "name": "a", "delay": "1h" })).await;
+    let viewer = Principal::create(&server, json!({ "name": "ann", "role": "viewer" })).await;
+    let path = format!("/users/default/jobs/{job}");
+    let answer = server.anonymous(Method::DELETE, &path).bearer_auth(&viewer.secret).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+    let object = format!("job {job}");
+    let filters = ["--action", "job.delete", "--object", &object];
+    eventually("the refusal names the job", async || !entries(&server, &filters).is_empty()).await;
+}
+
+#[test]
+fn an_outcome_that_no_entry_has_is_refused() {
+    let server = Server::start();
+    let output = server.cli(&["audit", "--outcome", "bogus"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("outcome") && said.contains("must be ok, refused"), "{said}");
+}
+
+#[tokio::test]
 async fn logins_logouts_and_a_new_admin_token_are_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start_in(directory.path(), &[]);
@@ -136,6 +169,17 @@ async fn logins_logouts_and_a_new_admin_token_are_recorded() {
     );
     assert_eq!((&open["object"], &open["details"]["role"]), (&close["object"], &json!("viewer")));
     assert!(!open.to_string().contains(&token.secret));
+
+    for (wrong, known) in
+        [(format!("{}0", token.secret), token.id.as_str()), ("nonsense".to_owned(), "unknown")]
+    {
+        let page = browser.submit(&format!("{address}/login"), &format!("token={wrong}")).await;
+        assert_eq!(page.status, StatusCode::UNAUTHORIZED);
+        let filters = ["--action", "session.open", "--outcome", "refused", "--token-id", known];
+        eventually("the refused login is recorded", async || !entries(&server, &filters).is_empty()).await;
+        let told = entries(&server, &filters);
+        assert_eq!((&told[0]["object"], &told[0]["source"]), (&json!("login"), &json!("127.0.0.1")));
+    }
 
     assert!(server.stop().success());
     let server = Server::start_in(directory.path(), &["--new-admin-token"]);

@@ -1,6 +1,7 @@
 //! What is generated from the command-line definition: completions, manual, reference.
 
-use crate::server::BINARY;
+use crate::server::{BINARY, Server};
+use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,7 +15,7 @@ fn said(arguments: &[&str]) -> String {
 fn completed(script: &Path, words: &[&str]) -> Vec<String> {
     let (last, before) = words.split_last().unwrap();
     let line = format!(
-        "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; _punctual punctual '{last}' '{}'; \
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; _clap_complete_punctual punctual '{last}' '{}'; \
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         script.display(),
         words.join(" "),
@@ -35,18 +36,45 @@ fn bash_completes_commands_flags_and_values() {
     assert_eq!(completed(&script, &["punctual", "job", "sub"]), ["submit"]);
     assert_eq!(completed(&script, &["punctual", "job", "submit", "--misfire-p"]), ["--misfire-policy"]);
     assert_eq!(completed(&script, &["punctual", "job", "list", "--output", "y"]), ["yaml"]);
+    assert_eq!(completed(&script, &["punctual", "job", "list", "--status", "fa"]), ["failed"]);
+    assert_eq!(completed(&script, &["punctual", "executions", "list", "--status", "tim"]), ["timed_out"]);
+    assert_eq!(completed(&script, &["punctual", "job", "submit", "--misfire-policy", "run_a"]), ["run_all"]);
+}
+
+#[tokio::test]
+async fn names_are_completed_from_the_server() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("punctual.bash");
+    std::fs::write(&script, said(&["completions", "bash"])).unwrap();
+    server.submit(json!({"name": "nightly", "job_type": "report", "queue": "bulk", "delay": "1h"})).await;
+    server.submit(json!({"name": "night shift", "delay": "1h"})).await;
+    server.client().pause_queue("mail").await.unwrap();
+    let data_dir = server.data_dir().to_str().unwrap().to_owned();
+    let offered = |words: &[&str]| {
+        let (command, rest) = words.split_at(2);
+        completed(&script, &[["punctual"].as_slice(), command, &["--data-dir", &data_dir], rest].concat())
+    };
+    assert_eq!(offered(&["job", "show", "nig"]), ["nightly"], "a shell would split the other name");
+    assert_eq!(offered(&["queue", "show", "ma"]), ["mail"]);
+    assert_eq!(offered(&["job", "list", "--queue", "ma"]), ["mail"]);
+    assert_eq!(offered(&["job", "list", "--type", "rep"]), ["report"]);
+    assert_eq!(offered(&["workers", "pause", "emb"]), ["embedded"]);
+    // Without a server there is nothing to offer, and no error.
+    let away = ["punctual", "job", "show", "--server", "127.0.0.1:1", "nig"];
+    assert_eq!(completed(&script, &away), [""]);
 }
 
 #[test]
 fn every_shell_has_its_script() {
     for (shell, sign) in [
         ("zsh", "#compdef punctual"),
-        ("fish", "complete -c punctual"),
+        ("fish", "--command punctual"),
         ("powershell", "Register-ArgumentCompleter"),
         ("elvish", "edit:completion:arg-completer[punctual]"),
     ] {
         let script = said(&["completions", shell]);
-        assert!(script.contains(sign) && script.contains("submit"), "{shell}: {script}");
+        assert!(script.contains(sign) && script.contains("_PUNCTUAL_COMPLETE"), "{shell}: {script}");
     }
 }
 

@@ -7,19 +7,19 @@ use reqwest::{Method, StatusCode, Url};
 use serde_json::{Value, json};
 
 /// The provider that tests share.
-fn issuer() -> String {
+pub fn issuer() -> String {
     std::env::var("PUNCTUAL_TEST_OIDC")
         .expect("PUNCTUAL_TEST_OIDC: use `cargo xtask services run oidc -- cargo nextest run`")
 }
 
-struct Site {
-    server: Server,
+pub struct Site {
+    pub server: Server,
     issuer: String,
     _folder: tempfile::TempDir,
 }
 
 impl Site {
-    fn start(issuer: &str, options: &[&str]) -> Self {
+    pub fn start(issuer: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
         std::fs::write(&secret, "the secret: of punctual\n").unwrap();
@@ -40,7 +40,7 @@ impl Site {
         Site { server, issuer: issuer.to_owned(), _folder: folder }
     }
 
-    fn at(&self, path: &str) -> String {
+    pub fn at(&self, path: &str) -> String {
         format!("http://{}{path}", self.server.address)
     }
 
@@ -218,11 +218,30 @@ async fn a_user_of_this_server_has_the_role_that_it_has_here() {
     let page = site.log_in(&mut Browser::new(), "operator-bob", "/docs").await;
     assert_eq!(page.status, StatusCode::UNAUTHORIZED);
     assert!(page.text.contains("the user is disabled"), "{}", page.text);
-    // An address that the provider has not verified is nobody's.
-    let unverified = json!({"email": "unverified-eve@example.org", "role": "admin"});
-    assert_eq!(site.server.post("/api/v1/users", &unverified.to_string()).await.0, StatusCode::CREATED);
-    let page = site.log_in(&mut Browser::new(), "unverified-eve", "/docs").await;
+    let refused =
+        ["--action", "session.open", "--outcome", "refused", "--user", user["email"].as_str().unwrap()];
+    eventually("the refused login is in the audit log", async || {
+        site.server.said(&[&["audit"], &refused[..]].concat()).contains("the user is disabled")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_verified_neither_is_a_user_nor_avoids_its_restrictions() {
+    let site = Site::start(&issuer(), &[]);
+    let page = site.log_in(&mut Browser::new(), "operator-unverified-eve", "/docs").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "no user has the address: {}", page.text);
+    let user = json!({"email": "operator-unverified-eve@example.org", "role": "viewer"});
+    assert_eq!(site.server.post("/api/v1/users", &user.to_string()).await.0, StatusCode::CREATED);
+    let page = site.log_in(&mut Browser::new(), "operator-unverified-eve", "/docs").await;
     assert_eq!(page.status, StatusCode::UNAUTHORIZED, "{}", page.text);
+    assert!(page.text.contains("email_verified"), "{}", page.text);
+    let entries = ["audit", "--action", "session.open", "-o", "json"];
+    eventually("the refusal is in the audit log", async || {
+        site.server.said(&entries).contains("email_verified")
+    })
+    .await;
+    assert!(!site.server.said(&entries).contains("eve@example.org"), "the subject is named, not the address");
 }
 
 #[tokio::test]

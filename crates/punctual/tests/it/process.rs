@@ -115,10 +115,6 @@ async fn what_can_never_start_fails_for_good_and_names_why() {
         (json!({"command": [plain_file]}), "cannot be executed"),
         (json!({"command": ["true"], "cwd": "/no/such"}), "payload.cwd: /no/such is not a directory"),
         (json!({"command": ["true", "x".repeat(200_000)]}), "too long for this machine"),
-        (json!({"command": "true"}), "payload.command invalid type"),
-        (json!({"command": ["true"], "env": {"PUNCTUAL_X": "1"}}), "payload.env.PUNCTUAL_X"),
-        (json!({"command": ["true"], "limits": {"memory": "lots"}}), "payload.limits.memory"),
-        (json!({"command": ["true"], "kill_grace": "2m"}), "payload.kill_grace must be at most 60 seconds"),
     ] {
         let id = submit(&client, json!({"name": "bad", "job_type": "process", "payload": payload})).await;
         client.wait(id).await.unwrap();
@@ -426,7 +422,8 @@ async fn logs_are_read_page_by_page_and_across_attempts() {
     }
     let expected = [(1, "1.1"), (1, "1.2"), (1, "1.3"), (2, "2.1"), (2, "2.2"), (2, "2.3")];
     assert_eq!(read, expected.map(|(attempt, message)| (attempt, message.to_owned())));
-    let quiet = submit(&client, json!({"name": "later", "job_type": "shell", "delay": "1h"})).await;
+    let quiet = json!({"name": "later", "job_type": "shell", "payload": {"script": "true"}, "delay": "1h"});
+    let quiet = submit(&client, quiet).await;
     let page = client.job_logs(quiet, None, None).await.unwrap();
     assert_eq!((page.items, page.next_cursor, page.follow_cursor), (vec![], None, None));
     let (status, _) = server.get(&format!("/api/v1/executions/{quiet}.9.9/logs")).await;

@@ -24,14 +24,14 @@ enum Way {
     WithoutNamespaces,
     /// As root, and commands as root.
     Root,
-    /// As the user who runs the tests.
+    /// As an ordinary user: the one who runs the tests, or nobody.
     SameUser,
 }
 
 impl Way {
     fn all() -> Vec<Way> {
         match geteuid().is_root() {
-            true => vec![Way::OtherUser, Way::WithoutNamespaces, Way::Root],
+            true => vec![Way::OtherUser, Way::WithoutNamespaces, Way::Root, Way::SameUser],
             false => vec![Way::SameUser],
         }
     }
@@ -44,9 +44,13 @@ impl Way {
     }
 
     /// Whether the data directory of these tests is hidden. An ordinary user can write to the directories above
-    /// it, so that Landlock cannot deny it.
+    /// it, so that Landlock alone cannot deny it.
     fn hides_files(self) -> bool {
-        matches!(self, Way::OtherUser | Way::Root)
+        match self {
+            Way::OtherUser | Way::Root => true,
+            Way::WithoutNamespaces => false,
+            Way::SameUser => has_user_namespaces(),
+        }
     }
 
     /// A server with a secret in its environment and in its arguments, and with an inherited descriptor.
@@ -64,7 +68,17 @@ impl Way {
         if self == Way::WithoutNamespaces {
             launcher.extend(["setpriv", "--bounding-set=-sys_admin"]);
         }
-        launcher.extend(["sh", "-c", &script, BINARY]);
+        let user = match self {
+            Way::SameUser => ordinary_user(data_dir.parent().unwrap()),
+            _ => vec![BINARY.to_owned()],
+        };
+        let (program, user) = user.split_last().unwrap();
+        if !user.is_empty() {
+            launcher.push("HOME=/nonexistent");
+        }
+        launcher.extend(user.iter().map(String::as_str));
+        launcher.extend(["sh", "-c", &script]);
+        launcher.push(program);
         Server::start_through(&launcher, data_dir)
     }
 }
@@ -197,16 +211,21 @@ async fn a_command_cannot_read_or_write_the_data_directory() {
         try 'file names' sh -c 'ls -A "$DATA" | grep .'
         try 'new file' touch "$DATA/new"
         try removal rm "$DATA/admin.token"
+        try permissions chmod a+rx "$DATA"
+        try 'permissions of the token' chmod a+r "$DATA/admin.token"
         try unmount umount "$DATA"
         try 'lazy unmount' umount -l "$DATA"
         try mount mount -t tmpfs none /mnt
         try 'mount namespace' unshare -m umount "$DATA"
+        try 'user namespace' unshare -Urm umount "$DATA"
         echo over"#;
-    let ways = Way::all().into_iter().filter(|way| *way != Way::SameUser).collect();
-    for (way, server, _directory) in servers(ways) {
+    let ways = Way::all().into_iter().filter(|way| *way == Way::WithoutNamespaces || way.hides_files());
+    for (way, server, _directory) in servers(ways.collect()) {
         let data_dir = server.data_dir().canonicalize().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let payload = json!({"script": attack, "env": {"DATA": data_dir}});
         assert_eq!(said(&server.client(), payload).await, ["over"], "{way:?}");
+        assert_eq!((mode(&data_dir), mode(&data_dir.join("admin.token"))), (0o700, 0o600), "{way:?}");
         assert!(data_dir.join("admin.token").exists() && !data_dir.join("new").exists(), "{way:?}");
         // A working directory that is hidden later does not lead there either.
         let inside = run(&server.client(), json!({"script": "cat admin.token", "cwd": data_dir})).await;
@@ -215,6 +234,20 @@ async fn a_command_cannot_read_or_write_the_data_directory() {
     }
 }
 
+/// What turns root into an ordinary user.
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+/// Runs a program where nobody can create user namespaces.
+const WITHOUT_USER_NAMESPACES: [&str; 8] = [
+    "unshare",
+    "--user",
+    "--map-current-user",
+    "--keep-caps",
+    "sh",
+    "-c",
+    "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --ambient-caps=-all \"$@\"",
+    "sh",
+];
+
 /// How an ordinary user starts the binary, and a copy of it that they can execute.
 fn ordinary_user(place: &Path) -> Vec<String> {
     if !geteuid().is_root() {
@@ -222,22 +255,35 @@ fn ordinary_user(place: &Path) -> Vec<String> {
     }
     let binary = place.join("punctual");
     std::fs::copy(BINARY, &binary).unwrap();
-    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned);
-    user.into_iter().chain([binary.to_str().unwrap().to_owned()]).collect()
+    AS_NOBODY.into_iter().map(str::to_owned).chain([binary.to_str().unwrap().to_owned()]).collect()
 }
 
-/// A server with shell jobs that an ordinary user starts, and its log, which is in `place`.
+/// Whether the kernel lets ordinary users create them.
+fn has_user_namespaces() -> bool {
+    let as_nobody: &[&str] = if geteuid().is_root() { &AS_NOBODY } else { &["env"] };
+    let mut command = Command::new(as_nobody[0]);
+    command.args(&as_nobody[1..]).args(["unshare", "--user", "--map-current-user", "--mount", "true"]);
+    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// A server with shell jobs that an ordinary user starts where there are no user namespaces, and its log, which is
+/// in `place`.
 fn start_as_ordinary_user(place: &Path, data_dir: &Path) -> (Server, PathBuf) {
     let log = place.join("log");
     let script = format!("exec \"$@\" --allow shell 2>'{}'", log.display());
     let user = ordinary_user(place);
+    let (program, user) = user.split_last().unwrap();
     let mut launcher = vec!["sh", "-c", &script, "sh"];
     launcher.extend(user.iter().map(String::as_str));
+    if has_user_namespaces() {
+        launcher.extend(WITHOUT_USER_NAMESPACES);
+    }
+    launcher.push(program);
     (Server::start_through(&launcher, data_dir), log)
 }
 
 #[tokio::test]
-async fn the_first_start_of_an_ordinary_user_warns_of_files_that_commands_can_read() {
+async fn the_first_start_without_namespaces_warns_of_files_that_commands_can_read() {
     let directory = open_directory();
     let data_dir = directory.path().canonicalize().unwrap().join("data");
     let (server, log) = start_as_ordinary_user(directory.path(), &data_dir);
@@ -267,6 +313,7 @@ async fn a_command_of_an_ordinary_user_cannot_read_the_token_after_the_first_sta
         Ok(()) => {
             assert_eq!(lines, ["65534"]);
             assert!(!warned.contains("commands can read this"), "{warned}");
+            assert!(warned.contains("they can change its permissions"), "{warned}");
         }
         Err(why) => {
             assert!(warned.contains("no Landlock for commands") && warned.contains("commands can read this"));
@@ -486,12 +533,6 @@ fn a_server_refuses_what_it_cannot_keep_and_says_what_to_set() {
             !directory.path().join("data").exists(),
             "a user who starts it next can create the directory"
         );
-    } else {
-        let strict = serve(directory.path(), &["--worker-isolation", "strict"]);
-        assert!(
-            strict.contains("worker.isolation is strict: no namespaces for commands: only root"),
-            "{strict}"
-        );
     }
 }
 
@@ -545,9 +586,16 @@ fn the_doctor_says_how_commands_are_isolated() {
         let isolation = examined("isolation", &other);
         assert!(isolation["found"].as_str().unwrap().contains("as nobody (65534:65534)"), "{isolation}");
     } else {
-        let isolation = examined("isolation", &[]);
-        assert!(isolation["fix"].as_str().unwrap().contains("start the worker as root"), "{isolation}");
-        let files = examined("server files", &[]);
-        assert!(files["found"].as_str().unwrap().contains("commands can read"), "{files}");
+        let (isolation, files) = (examined("isolation", &[]), examined("server files", &[]));
+        if has_user_namespaces() {
+            assert!(
+                isolation["found"].as_str().unwrap().contains("own PID and mount namespaces"),
+                "{isolation}"
+            );
+            assert_eq!(files, Value::Null);
+        } else {
+            assert!(isolation["fix"].as_str().unwrap().contains("start the worker as root"), "{isolation}");
+            assert!(files["found"].as_str().unwrap().contains("commands can read"), "{files}");
+        }
     }
 }

@@ -113,6 +113,35 @@ async fn values_come_from_a_file_or_standard_input_and_are_never_shown() {
 }
 
 #[tokio::test]
+async fn rules_that_are_not_named_stay_when_the_value_changes() {
+    let server = Server::start();
+    let shown = || -> Value {
+        serde_json::from_str(&server.said(&["secret", "show", "db", "--output", "json"])).unwrap()
+    };
+    let rules = || {
+        let secret = shown();
+        [&secret["owners"], &secret["queues"], &secret["job_types"]].map(Clone::clone)
+    };
+    let first = ["secret", "set", "db", "--owner", "team-*", "--queue", "mail", "--job-type", "send"];
+    assert!(cli_with_input(&server, &first, VALUE).status.success());
+    let kept = [json!(["team-*"]), json!(["mail"]), json!(["send"])];
+    assert_eq!(rules(), kept);
+
+    assert!(cli_with_input(&server, &["secret", "set", "db"], "another value").status.success());
+    assert_eq!((rules(), &shown()["version"]), (kept.clone(), &json!(2)));
+    for body in [json!({"value": "v3"}), json!({"value": "v4", "owners": null, "queues": null})] {
+        assert_eq!(set(&server, "db", body).await.0, StatusCode::OK);
+        assert_eq!(rules(), kept);
+    }
+    assert!(cli_with_input(&server, &["secret", "set", "db", "--queue", "*"], "v5").status.success());
+    assert_eq!(rules(), [json!(["team-*"]), json!(["*"]), json!(["send"])]);
+    // An empty list is a rule: the caller's own owner, all job types.
+    let cleared = json!({"value": "v6", "owners": [], "job_types": []});
+    assert_eq!(set(&server, "db", cleared).await.0, StatusCode::OK);
+    assert_eq!(rules(), [json!(["default"]), json!(["*"]), json!([])]);
+}
+
+#[tokio::test]
 async fn bad_secrets_are_refused_by_field() {
     let server = Server::start();
     for (name, body, field) in [
@@ -378,6 +407,13 @@ async fn a_secret_without_owners_is_for_the_owner_who_set_it_and_roles_decide_wh
     }
     must_set(&server, "shared", VALUE).await;
     assert_eq!(operator.send(Method::PUT, "/api/v1/secrets/shared", &value).await.0, StatusCode::FORBIDDEN);
+    // Of a secret that it cannot see, it learns nothing but that the name cannot be used.
+    let (status, _) = set(&server, "hidden", json!({"value": VALUE, "owners": ["team-payroll"]})).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let (status, problem) = operator.send(Method::PUT, "/api/v1/secrets/hidden", &value).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{problem}");
+    assert!(!problem.to_string().contains("team-payroll"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("this name cannot be used"), "{problem}");
     let removal = operator.request(Method::DELETE, "/api/v1/secrets/shared");
     assert_eq!(answer(removal).await.0, StatusCode::FORBIDDEN);
 
@@ -486,8 +522,11 @@ async fn wrong_keys_and_files_are_named_at_the_start() {
 async fn the_client_sets_lists_and_removes_secrets() {
     let server = Server::start();
     let client = server.client();
-    let set =
-        SetSecret { value: VALUE.to_owned(), job_types: vec!["send".to_owned()], ..SetSecret::default() };
+    let set = SetSecret {
+        value: VALUE.to_owned(),
+        job_types: Some(vec!["send".to_owned()]),
+        ..SetSecret::default()
+    };
     assert_eq!(client.set_secret("a", &set).await.unwrap().version, 1);
     let second = client.set_secret("a", &set).await.unwrap();
     assert_eq!((second.version, second.job_types.as_slice()), (2, ["send".to_owned()].as_slice()));
@@ -532,12 +571,16 @@ async fn a_lost_key_file_is_not_replaced_while_secrets_need_it() {
     let key = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
 
-    let server = Server::start_in(&data_dir, &[]);
+    let log = directory.path().join("log");
+    let script = format!("exec \"$@\" 2>'{}'", log.display());
+    let server = Server::start_through(&["sh", "-c", &script, "sh", BINARY], &data_dir);
     let (status, problem) = set(&server, "b", json!({"value": VALUE})).await;
     assert_eq!(status, StatusCode::CONFLICT, "{problem}");
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains(&key_id) && detail.contains(file.to_str().unwrap()), "{detail}");
     assert!(!file.exists());
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("ERROR") && said.contains(&key_id) && said.contains("secrets.key"), "{said}");
     let doctor = server.cli(&["doctor"]);
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(!doctor.status.success() && said.contains(&format!("lacks the key {key_id} of a")), "{said}");
@@ -565,9 +608,10 @@ async fn errors_of_commands_do_not_repeat_values() {
     let server = Server::start_with(&["--allow", "process"]);
     let client = server.client();
     must_set(&server, "quoted", "pa\"ss-word").await;
-    let job = json!({"name": "p", "job_type": "process", "payload": {"command": {"$secret": "quoted"}}});
-    let id = submit(&client, job).await;
+    let payload = json!({"command": ["true"], "kill_grace": {"$secret": "quoted"}});
+    let id = submit(&client, json!({"name": "p", "job_type": "process", "payload": payload})).await;
     client.wait(id).await.unwrap();
     let execution = last_execution(&client, id).await;
-    assert_eq!(failure(&execution), "payload.command invalid type, expected a sequence");
+    let said = "payload.kill_grace must be a number of seconds, or a text such as 500ms or 10s";
+    assert_eq!(failure(&execution), said);
 }

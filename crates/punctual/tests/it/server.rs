@@ -15,6 +15,9 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
 /// The suite may run as root, which commands of a server must otherwise not do.
 pub const ALLOW_ROOT: &str = "PUNCTUAL_ALLOW_ROOT_COMMANDS";
 
+/// The address of a server that may have any port.
+const ANY_PORT: &str = "127.0.0.1:0";
+
 /// How long an expected event may take. Generous, because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -52,20 +55,26 @@ impl Server {
 
     /// A server on a directory that outlives it.
     pub fn start_in(data_dir: &Path, options: &[&str]) -> Self {
-        Server::launch(Command::new(BINARY), data_dir, options)
+        Server::launch(Command::new(BINARY), ANY_PORT, data_dir, options)
+    }
+
+    /// A server at this address, for tests that start another one there. With an IP address other than that of all
+    /// other servers, nothing takes the port in between.
+    pub fn start_at(address: &str, data_dir: &Path) -> Self {
+        Server::launch(Command::new(BINARY), address, data_dir, &[])
     }
 
     /// A server that another program starts.
     pub fn start_through(launcher: &[&str], data_dir: &Path) -> Self {
         let mut command = Command::new(launcher[0]);
         command.args(&launcher[1..]);
-        Server::launch(command, data_dir, &[])
+        Server::launch(command, ANY_PORT, data_dir, &[])
     }
 
-    fn launch(mut command: Command, data_dir: &Path, options: &[&str]) -> Self {
+    fn launch(mut command: Command, listen: &str, data_dir: &Path, options: &[&str]) -> Self {
         let mut child = command
             .env(ALLOW_ROOT, "true")
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
+            .args(["serve", "--listen", listen, "--log-level", "warn", "--data-dir"])
             .arg(data_dir)
             .args(options)
             .stdout(Stdio::piped())
@@ -75,7 +84,7 @@ impl Server {
         let stdout = child.stdout.as_mut().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut greeting).expect("a greeting");
         let address = greeting.trim().rsplit("://").next().expect("an address").to_owned();
-        assert!(address.starts_with("127.0.0.1:"), "no address in {greeting:?}");
+        assert!(address.starts_with("127."), "no address in {greeting:?}");
         let token = std::fs::read_to_string(data_dir.join("admin.token")).expect("a token");
         Server {
             child,

@@ -7,7 +7,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use std::os::unix::process::ExitStatusExt;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
@@ -375,18 +375,23 @@ struct PythonWorker(Child);
 
 impl PythonWorker {
     fn start(server: &Server, script: &Path, name: &str, lease_secs: &str) -> Self {
-        let child = Command::new("python3")
+        let mut command = PythonWorker::command(server, script, name, lease_secs);
+        PythonWorker(command.spawn().expect("this test needs python3"))
+    }
+
+    fn command(server: &Server, script: &Path, name: &str, lease_secs: &str) -> Command {
+        let mut command = Command::new("python3");
+        command
             .arg("-B")
             .arg(script)
             .env("PUNCTUAL_SERVER", format!("http://{}", server.address))
             .env("PUNCTUAL_TOKEN", &server.token)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("WORKER_NAME", name)
             .env("WORKER_LEASE_SECS", lease_secs)
             .env("EXAMPLES", examples())
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("this test needs python3");
-        PythonWorker(child)
+            .stdin(Stdio::null());
+        command
     }
 
     /// A worker whose handlers wait for the test.
@@ -439,7 +444,7 @@ async fn runs_on(client: &Client, job: JobId, worker: &str) {
 #[test]
 fn the_python_worker_is_as_short_as_promised() {
     let text = std::fs::read_to_string(examples().join("worker.py")).unwrap();
-    assert!(text.lines().count() <= 60, "{} lines", text.lines().count());
+    assert!(text.lines().count() <= 85, "{} lines", text.lines().count());
 }
 
 #[tokio::test]
@@ -526,14 +531,43 @@ async fn what_a_killed_python_worker_was_doing_runs_on_another_one() {
 }
 
 #[tokio::test]
-async fn a_python_worker_that_hears_nothing_ends_with_its_handler() {
-    let server = Server::start();
-    let mut worker = PythonWorker::waiting(&server, "python", SHORT_LEASE_SECS);
+async fn a_python_worker_that_hears_nothing_ends_its_handler_and_connects_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start_at("127.77.0.1:0", &data);
+    let address = server.address.clone();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/workers/waiting.py");
+    let mut worker = PythonWorker::command(&server, &script, "python", SHORT_LEASE_SECS);
+    let mut worker = PythonWorker(worker.stderr(Stdio::piped()).spawn().expect("this test needs python3"));
     let job = server.submit(json!({"name": "wait"})).await;
     runs_on(&server.client(), job, "python").await;
     server.kill();
-    let ended = worker.0.wait().unwrap();
-    assert_eq!(ended.signal(), Some(rustix::process::Signal::ALARM.as_raw()), "{ended}");
+    let mut said = BufReader::new(worker.0.stderr.take().unwrap()).lines();
+    let heard = said.next().unwrap().unwrap();
+    assert_eq!(
+        heard,
+        format!("{address} has not answered in time: this worker ends what it runs, and connects again")
+    );
+    let waits = said.next().unwrap().unwrap();
+    assert!(waits.starts_with(&format!("waiting for {address}: ")), "{waits}");
+    // The second attempt ends at once: the same process has started anew, without its handler.
+    let server = Server::start_at(&address, &data);
+    assert_eq!(finished(&server.client(), job).await.status, JobStatus::Completed);
+    let last = executions(&server.client(), job).await.remove(0);
+    assert_eq!((last.attempt_number, last.worker_id.as_deref()), (2, Some("python")));
+    assert!(worker.0.try_wait().unwrap().is_none(), "it goes on");
+}
+
+#[tokio::test]
+async fn what_a_python_handler_prints_is_in_the_log_of_its_job() {
+    let server = Server::start();
+    let _worker = PythonWorker::waiting(&server, "python", LONG_LEASE_SECS);
+    let job = server.submit(json!({"name": "talk", "payload": "two\nlines, and one without an end"})).await;
+    assert_eq!(finished(&server.client(), job).await.status, JobStatus::Completed);
+    let logs = server.said(&["job", "logs", &job.to_string()]);
+    for line in ["two", "lines, and one without an end"] {
+        assert!(logs.lines().any(|told| told.ends_with(line)), "{logs}");
+    }
 }
 
 #[tokio::test]

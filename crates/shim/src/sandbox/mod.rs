@@ -1,8 +1,9 @@
 //! As whom commands run, and what they cannot reach: the operator's choice, and what this machine makes of it.
 //!
 //! Three layers, each of which works without the others. The *account* is another user of the machine. *Namespaces*
-//! hide the worker's files, other processes and the directories of other commands; they need root. *Landlock*
-//! keeps a command from inspecting and signalling processes outside, also without root.
+//! hide the worker's files, other processes and the directories of other commands; they need root, or a kernel that
+//! lets everyone create user namespaces. *Landlock* keeps a command from inspecting and signalling processes
+//! outside, also without root.
 
 mod account;
 pub mod landlock;
@@ -158,6 +159,12 @@ impl Sandboxes {
         &self.exposed
     }
 
+    /// The files and directories that commands cannot read, but whose permissions they can change: Landlock does
+    /// not cover that, and the commands have the worker's user.
+    pub fn changeable(&self) -> &[PathBuf] {
+        if self.choice.accounts.all().contains(&None) { &self.denied } else { &[] }
+    }
+
     pub fn has_namespaces(&self) -> bool {
         self.namespaces.is_ok()
     }
@@ -217,6 +224,12 @@ impl Sandboxes {
         for path in &self.exposed {
             tracing::warn!(path = %path.display(), "commands can read this; `punctual doctor` says what to do");
         }
+        for path in self.changeable() {
+            tracing::warn!(
+                path = %path.display(),
+                "commands cannot read this, but they can change its permissions; `punctual doctor` says what to do"
+            );
+        }
     }
 }
 
@@ -240,9 +253,6 @@ impl fmt::Display for Sandboxes {
 
 /// Whether commands can have their own namespaces; if not, why.
 fn namespaces_here(in_force: &Sandboxes) -> Result<(), String> {
-    if !geteuid().is_root() {
-        return Err("only root can create them, and hide files in them".to_owned());
-    }
     let with = Sandboxes { namespaces: Ok(()), ..in_force.clone() };
     trial::of(&InForce::trial(), &with)
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The mounts of a command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mounts {
-    /// Directories and files that are empty. Those that do not exist are skipped.
+    /// Directories and files that are empty. Those that do not exist, or that nobody here can reach, are skipped.
     pub hidden: Vec<PathBuf>,
     /// The command's own directory; others next to it are hidden.
     pub scratch: PathBuf,
@@ -48,7 +48,9 @@ fn hide_neighbours(scratch: &Path) -> io::Result<()> {
 
 fn hide(path: &Path) -> io::Result<()> {
     let path = match path.canonicalize() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Ok(());
+        }
         path => path?,
     };
     if fs::metadata(&path)?.is_dir() {
@@ -61,5 +63,5 @@ const COVER: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(Moun
 
 /// Mounts an empty directory over another one.
 fn cover(dir: &Path, flags: MountFlags) -> io::Result<()> {
-    Ok(mount("punctual", dir, "tmpfs", COVER | flags, c"mode=0555,size=64k")?)
+    Ok(mount("punctual", dir, "tmpfs", COVER | flags, c"mode=0755,size=64k")?)
 }

@@ -47,6 +47,7 @@ impl Auditor {
                 Verb::Retry => self.retry(id)?,
                 Verb::Cancel => self.cancel_job(id)?,
                 Verb::Delete => self.delete(id)?,
+                Verb::Reseal(_) => Ok(Effect::default()),
             };
             self.acted(id, &format!("{:?}", control.verb), effect, outcome)?;
         }

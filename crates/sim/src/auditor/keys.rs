@@ -1,4 +1,5 @@
-//! Job keys: an idempotency key identifies one stored job, a unique key one unfinished job.
+//! Job keys: an idempotency key, or the name of a job that was put by it, identifies one stored job; a unique
+//! key identifies one unfinished job.
 
 use super::{AuditResult, AuditViolation, Auditor, JobModel, rule};
 use punctual_core::control::Refusal;
@@ -11,8 +12,13 @@ impl Auditor {
     /// Why a new job is rejected, if its keys are taken.
     pub(super) fn key_refusal(&mut self, spec: &JobSpec) -> Option<SubmitOutcome> {
         let settings = &spec.settings;
-        if settings.idempotency_key.is_some() {
-            let is_same = |other: &JobSpec| other.settings.idempotency_key == settings.idempotency_key;
+        if settings.idempotency_key.is_some() || settings.by_name {
+            let is_same = |other: &JobSpec| {
+                let other_settings = &other.settings;
+                (settings.idempotency_key.is_some()
+                    && other_settings.idempotency_key == settings.idempotency_key)
+                    || (settings.by_name && other_settings.by_name && other.name == spec.name)
+            };
             let there =
                 self.kept_jobs().find(|(_, job)| job.spec().owner == spec.owner && is_same(job.spec()));
             if let Some((id, _)) = there {
@@ -59,7 +65,8 @@ impl Auditor {
             let spec = job.spec();
             let idempotency = spec.settings.idempotency_key.as_ref().map(|key| ("idempotency", key));
             let unique = spec.settings.unique_key.as_ref().filter(|_| !job.is_finished());
-            for (kind, key) in idempotency.into_iter().chain(unique.map(|key| ("unique", key))) {
+            let name = spec.settings.by_name.then_some(("name", &spec.name));
+            for (kind, key) in idempotency.into_iter().chain(name).chain(unique.map(|key| ("unique", key))) {
                 let other = holders.insert((kind, &spec.owner, key), id);
                 rule!(
                     other.is_none(),

@@ -170,6 +170,67 @@ pub async fn a_finished_job_whose_unique_key_was_taken_cannot_begin_again(store:
     assert_eq!(harness.refused(at(8), unique(2).id, TRIGGER).await, Refusal::KeyTaken(first));
 }
 
+pub async fn a_name_identifies_one_job_that_was_put_by_it(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    let named_job =
+        async || harness.store.named_job("default".to_owned(), "nightly".to_owned()).await.unwrap();
+    harness.submit(at(1), nightly(1)).await;
+    assert_eq!(named_job().await, None, "it was not put by its name");
+    harness.submit(at(1), put(2)).await;
+    assert_eq!(named_job().await, Some(put(2).id));
+    assert_eq!(harness.store.named_job("ann".to_owned(), "nightly".to_owned()).await.unwrap(), None);
+    assert_eq!(harness.try_submit(at(2), put(3)).await, SubmitOutcome::Existing(put(2).id));
+    harness.submit(at(2), nightly(4)).await;
+    while !worker.is_idle(at(3)).await {
+        worker.run(at(3), succeeded(3)).await;
+    }
+    let again = harness.try_submit(at(4), put(3)).await;
+    assert_eq!(again, SubmitOutcome::Existing(put(2).id), "a finished job has its name");
+    harness.done(at(5), put(2).id, Verb::Delete).await;
+    assert_eq!(named_job().await, None);
+    harness.submit(at(6), put(3)).await;
+    assert_eq!(named_job().await, Some(put(3).id));
+}
+
+pub async fn an_update_may_let_a_free_name_identify_the_job(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let update = |spec| Verb::Update(Box::new(Update { spec, expected_version: None }));
+    harness.submit(at(1), nightly(1)).await;
+    harness.submit(at(1), nightly(2)).await;
+    harness.done(at(2), nightly(1).id, update(put(1).spec)).await;
+    let named = harness.store.named_job("default".to_owned(), "nightly".to_owned()).await.unwrap();
+    assert_eq!(named, Some(put(1).id));
+    let taken = Refusal::NameTaken(put(1).id);
+    assert_eq!(harness.refused(at(3), nightly(2).id, update(put(2).spec)).await, taken);
+    assert_eq!(harness.try_submit(at(3), put(3)).await, SubmitOutcome::Existing(put(1).id));
+    let mut renamed = put(1).spec;
+    renamed.name = "weekly".to_owned();
+    assert_eq!(harness.refused(at(4), put(1).id, update(renamed)).await, Refusal::Fixed("name"));
+}
+
+pub async fn racing_puts_by_one_name_create_one_job(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let submits = (1..=20).map(|n| harness.try_submit(at(1), put(n)));
+    let outcomes = futures_util::future::join_all(submits).await;
+    let created = outcomes.iter().filter(|outcome| matches!(outcome, SubmitOutcome::Created(_))).count();
+    let existing = outcomes.iter().filter(|outcome| matches!(outcome, SubmitOutcome::Existing(_))).count();
+    assert_eq!((created, existing), (1, 19));
+}
+
+/// The n-th job with the name that all of them share.
+fn nightly(number: u32) -> Job {
+    job_with(number, |spec| spec.name = "nightly".to_owned())
+}
+
+/// The same job, put by its name.
+fn put(number: u32) -> Job {
+    job_with(number, |spec| {
+        spec.name = "nightly".to_owned();
+        spec.settings.by_name = true;
+    })
+}
+
 /// The n-th job, with the idempotency key that all of them share.
 fn named(number: u32) -> Job {
     job_with(number, |spec| spec.settings.idempotency_key = Some("invoice".to_owned()))

@@ -85,6 +85,9 @@ macro_rules! each_conformance_case {
                 a_key_names_either_one_job_or_one_unfinished_job,
                 a_deleted_job_frees_its_keys,
                 a_retired_job_frees_its_keys,
+                racing_puts_by_one_name_create_one_job,
+                an_update_may_let_a_free_name_identify_the_job,
+                a_name_identifies_one_job_that_was_put_by_it,
                 a_unique_key_admits_one_unfinished_job,
                 every_end_of_a_job_gives_its_unique_key_free,
                 a_cancelled_job_keeps_its_unique_key_while_it_runs,
@@ -380,6 +383,7 @@ macro_rules! each_conformance_case {
             update {
                 an_update_names_the_version_it_was_made_from,
                 an_update_that_changes_nothing_keeps_the_version,
+                another_stored_form_of_a_payload_is_no_update,
                 what_names_a_job_cannot_be_changed,
                 a_new_queue_or_job_type_moves_what_is_queued,
                 a_new_queue_moves_what_waits_for_its_retry,

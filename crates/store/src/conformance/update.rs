@@ -3,7 +3,7 @@
 use super::fixture::{
     Harness, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded,
 };
-use punctual_core::control::{Refusal, Update, Verb};
+use punctual_core::control::{Refusal, Reseal, Update, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::job::{Job, JobSpec, JobStatus, Priority};
 use punctual_core::ports::{ControlOutcome, DueKind, FireOutcome, Lane, LookOutcome, Store};
@@ -35,6 +35,25 @@ pub async fn an_update_that_changes_nothing_keeps_the_version(store: Arc<dyn Sto
     harness.submit(at(1), job(1)).await;
     assert_eq!(harness.done(at(2), job(1).id, to(&job(1))).await.version, 1);
     assert_eq!(harness.view(job(1).id).await.job, job(1));
+}
+
+pub async fn another_stored_form_of_a_payload_is_no_update(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    harness.submit(at(1), job(1)).await;
+    let before = harness.view(job(1).id).await;
+    let reseal = |from: &str, to: &str| {
+        Verb::Reseal(Box::new(Reseal { from: from.to_owned(), to: to.to_owned() }))
+    };
+    let stored = before.job.spec.payload.clone();
+    assert_eq!(harness.done(at(2), job(1).id, reseal(&stored, "punctual-sealed:1:k:x")).await.version, 1);
+    // A late copy, and one that was computed from another payload, change nothing.
+    for from in [stored.as_str(), "{}"] {
+        harness.done(at(3), job(1).id, reseal(from, "late")).await;
+    }
+    let mut after = harness.view(job(1).id).await;
+    assert_eq!(after.job.spec.payload, "punctual-sealed:1:k:x");
+    after.job.spec.payload = stored;
+    assert_eq!(after, before);
 }
 
 pub async fn what_names_a_job_cannot_be_changed(store: Arc<dyn Store>) {

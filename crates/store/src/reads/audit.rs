@@ -16,9 +16,10 @@ impl Reads<'_> {
         Ok(query.page(readable(fetched.iter().map(read_audit))?, fetched.len()))
     }
 
-    pub async fn audit_ends(&mut self) -> Result<ChainEnds, Fault> {
+    /// `None` if somebody has removed a row of them.
+    pub async fn audit_ends(&mut self) -> Result<Option<ChainEnds>, Fault> {
         let fetched = self.rows(Query::of(ReadKind::AuditEnds, [])).await?;
-        ends(fetched.iter().map(read_end).collect::<Result<_, _>>()?)
+        Ok(ends(&fetched.iter().map(read_end).collect::<Result<Vec<_>, _>>()?))
     }
 
     /// Sealed entries after a number.

@@ -3,15 +3,16 @@
 
 use super::page::PageFilling;
 use super::{Query, ReadKind, Reads};
-use crate::cells::get;
+use crate::cells::{Cell, get};
 use crate::codecs::{job_id, limit};
-use crate::codes::read_owner;
+use crate::codes::{Code, read_owner};
 use crate::counters::status;
 use crate::fault::Fault;
 use crate::lists::{Candidate, JobPostFilter, bytes_of_view, jobs_looked_at};
 use crate::malformed::{pass_over, readable};
 use crate::reads::rows::candidate;
 use crate::row_list::{self, row};
+use crate::rows::KeyKind;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, StoredStatus};
 use punctual_core::ports::{JobOwner, JobQuery, JobView, Page};
@@ -37,6 +38,13 @@ impl Reads<'_> {
         let page = self.page_of_jobs(query).await?;
         self.connection.end_snapshot().await?;
         Ok(page)
+    }
+
+    pub async fn named_job(&mut self, owner: &str, name: &str) -> Result<Option<JobId>, Fault> {
+        let kind = Cell::Number(KeyKind::Name.code());
+        let key = [Cell::Text(owner.into()), kind, Cell::Text(name.into())];
+        let fetched = self.rows(Query::of(ReadKind::KeyHolder, key)).await?;
+        fetched.first().map(|row| job_id(row, 0)).transpose()
     }
 
     pub async fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, Fault> {

@@ -100,6 +100,7 @@ pub(crate) enum ReadKind {
     FinishedAt,
     NamesOfJobs,
     OwnersOfJobs,
+    KeyHolder,
     LinesOfExecution,
     LastLines,
     AuditPage,

@@ -2,10 +2,9 @@
 
 use super::memory::Remembered;
 use super::read_set::{ReadSet, RequestedClaims};
-use crate::rows::{JobKey, KeyKind};
+use crate::verbs::keys_of;
 use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::Job;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limiter::{LimiterId, WaitList};
 use punctual_core::limits;
@@ -230,7 +229,7 @@ impl ReadSet {
             Verb::Delete => {
                 self.dead_of_jobs.insert(*job);
             }
-            Verb::Pause | Verb::Resume | Verb::Trigger { .. } | Verb::Cancel => {}
+            Verb::Pause | Verb::Resume | Verb::Trigger { .. } | Verb::Cancel | Verb::Reseal(_) => {}
         }
     }
 
@@ -356,11 +355,4 @@ fn merge_counts<K: Ord>(counts: &mut BTreeMap<K, usize>, others: BTreeMap<K, usi
         let count = counts.entry(key).or_default();
         *count = other.max(*count);
     }
-}
-
-fn keys_of(job: &Job) -> impl Iterator<Item = JobKey> {
-    let settings = &job.spec.settings;
-    let keys = [(KeyKind::Idempotency, &settings.idempotency_key), (KeyKind::Unique, &settings.unique_key)];
-    keys.into_iter()
-        .filter_map(|(kind, key)| Some(JobKey { owner: job.spec.owner.clone(), kind, key: key.clone()? }))
 }

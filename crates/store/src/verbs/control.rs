@@ -129,11 +129,16 @@ fn carry_out<R: Rows>(
         Ok(change) => change,
         Err(refusal) => return Ok(ControlOutcome::Refused(refusal)),
     };
-    if is_revived(standing, &change) {
-        if let Some(rival) = keys::rival(rows, &standing.job)? {
-            return Ok(ControlOutcome::Refused(Refusal::KeyTaken(rival)));
-        }
-        keys::hold(rows, &standing.job)?;
+    let (is_revived, job) = (is_revived(standing, &change), change.job.as_ref().unwrap_or(&standing.job));
+    let is_named = job.spec.settings.by_name && !standing.job.spec.settings.by_name;
+    if is_revived && let Some(rival) = keys::rival(rows, job)? {
+        return Ok(ControlOutcome::Refused(Refusal::KeyTaken(rival)));
+    }
+    if is_named && let Some(namesake) = keys::namesake(rows, job)? {
+        return Ok(ControlOutcome::Refused(Refusal::NameTaken(namesake)));
+    }
+    if is_revived || is_named {
+        keys::hold(rows, job)?;
     }
     write(rows, standing, lane, change, now).map(ControlOutcome::Done)
 }

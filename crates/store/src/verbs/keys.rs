@@ -20,9 +20,7 @@ pub(super) enum KeyAdmission {
 }
 
 pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<KeyAdmission, Fault> {
-    let settings = &job.spec.settings;
-    let is_keyed = settings.idempotency_key.is_some() || settings.unique_key.is_some();
-    if !is_keyed && settings.depends_on.is_empty() {
+    if keys_of(job).next().is_none() && job.spec.settings.depends_on.is_empty() {
         return Ok(KeyAdmission::Plain);
     }
     // A repeated submit of the same job must not be taken for another job with the same key. It must not be
@@ -30,10 +28,10 @@ pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<KeyAdmission, Fa
     if rows.is_job_there(job.id)? {
         return Ok(KeyAdmission::AlreadyThere);
     }
-    if let Some(key) = key_of(job, KeyKind::Idempotency)
-        && let Some(holder) = rows.key_holder(&key)?
-    {
-        return Ok(KeyAdmission::Existing(holder));
+    for key in keys_of(job).filter(|key| key.kind != KeyKind::Unique) {
+        if let Some(holder) = rows.key_holder(&key)? {
+            return Ok(KeyAdmission::Existing(holder));
+        }
     }
     Ok(match rival(rows, job)? {
         Some(rival) => KeyAdmission::KeyTaken(rival),
@@ -43,7 +41,7 @@ pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<KeyAdmission, Fa
 
 /// Another unfinished job of the owner with the same unique key.
 pub(super) fn rival<R: Rows>(rows: &mut R, job: &Job) -> Result<Option<JobId>, Fault> {
-    let Some(key) = key_of(job, KeyKind::Unique) else { return Ok(None) };
+    let Some(key) = keys_of(job).find(|key| key.kind == KeyKind::Unique) else { return Ok(None) };
     let holder = rows.key_holder(&key)?.filter(|holder| *holder != job.id);
     match holder {
         Some(holder) if rows.is_unfinished(holder)? && !planted(Defect::AdmitSecondHolder) => {
@@ -55,18 +53,23 @@ pub(super) fn rival<R: Rows>(rows: &mut R, job: &Job) -> Result<Option<JobId>, F
 
 /// Stores the job's keys. It takes over the unique key of a finished job.
 pub(super) fn hold<R: Rows>(rows: &mut R, job: &Job) -> Result<(), Fault> {
-    for kind in [KeyKind::Idempotency, KeyKind::Unique] {
-        if let Some(key) = key_of(job, kind) {
-            rows.hold_key(&key, job.id)?;
-        }
-    }
-    Ok(())
+    keys_of(job).try_for_each(|key| rows.hold_key(&key, job.id))
 }
 
-fn key_of(job: &Job, kind: KeyKind) -> Option<JobKey> {
-    let key = match kind {
-        KeyKind::Idempotency => &job.spec.settings.idempotency_key,
-        KeyKind::Unique => &job.spec.settings.unique_key,
-    };
-    key.as_ref().map(|key| JobKey { owner: job.spec.owner.clone(), kind, key: key.clone() })
+/// Another job of the owner that the name of this one identifies.
+pub(super) fn namesake<R: Rows>(rows: &mut R, job: &Job) -> Result<Option<JobId>, Fault> {
+    let Some(key) = keys_of(job).find(|key| key.kind == KeyKind::Name) else { return Ok(None) };
+    Ok(rows.key_holder(&key)?.filter(|holder| *holder != job.id))
+}
+
+/// The keys of a job.
+pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = JobKey> {
+    let settings = &job.spec.settings;
+    let keys = [
+        (KeyKind::Idempotency, settings.idempotency_key.as_ref()),
+        (KeyKind::Unique, settings.unique_key.as_ref()),
+        (KeyKind::Name, settings.by_name.then_some(&job.spec.name)),
+    ];
+    keys.into_iter()
+        .filter_map(|(kind, key)| Some(JobKey { owner: job.spec.owner.clone(), kind, key: key?.clone() }))
 }

@@ -28,6 +28,7 @@ use crate::rows::Rows;
 use punctual_core::ports::{Write, WriteReply};
 
 pub(crate) use control::forget;
+pub(crate) use keys::keys_of;
 
 pub(crate) fn perform<R: Rows>(rows: &mut R, write: &Write) -> Result<WriteReply, Fault> {
     Ok(match write {

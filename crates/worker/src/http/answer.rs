@@ -2,7 +2,7 @@
 //! is bounded whatever the server sends: nothing is read beyond what is kept.
 
 use super::guard::RefusedAddress;
-use super::payload::{ExpectedStatuses, HttpCall};
+use super::payload::HttpCall;
 use futures_util::future::{Either, select};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
@@ -12,6 +12,7 @@ use hyper_util::client::legacy;
 use punctual_core::causes::{causes, innermost};
 use punctual_core::documents::document_problem;
 use punctual_core::limits;
+use punctual_core::payloads::web_call::ExpectedStatuses;
 use punctual_core::ports::{Clock, Outcome};
 use serde::de::IgnoredAny;
 use serde_json::Value;

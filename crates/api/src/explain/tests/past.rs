@@ -28,6 +28,32 @@ fn a_failure_for_good_is_told_with_its_dead_letter() {
 }
 
 #[test]
+fn a_recurring_job_that_fails_says_so_before_its_next_run() {
+    let mut facts = facts(job(every_hour));
+    let job = facts.view.job.clone();
+    facts.view.open = vec![live(&job, 1, running(at("08:00:05")))];
+    let (failed, _) = ended(&facts, Ending::Failed, Some("out of paper"));
+    facts.view.open.clear();
+    facts.history = vec![failed.clone()];
+    facts.view.last_finished = Some(failed.clone());
+    let explained = explain(facts.clone());
+    assert_eq!(
+        explained.summary,
+        "Its last run failed at 2026-11-15T08:00:09Z (9m51s ago): attempt 1 failed and cannot be retried \
+         (out of paper)."
+    );
+    assert!(explained.sentences[1].starts_with("It runs next at "), "{:?}", explained.sentences);
+    let mut before = failed;
+    before.id = job.id.occurrence(0).attempt(1);
+    facts.history.push(before);
+    assert!(explain(facts.clone()).summary.starts_with("Its last 2 runs failed, the latest at "));
+    facts.queue_paused_at = Some(at("08:05:00"));
+    let explained = explain(facts);
+    assert!(explained.summary.starts_with("The queue default has been paused"), "it hinders the next run");
+    assert!(explained.sentences[1].starts_with("Its last 2 runs failed"), "{:?}", explained.sentences);
+}
+
+#[test]
 fn the_dead_letter_of_a_cancelled_job_is_not_to_be_redriven() {
     let mut facts = facts(job(every_hour));
     facts.dead = Some(letter(&facts, 1));

@@ -3,7 +3,7 @@
 use super::super::operation::{Operation, Title};
 use super::{JOBS, NO_JOB, NO_PARAMETERS, SCHEDULES, job_id, paged};
 use axum::http::Method;
-use punctual_client::schema::{Schema, list as list_of, name, text, the, up_to, whole};
+use punctual_client::schema::{Schema, flag, list as list_of, name, text, the, up_to, whole};
 use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
 use punctual_engine::UseCase;
@@ -11,6 +11,7 @@ use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
     let mut operations = vec![submit(), submit_batch(), list(), show(), replace(), patch(), delete()];
+    operations.extend([put_by_name(), plan_by_name()]);
     operations.extend(verbs());
     operations.extend([trigger(), explain(), next(), preview()]);
     operations
@@ -119,10 +120,26 @@ fn list() -> Operation {
             "q",
             text().about(
                 "Only jobs with this text in their name, type or a tag, case-insensitive, or whose id \
-                  begins with it.",
+                  begins with it; with 6 characters or more, whose id contains it.",
+            ),
+        )
+        .in_query(
+            "failing",
+            flag().about(
+                "Only jobs whose latest finished execution failed, timed out or was lost; with false, the others. \
+                 A recurring job stays `ACTIVE` when a run fails, so `status` does not find it.",
+            ),
+        )
+        .in_query(
+            "payload.FIELD",
+            text().about(
+                "Only jobs whose payload has this scalar in a field, such as `payload.customer=42` or \
+                 `payload.order.id=A-7`; up to 8 of them, and all must match. Needs `payload:read`.",
             ),
         );
-    paged(operation).answers(200, "One page.", "JobPage")
+    paged(operation)
+        .answers(200, "One page.", "JobPage")
+        .fails(422, "A filter on a payload field, and payloads are encrypted at rest.")
 }
 
 /// An operation on one job.
@@ -174,6 +191,58 @@ fn replace() -> Operation {
                 "name": "nightly-report", "job_type": "http", "payload": {"url": "https://example.com/report"},
                 "cron_expression": "0 4 * * *",
             }))
+}
+
+fn put_by_name() -> Operation {
+    Operation::new(Method::PUT, by_name(""), title("putJob", "Create or replace the job with a name"))
+        .needs(UseCase::Submit)
+        .about(
+            "Owner and name identify the job, finished or not, until it is deleted. A job that does not exist is \
+             created, one that exists gets this description: omitted fields get their defaults, and an unchanged \
+             interval or one-time job keeps its times. An unchanged description changes nothing. An unfinished job \
+             that was submitted with this name is taken over; several of them are a conflict.",
+        )
+        .in_path("name", job_name())
+        .in_header("If-Match", text().about("Replace the job only if it has this ETag."))
+        .takes("PutJob", put_example())
+        .answers(201, "The job was created.", "Job")
+        .with_header(201, "Location")
+        .with_header(201, "ETag")
+        .answers(200, "The job was replaced, or is unchanged.", "Job")
+        .with_header(200, "ETag")
+        .fails(404, "`If-Match` was sent, and there is no job with this name.")
+        .fails(409, "Several unfinished jobs have this name, which the problem lists, or the job is cancelled.")
+        .fails(412, "The job has another version, which the problem names.")
+        .fails(429, FULL)
+        .with_header(429, "Retry-After")
+        .with_rate_headers(429)
+}
+
+fn plan_by_name() -> Operation {
+    Operation::new(Method::POST, by_name("/plan"), title("planJob", "Compare a job with its stored version"))
+        .needs(UseCase::Submit)
+        .about("Checks everything that `putJob` checks, responds with what it would do, and changes nothing.")
+        .in_path("name", job_name())
+        .takes("PutJob", put_example())
+        .answers(200, "What would be done.", "PlannedPut")
+        .fails(
+            409,
+            "Several unfinished jobs have this name, which the problem lists, or the job is cancelled.",
+        )
+}
+
+fn by_name(rest: &str) -> String {
+    path(&format!("/by-name/{{name}}{rest}"))
+}
+
+fn job_name() -> Schema {
+    name().about("The name of the job.")
+}
+
+fn put_example() -> serde_json::Value {
+    json!({
+        "job_type": "http", "payload": {"url": "https://example.com/report"}, "cron_expression": "0 4 * * *",
+    })
 }
 
 fn patch() -> Operation {
@@ -264,7 +333,10 @@ fn next() -> Operation {
     let title = Title { id: "previewJob", tag: SCHEDULES, summary: "When a job runs next" };
     on_job(Method::GET, "/next", title)
         .needs(UseCase::ReadJobs)
-        .about("The next nominal times of a recurring job; empty if none is left or the job runs only once.")
+        .about(
+            "The next nominal times of a recurring job, as many as `max_runs` leaves; empty if none is left or the \
+             job runs only once.",
+        )
         .in_query("count", whole(1..=limits::PREVIEW_MAX as u64).about("How many.").otherwise(10))
         .answers(200, "The next occurrences.", "Preview")
         .fails(422, "`count` is out of range.")

@@ -53,9 +53,9 @@ fn set() -> Operation {
     on_secret(Method::PUT, title("setSecret", "Set a secret"))
         .needs(UseCase::SetSecret)
         .about(
-            "Creates it, or replaces its value and its rules. Payloads refer to it with an object such as \
-             `{\"$secret\": \"smtp-password\"}` in place of a string. Only the worker that runs an execution gets the \
-             value.",
+            "Creates it, or replaces its value and the rules that the body names; other rules stay. Payloads refer to \
+             it with an object such as `{\"$secret\": \"smtp-password\"}` in place of a string. Only the worker that \
+             runs an execution gets the value.",
         )
         .takes("SetSecret", json!({"value": "correct horse battery staple", "owners": ["team-mail"]}))
         .answers(200, "The secret had another value before.", "Secret")
@@ -77,7 +77,10 @@ fn rotate() -> Operation {
     let title = title("rotateSecrets", "Encrypt secrets with the current key");
     Operation::new(Method::POST, format!("{API_PREFIX}/secret-keys/rotate"), title)
         .needs(UseCase::RotateSecrets)
-        .about("One bounded step, by name. Repeat it with `next` as `after` until `next` is null.")
+        .about(
+            "One bounded step: first secrets by name, then payloads of jobs. Repeat it with `next` as `after` until \
+             `next` is null.",
+        )
         .may_take("RotateSecrets", json!({}))
         .answers(200, "What the step has done.", "RotatedSecrets")
         .fails(409, "The server has no key for secrets.")

@@ -122,6 +122,8 @@ pub(super) struct Values {
     pub(super) values: Vec<u16>,
     /// Written as `*`, `?` or with a step of it.
     pub(super) open: bool,
+    /// Written as a wildcard, a range or a step, and more than one value.
+    pub(super) repeats: bool,
     pub(super) hashed: bool,
 }
 
@@ -147,8 +149,9 @@ pub(super) fn parse_item(field: CronField, item: Piece<'_>, seed: u64) -> Result
         let value = field.value(base)?;
         (value, if step.is_some() { field.last().max(value) } else { value })
     };
-    let values = walk(field, from, to).into_iter().step_by(step.unwrap_or(1)).collect();
-    Ok(Values { values, open, hashed: false })
+    let values: Vec<u16> = walk(field, from, to).into_iter().step_by(step.unwrap_or(1)).collect();
+    let repeats = values.len() > 1;
+    Ok(Values { values, open, repeats, hashed: false })
 }
 
 fn parse_step(field: CronField, step: Piece<'_>) -> Result<usize, CronError> {
@@ -157,6 +160,11 @@ fn parse_step(field: CronField, step: Piece<'_>) -> Result<usize, CronError> {
     match found {
         Some(number) if (1..=usize::from(most)).contains(&number) => Ok(number),
         Some(0) => Err(step.error(field, "is no step", format!("use 1–{most} after the /"))),
+        Some(number) if number == usize::from(most) + 1 => Err(step.error(
+            field,
+            "is a step that selects only one value",
+            format!("write that value alone, or use 1–{most} after the /"),
+        )),
         Some(_) => Err(step.error(
             field,
             "is a larger step than the field is long",
@@ -221,7 +229,9 @@ fn parse_hashed(
         Some(step) => values[start..].iter().copied().step_by(step).collect(),
     };
     // `H/n` leaves the field as open as `*/n`, but cron's rule for the day fields requires a written star.
-    Ok(Values { values, open: open && step.is_some() && field == CronField::Hour, hashed: true })
+    let open = open && step.is_some() && field == CronField::Hour;
+    let repeats = values.len() > 1;
+    Ok(Values { values, open, repeats, hashed: true })
 }
 
 type HashRange<'a> = Result<(Piece<'a>, Piece<'a>), Piece<'a>>;

@@ -14,8 +14,8 @@
 //!
 //! If both day fields are restricted, a day matches if either field matches. A field that starts with `*`
 //! (also `*/2`) or `?` does not count as restricted, and then both must match. This is the rule of cron
-//! itself. A step that is larger than its field (`*/90` for minutes) is rejected: it would silently mean
-//! something else.
+//! itself. A step that is at least as large as its field (`*/90` for minutes) is rejected: it would silently
+//! mean something else.
 //!
 //! A pattern is stored as bit sets, and the times of a day are the product of three of them. Counting a day
 //! therefore does not visit its seconds, and counting a month does not visit its days (decision 0005 says why
@@ -29,6 +29,7 @@ mod parse;
 mod times;
 
 pub use error::{CronError, CronField};
+pub(super) use parse::PatternSource;
 
 use super::civil::{Civil, SECOND_US, date_of, day_number};
 use days::DayRule;
@@ -50,6 +51,7 @@ pub(super) struct CronPattern {
     /// The first year from which on nothing matches.
     end_year: i16,
     hour_is_wildcard: bool,
+    repeats_in_hours: bool,
     uses_hash: bool,
 }
 
@@ -75,13 +77,19 @@ impl YearSet {
 
 impl CronPattern {
     /// Parses a pattern; `seed` decides the value of `H`.
-    pub(super) fn parse(text: &str, seed: u64) -> Result<Self, CronError> {
-        parse::parse(text, seed)
+    pub(super) fn parse(text: &str, seed: u64, source: PatternSource) -> Result<Self, CronError> {
+        parse::parse(text, seed, source)
     }
 
     /// Whether the hour field is a wildcard (`*`, `*/n`, `H/n`, or a list of all hours).
     pub(super) const fn hour_is_wildcard(&self) -> bool {
         self.hour_is_wildcard
+    }
+
+    /// Whether both the minute and the hour field are written as a repetition: a wildcard, a range or a step
+    /// (`*/15 0-6`), and not only as values (`0,30 2,14`).
+    pub(super) const fn repeats_in_hours(&self) -> bool {
+        self.repeats_in_hours
     }
 
     /// Whether the pattern depends on the seed.

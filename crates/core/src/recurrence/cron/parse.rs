@@ -16,17 +16,26 @@ const FIELDS: [CronField; 7] = [
     CronField::Year,
 ];
 
-pub(super) fn parse(text: &str, seed: u64) -> Result<CronPattern, CronError> {
+/// Where a pattern comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::recurrence) enum PatternSource {
+    /// A user wrote it now.
+    Submitted,
+    /// An earlier release may have accepted it by looser rules, and the job continues by them.
+    Stored,
+}
+
+pub(super) fn parse(text: &str, seed: u64, source: PatternSource) -> Result<CronPattern, CronError> {
     let pieces = words(text);
     match pieces[..] {
         [word, ..] if word.text.starts_with('@') => {
             let expanded = shorthand(word)?;
             match pieces.get(1) {
-                None => parse_fields(&words(expanded), expanded, seed),
+                None => parse_fields(&words(expanded), expanded, seed, source),
                 Some(extra) => Err(extra.whole_error("is more than a shorthand takes", "leave it out")),
             }
         }
-        _ => parse_fields(&pieces, text, seed),
+        _ => parse_fields(&pieces, text, seed, source),
     }
 }
 
@@ -68,10 +77,17 @@ struct Draft {
     days: DayRule,
     years: Option<YearSet>,
     hour_is_wildcard: bool,
+    minutes_repeat: bool,
+    hours_repeat: bool,
     uses_hash: bool,
 }
 
-fn parse_fields(pieces: &[Piece<'_>], text: &str, seed: u64) -> Result<CronPattern, CronError> {
+fn parse_fields(
+    pieces: &[Piece<'_>],
+    text: &str,
+    seed: u64,
+    source: PatternSource,
+) -> Result<CronPattern, CronError> {
     let fields = match pieces.len() {
         5 => &FIELDS[1..6],
         6 => &FIELDS[..6],
@@ -89,15 +105,35 @@ fn parse_fields(pieces: &[Piece<'_>], text: &str, seed: u64) -> Result<CronPatte
         },
         years: None,
         hour_is_wildcard: false,
+        minutes_repeat: false,
+        hours_repeat: false,
         uses_hash: false,
     };
     for (field, piece) in fields.iter().zip(pieces) {
+        if source == PatternSource::Submitted {
+            refuse_any_day_in_list(*field, *piece)?;
+        }
         draft.read_field(*field, *piece, seed)?;
     }
-    let Draft { times, months, days, years, hour_is_wildcard, uses_hash } = draft;
+    let Draft { times, months, days, years, hour_is_wildcard, minutes_repeat, hours_repeat, uses_hash } =
+        draft;
+    let repeats_in_hours = minutes_repeat && hours_repeat;
     let end_year = years.and_then(|years| years.years().last().map(|year| year + 1)).unwrap_or(YEARS.end);
-    let pattern = CronPattern { times, days, months, years, end_year, hour_is_wildcard, uses_hash };
+    let pattern =
+        CronPattern { times, days, months, years, end_year, hour_is_wildcard, repeats_in_hours, uses_hash };
     if pattern.ever_matches() { Ok(pattern) } else { Err(never_matches(fields, pieces)) }
+}
+
+/// `?,5` would be every day, which is not what the 5 says.
+fn refuse_any_day_in_list(field: CronField, piece: Piece<'_>) -> Result<(), CronError> {
+    let is_day = matches!(field, CronField::DayOfMonth | CronField::DayOfWeek);
+    let items: Vec<Piece<'_>> = piece.split(',').collect();
+    match items.iter().find(|item| item.text.starts_with('?')) {
+        Some(any) if is_day && items.len() > 1 => {
+            Err(any.error(field, "stands for any day", "use ? alone, or leave it out of the list"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn wrong_count(pieces: &[Piece<'_>], text: &str, count: usize) -> CronError {
@@ -132,18 +168,23 @@ impl Draft {
         if piece.text.to_ascii_uppercase().contains("TZ=") {
             return Err(piece.error(field, "names a time zone", "set the schedule's timezone instead"));
         }
-        let mut open = false;
+        let (mut open, mut repeats) = (false, false);
         for item in piece.split(',') {
             if self.read_special(field, item)? {
                 continue;
             }
             let values = parse_item(field, item, seed)?;
             open |= values.open;
+            repeats |= values.repeats;
             self.uses_hash |= values.hashed;
             self.add(field, &values);
         }
         match field {
-            CronField::Hour => self.hour_is_wildcard = open || self.times.hours == (1 << 24) - 1,
+            CronField::Minute => self.minutes_repeat = repeats,
+            CronField::Hour => {
+                self.hour_is_wildcard = open || self.times.hours == (1 << 24) - 1;
+                self.hours_repeat = repeats;
+            }
             CronField::DayOfMonth => self.days.month_days_open = open,
             CronField::DayOfWeek => self.days.week_days_open = open,
             // A wildcard in the year field also matches years after the last one that can be written.

@@ -23,9 +23,14 @@ def meet(job):
         time.sleep(0.01)
 
 
+def talk(job):
+    """Prints without an end of line."""
+    print(job["payload"], end="")
+
+
 def fail(job):
     raise ValueError(job["payload"])
 
 
-worker.HANDLERS = {"wait": wait, "meet": meet, "fail": fail}
+worker.HANDLERS = {"wait": wait, "meet": meet, "fail": fail, "talk": talk}
 worker.main()

@@ -323,6 +323,7 @@ statements! {
         " FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
          STRAIGHT_JOIN jobs ON jobs.id = UNHEX(wanted.job)"
     );
+    KeyHolder [0, 1, 2] = "SELECT job FROM job_keys WHERE owner = ? AND kind = ? AND `key` = ?";
     OwnersOfJobs [] = "SELECT jobs.id, jobs.owner, jobs.lane \
          FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
          STRAIGHT_JOIN jobs ON jobs.id = UNHEX(wanted.job)";

@@ -87,6 +87,12 @@ fn searches() -> Vec<Search> {
         search(sql(ReadKind::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
         search(sql(ReadKind::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
         search(sql(ReadKind::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),
+        search(
+            sql(ReadKind::KeyHolder),
+            vec![Value::from("owner 7"), number(2), Value::from("name 7")],
+            "job_keys",
+            "PRIMARY",
+        ),
         search(sql(ReadKind::OwnersOfJobs), vec![some()], "jobs", "PRIMARY"),
         search(sql(ReadKind::TokenOfSession), vec![number(7)], "sessions", "PRIMARY"),
         search(sql(ReadKind::Token), vec![Value::from("token 7")], "tokens", "PRIMARY"),

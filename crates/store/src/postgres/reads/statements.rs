@@ -305,6 +305,7 @@ statements! {
         settings_columns!(),
         " FROM jobs WHERE jobs.id = ANY ($1)"
     );
+    KeyHolder = "SELECT job FROM job_keys WHERE owner = $1 AND kind = $2 AND key = $3";
     OwnersOfJobs = "SELECT id, owner, lane FROM jobs WHERE id = ANY ($1)";
     LinesOfExecution = lines_in_order!(">", "ASC");
     LastLines = lines_in_order!("<", "DESC");

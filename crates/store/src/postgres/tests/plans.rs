@@ -47,6 +47,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ReadKind::FinishedBefore), &["15000", "2000"], "place_idx"),
     (statement(ReadKind::FinishedAt), &["ARRAY[100]::bigint[]", "ARRAY[100]::bigint[]"], "place_idx"),
     (statement(ReadKind::NamesOfJobs), &[JOBS_NAMED], "jobs_pkey"),
+    (statement(ReadKind::KeyHolder), &["'owner 7'", "2::smallint", "'name 7'"], "job_keys_pkey"),
     (statement(ReadKind::OwnersOfJobs), &[JOBS_NAMED], "jobs_pkey"),
     (statement(ReadKind::TokenOfSession), &["7"], "sessions_pkey"),
     (statement(ReadKind::Token), &["'token 7'"], "tokens_pkey"),

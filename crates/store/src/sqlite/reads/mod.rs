@@ -157,6 +157,7 @@ verbs! {
     holdings() -> Vec<(SessionId, u64)>;
     job(id: JobId) -> Option<JobView>;
     jobs(query: &JobQuery) -> Page<JobView, JobId>;
+    named_job(owner: &str, name: &str) -> Option<JobId>;
     job_owners(jobs: &[JobId]) -> Vec<JobOwner>;
     history(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<Finished, ExecutionId>;
     execution(id: ExecutionId) -> Option<ExecutionView>;
@@ -173,6 +174,6 @@ verbs! {
     open_executions(ids: &[OccurrenceId]) -> Vec<OpenExecution>;
     depths() -> Vec<Depth>;
     job_counts() -> JobCounts;
-    audit_ends() -> ChainEnds;
+    audit_ends() -> Option<ChainEnds>;
     audit_chain(after: u64, limit: usize) -> Vec<AuditRow>;
 }

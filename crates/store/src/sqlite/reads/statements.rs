@@ -216,6 +216,7 @@ statements! {
         settings_columns!(),
         " FROM jobs WHERE jobs.id = ?1"
     );
+    KeyHolder = "SELECT job FROM job_keys WHERE owner = ?1 AND kind = ?2 AND key = ?3";
     OwnersOfJobs = "SELECT id, owner, lane FROM jobs WHERE id = ?1";
     // The database of log lines.
     LinesOfExecution = "SELECT number, timestamp, stream, message FROM lines \

@@ -41,9 +41,16 @@ fn sealed(entries: u64) -> SqliteCore {
 }
 
 fn check(core: &mut SqliteCore) -> ChainCheck {
-    let ends = core.reads().audit_ends().unwrap();
+    let ends = core.reads().audit_ends().unwrap().unwrap();
     let rows = core.reads().audit_chain(0, 100).unwrap();
     ChainPart { before: ends, rows, after: ends, is_cut_off: false }.check(0)
+}
+
+#[test]
+fn a_chain_without_its_ends_is_not_read() {
+    let mut core = sealed(2);
+    core.connection().execute_batch("DELETE FROM audit; DELETE FROM audit_chain").unwrap();
+    assert_eq!(core.reads().audit_ends().unwrap(), None);
 }
 
 #[test]

@@ -88,6 +88,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=? AND occurrence=?)"),
     (LATEST_DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=?)"),
     (statement(ReadKind::DeadLetters), "dead_letters USING INTEGER PRIMARY KEY (rowid<?)"),
+    (statement(ReadKind::KeyHolder), "job_keys USING PRIMARY KEY (owner=? AND kind=? AND key=?)"),
     (statement(ReadKind::OwnersOfJobs), "jobs USING PRIMARY KEY (id=?)"),
     (statement(ReadKind::TokenOfSession), "sessions USING INTEGER PRIMARY KEY (rowid=?)"),
     (statement(ReadKind::Token), "tokens USING PRIMARY KEY (id=?)"),

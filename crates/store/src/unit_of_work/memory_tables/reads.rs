@@ -4,7 +4,7 @@ use super::MemoryDatabase;
 use super::database::lease;
 use crate::codes::{WaitedIn, held_queues, lines_to_look_at, read_line};
 use crate::counters::{LaneCounts, LimiterCounts, shown};
-use crate::rows::{JobRow, LiveRow};
+use crate::rows::{JobKey, JobRow, KeyKind, LiveRow};
 use crate::unit_of_work::EndedRow;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::job::StoredStatus;
@@ -119,6 +119,11 @@ impl MemoryDatabase {
             items.extend(self.job(id)?);
         }
         Ok(Page { items, next: None })
+    }
+
+    pub fn named_job(&mut self, owner: &str, name: &str) -> Result<Option<JobId>, StoreError> {
+        let key = JobKey { owner: owner.to_owned(), kind: KeyKind::Name, key: name.to_owned() };
+        Ok(self.keys.get(&key).copied())
     }
 
     pub fn job_owners(&mut self, jobs: &[JobId]) -> Result<Vec<JobOwner>, StoreError> {
