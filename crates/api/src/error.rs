@@ -335,7 +335,7 @@ impl ApiError {
             }
             ApiError::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "the query has invalid parameters"),
             ApiError::InvalidHeader { .. } => (StatusCode::BAD_REQUEST, "the request has invalid headers"),
-            ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "another job has this key or name"),
+            ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "the unique_key is taken"),
             ApiError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
             ApiError::QuotaReached { .. } => (StatusCode::TOO_MANY_REQUESTS, "the submit quota is used up"),
             ApiError::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "the rate limit is reached"),

@@ -211,7 +211,11 @@ fn explain<'a, T: Deserialize<'a>>(
     };
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-    let FieldError { field, detail } = field_error(&path, message);
+    let FieldError { field, mut detail } = field_error(&path, message);
+    if shape == DocumentShape::Secret {
+        // What was given instead may be the value of the secret.
+        detail.truncate(detail.find(", not ").unwrap_or(detail.len()));
+    }
     ApiError::field(field, detail + &position)
 }
 
@@ -400,6 +404,28 @@ mod tests {
             "overlap_policy",
             "must be one of SKIP, ALLOW, QUEUE, REPLACE, not WAIT",
         );
+    }
+
+    #[test]
+    fn errors_about_secrets_do_not_repeat_what_was_given() {
+        for (text, field) in [
+            (r#"{"value": 987654321987}"#, "value"),
+            (r#"{"value": 98765432.1987}"#, "value"),
+            (r#"{"value": {"a": 987654321987}}"#, "value"),
+            (r#"{"value": "x", "owners": "987654321987"}"#, "owners"),
+            (r#"{"value": "x", "owners": [987654321987]}"#, "owners[0]"),
+        ] {
+            let Err(ApiError::InvalidFields(errors)) =
+                parse::<punctual_client::SetSecret>(text.as_bytes(), DocumentShape::Secret)
+            else {
+                panic!("{text} was accepted")
+            };
+            let FieldError { field: found, detail } = &errors[0];
+            assert!(
+                found == field && detail.starts_with("must be ") && !detail.contains("987"),
+                "{found}: {detail}"
+            );
+        }
     }
 
     fn refused(text: &str) -> Vec<String> {

@@ -91,7 +91,14 @@ impl Application<'_> {
         let mut report =
             ApplyReport { jobs: Vec::with_capacity(plan.jobs.len()), summary: Default::default() };
         for planned in &plan.jobs {
-            let applied = self.one(planned).await;
+            // A job that was renamed would be lost if its new name was refused.
+            let applied = match planned.action {
+                PlannedAction::Delete if self.exit != Exit::Done => {
+                    let why = "it was not deleted, because other jobs could not be applied";
+                    Ok(self.failed(planned, Problem::new(409, why), Exit::Refused))
+                }
+                _ => self.one(planned).await,
+            };
             let applied = match applied {
                 Ok(applied) => applied,
                 Err(error) => {
@@ -123,7 +130,11 @@ impl Application<'_> {
                 let body = job.body(&self.parents.ids(self.client, job).await?)?;
                 let put = self.client.put_by_name(&job.name, &body).await?;
                 // Another request may have created it meanwhile.
-                action = if put.created { PlannedAction::Create } else { PlannedAction::Update };
+                action = match action {
+                    _ if put.created => PlannedAction::Create,
+                    PlannedAction::Create if put.job.version == 1 => PlannedAction::None,
+                    _ => PlannedAction::Update,
+                };
                 job_id = Some(put.job.job_id);
                 self.parents.known(job, put.job.job_id);
             }

@@ -72,6 +72,10 @@ pub async fn run(args: ExportArgs) -> anyhow::Result<Exit> {
     }
     let jobs = listed(&client, &args).await?;
     refuse_namesakes(&jobs)?;
+    for job in jobs.iter().filter(|job| may_be_unreadable(job)) {
+        // The server refuses a job whose payload it cannot decrypt; a list has the reason in its place.
+        client.job(job.job_id).await?;
+    }
     let paused = jobs.iter().filter(|job| job.status == JobStatus::Paused).count();
     if paused > 0 {
         tell(&format!(
@@ -104,6 +108,12 @@ async fn listed(client: &Client, args: &ExportArgs) -> anyhow::Result<Vec<JobBod
     jobs.retain(|job| with_finished || !job.is_finished());
     jobs.sort_by(|a, b| (&a.owner_id, &a.name, a.job_id).cmp(&(&b.owner_id, &b.name, b.job_id)));
     Ok(jobs)
+}
+
+/// Whether a reason may be in place of the payload.
+fn may_be_unreadable(job: &JobBody) -> bool {
+    let payload = job.payload.as_ref().and_then(|payload| serde_json::from_str(payload.get()).ok());
+    payload.is_some_and(|fields: Map<String, Value>| fields.contains_key("unreadable"))
 }
 
 /// A file cannot have two jobs with the same owner and name.

@@ -6,6 +6,7 @@ use crate::dead_letter::{
 };
 use crate::execution::{ExecutionBody, TriggerRequest};
 use crate::explain::ExplainBody;
+use crate::guard::Guard;
 use crate::job::{BatchAnswer, JobBody, ScheduleType, SubmitJob, SubmittedBody};
 use crate::page::{ExecutionsPage, Page};
 use crate::problem::Problem;
@@ -51,6 +52,8 @@ pub struct Client {
     server_origin: Option<String>,
     /// The socket of the server, for the error when it cannot be reached.
     socket: Option<String>,
+    /// Checks before each request whether the server may have it.
+    pub(crate) guard: Guard,
     /// The `Idempotency-Key`, if any.
     request_key: Option<String>,
     retries: Retries,
@@ -72,6 +75,9 @@ pub enum ClientError {
     NotPunctual { server: String, problem: Box<Problem> },
     #[error("cannot parse the server's response: {0}")]
     Unexpected(String),
+    /// Nothing was sent, because the check of [`Client::with_guard`] failed.
+    #[error("{0}")]
+    Untrusted(String),
 }
 
 impl ClientError {
@@ -80,9 +86,7 @@ impl ClientError {
         match self {
             ClientError::Unreachable { .. } => true,
             ClientError::Refused(problem) => problem.status == 429 || problem.status >= 500,
-            ClientError::BadAddress { .. } | ClientError::NotPunctual { .. } | ClientError::Unexpected(_) => {
-                false
-            }
+            _ => false,
         }
     }
 
@@ -230,6 +234,7 @@ impl Client {
             token_origin: None,
             server_origin: None,
             socket: None,
+            guard: Guard::default(),
             request_key: None,
             retries: Retries::default(),
         })
@@ -578,6 +583,7 @@ impl Client {
     }
 
     async fn answered_once(&self, request: Request) -> Result<reqwest::Response, ClientError> {
+        self.guard.check().map_err(ClientError::Untrusted)?;
         let response = self.http.execute(request).await.map_err(|source| self.unreachable(source))?;
         let (status, retry_after) = (response.status(), retry_after(response.headers()));
         if status.is_success() {

@@ -20,6 +20,7 @@ mod duration;
 mod events;
 mod execution;
 mod explain;
+mod guard;
 #[cfg(feature = "worker")]
 pub mod host;
 mod job;

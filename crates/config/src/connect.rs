@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// The server's default address.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
+/// What every token of a server begins with.
+const TOKEN_PREFIX: &str = "pt_";
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ConnectArgs {
@@ -144,8 +146,9 @@ impl ConnectArgs {
             (None, Some(in_use), None) => (in_use.context.token.clone(), in_use.origin()),
             (None, _, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
             (None, None, None) => {
+                let file = data_dir.token_file();
                 let token = if way == Way::Socket { data_dir.token()? } else { None };
-                (token, data_dir.token_file().display().to_string())
+                (token.map(|token| as_token(token, &file)).transpose()?, file.display().to_string())
             }
         };
         let server = match named {
@@ -210,8 +213,13 @@ impl ServerConnect {
     pub fn open(&self, token: String) -> anyhow::Result<Client> {
         Ok(match self.way {
             Way::Network => Client::with_tls(&self.server, token, &self.tls)?,
-            Way::Socket => Client::on_socket(&self.data_dir.socket()?, shown(&self.server), token)?
-                .with_socket_name(self.data_dir.socket_file().display().to_string()),
+            Way::Socket => {
+                let data_dir = self.data_dir.clone();
+                Client::on_socket(&data_dir.socket()?, shown(&self.server), token)?
+                    .with_socket_name(data_dir.socket_file().display().to_string())
+                    // Also keeps the directory open, to which the path of the socket leads.
+                    .with_guard(move || data_dir.must_be_trusted().map_err(|error| error.message))
+            }
         })
     }
 
@@ -346,6 +354,22 @@ fn wrong(place: &str, problem: &dyn std::fmt::Display) -> CliError {
     CliError { exit: Exit::Misunderstood, message: format!("{place}: {problem}") }
 }
 
+/// The content of a file in a data directory, if it is a token. Whatever else is in the file must not be sent.
+fn as_token(text: String, file: &Path) -> Result<String, CliError> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if text.starts_with(TOKEN_PREFIX) && text.bytes().all(is_part) {
+        return Ok(text);
+    }
+    Err(CliError {
+        exit: Exit::Misunderstood,
+        message: format!(
+            "{} does not contain a token of Punctual, which begins with {TOKEN_PREFIX}: restore the file, or start the server \
+             with --new-admin-token",
+            file.display()
+        ),
+    })
+}
+
 /// The token in a file: one line.
 pub fn read_token(file: &Path) -> Result<String, CliError> {
     let shown = file.display();
@@ -366,6 +390,19 @@ pub fn read_token(file: &Path) -> Result<String, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_token_is_taken_for_one() {
+        let file = Path::new("data/admin.token");
+        for token in ["pt_admin_0aZ", "pt_build-1.x_0"] {
+            assert_eq!(as_token(token.to_owned(), file).unwrap(), token);
+        }
+        for other in ["hello", "root:x:0:0", "pt_admin_a\nb", "pt admin"] {
+            let refused = as_token(other.to_owned(), file).unwrap_err().message;
+            assert!(refused.starts_with("data/admin.token does not contain a token"), "{refused}");
+            assert!(!refused.contains(other), "{refused}");
+        }
+    }
 
     #[test]
     fn a_server_is_known_by_host_and_port() {

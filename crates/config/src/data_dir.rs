@@ -6,8 +6,10 @@ use crate::output::quoted;
 use crate::trust::Ownership;
 use crate::{ConfigFlag, DataPlace, Flags, Surroundings};
 use anyhow::Context;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -25,6 +27,12 @@ const SOCKET_FILE: &str = "punctual.sock";
 const SOCKET_DRAFT: &str = "punctual.sock.new";
 /// Bytes of a path that Linux accepts for a socket.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The files that commands read. All are in the directory itself.
+const TOKEN_FILE: &str = "admin.token";
+const ADDRESS_FILE: &str = "server.address";
+/// The most that is read of such a file: one line.
+const LINE_BYTES_MAX: u64 = 4096;
 
 /// Which data directory is meant, and which configuration file may say so.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,7 +67,13 @@ impl DataDirArgs {
             }
             _ => format!(" --data-dir {}", quoted(&path.to_string_lossy())),
         };
-        Ok(DataDir { path, option, is_named: self.is_named(around), socket_id: Arc::default() })
+        Ok(DataDir {
+            path,
+            option,
+            is_named: self.is_named(around),
+            opened: Arc::default(),
+            socket_id: Arc::default(),
+        })
     }
 }
 
@@ -69,6 +83,8 @@ pub struct DataDir {
     option: String,
     /// It is not the default one.
     is_named: bool,
+    /// The directory, once a file in it was read: a directory that takes its place later is not used.
+    opened: Arc<OnceLock<File>>,
     /// The device and inode of the socket that this process has opened.
     socket_id: Arc<OnceLock<(u64, u64)>>,
 }
@@ -85,11 +101,11 @@ impl DataDir {
     }
 
     pub fn token_file(&self) -> PathBuf {
-        self.path.join("admin.token")
+        self.path.join(TOKEN_FILE)
     }
 
     fn address_file(&self) -> PathBuf {
-        self.path.join("server.address")
+        self.path.join(ADDRESS_FILE)
     }
 
     /// Creates the directory, with access for its owner only, and checks whether it can be written and nobody else
@@ -120,7 +136,7 @@ impl DataDir {
 
     /// The admin token, if there is one.
     pub fn token(&self) -> anyhow::Result<Option<String>> {
-        Ok(read_line(&self.token_file())?.filter(|token| !token.is_empty()))
+        Ok(self.read_line(TOKEN_FILE)?.filter(|token| !token.is_empty()))
     }
 
     /// Removes the admin token, so that a start that fails before it has written another one leaves none
@@ -144,12 +160,62 @@ impl DataDir {
         [self.address_file(), self.socket_file()].iter().any(|file| file.exists())
     }
 
+    /// The directory, or `None` if there is none. It stays open, so that everything that a command reads and connects
+    /// to is in the directory that it has checked.
+    fn opened(&self) -> io::Result<Option<&File>> {
+        if let Some(open) = self.opened.get() {
+            return Ok(Some(open));
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(self.path.as_path(), flags, Mode::empty()) {
+            Ok(open) => Ok(Some(self.opened.get_or_init(|| File::from(open)))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The line in a file of the directory, or `None` if there is no such file. A link could lead to a file of
+    /// another user, which the server of this directory must not get: only a file of the directory's owner is read.
+    fn read_line(&self, name: &str) -> anyhow::Result<Option<String>> {
+        let read = || -> io::Result<Option<String>> {
+            let Some(directory) = self.opened()? else { return Ok(None) };
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = match openat(directory, name, flags, Mode::empty()) {
+                Ok(file) => File::from(file),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::LOOP) => {
+                    return Err(io::Error::other("it is a symbolic link: replace it with a file"));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let (metadata, owner) = (file.metadata()?, directory.metadata()?.uid());
+            if !metadata.is_file() {
+                return Err(io::Error::other("it is not a regular file"));
+            }
+            if metadata.uid() != owner {
+                let user = metadata.uid();
+                return Err(io::Error::other(format!(
+                    "it belongs to user {user}, but its directory to user {owner}: if you trust it, `chown {owner}` it"
+                )));
+            }
+            let mut text = String::new();
+            file.take(LINE_BYTES_MAX).read_to_string(&mut text)?;
+            Ok(Some(text.trim().to_owned()))
+        };
+        read().with_context(|| format!("cannot read {}", self.path.join(name).display()))
+    }
+
     /// A path to the socket of this directory's server. The directory is its owner's alone, which is checked, so
     /// whatever listens there may have the token, and no other program can take its place as it could with a port.
+    /// The path leads to the directory that was checked, even if its name leads to another one later. It is valid
+    /// as long as this value or a clone of it exists.
     pub fn socket(&self) -> anyhow::Result<PathBuf> {
         self.must_be_trusted()?;
-        let folder = self.folder_of_sockets()?;
-        Ok(folder.join(SOCKET_FILE))
+        let opened = self.opened().with_context(|| format!("cannot open {}", self.path.display()))?;
+        Ok(match opened {
+            Some(open) => by_descriptor(open).join(SOCKET_FILE),
+            None => self.socket_file(),
+        })
     }
 
     /// The socket, for messages.
@@ -158,10 +224,14 @@ impl DataDir {
     }
 
     /// Refuses a directory in which another user could listen. One that does not exist has no socket either.
-    fn must_be_trusted(&self) -> Result<(), CliError> {
-        let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
-        let Some(why) = Ownership::of(&metadata).wrong_for_command(self.is_named) else { return Ok(()) };
+    pub fn must_be_trusted(&self) -> Result<(), CliError> {
+        let Ok(Some(open)) = self.opened() else { return Ok(()) };
         let dir = self.path.display();
+        let why = match open.metadata() {
+            Ok(metadata) => Ownership::of(&metadata).wrong_for_command(self.is_named),
+            Err(error) => Some(error.to_string()),
+        };
+        let Some(why) = why else { return Ok(()) };
         let message = format!(
             "the server of the data directory {dir} cannot be trusted: {why}; make the directory private with `chmod 700 \
              {dir}`, and run this command as its owner, or as root with --data-dir {dir}; or choose another directory"
@@ -176,7 +246,7 @@ impl DataDir {
             return Ok(self.path.clone());
         }
         let open = File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))?;
-        let folder = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        let folder = by_descriptor(&open);
         hold_until_the_end(open);
         Ok(folder)
     }
@@ -209,7 +279,7 @@ impl DataDir {
 
     /// The current or last address of this directory's server, for messages: another program may use it now.
     pub fn address(&self) -> anyhow::Result<Option<String>> {
-        read_line(&self.address_file())
+        self.read_line(ADDRESS_FILE)
     }
 
     /// Opens the socket for commands, passes it to `serve`, and writes this server's address, unless another live
@@ -323,12 +393,30 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn read_line(path: &Path) -> anyhow::Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
+/// A path to an open directory, whatever its name leads to by now.
+fn by_descriptor(directory: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+/// Refuses to change an embedded store in a directory that another user owns or can write to: links in it could lead
+/// this command to other files. A directory that does not exist is fine.
+pub fn must_be_own(directory: &Path) -> Result<(), CliError> {
+    must_be_right(directory, Ownership::wrong_for_server)
+}
+
+/// The same for reading, which root's directories are also good for.
+pub fn must_not_be_foreign(directory: &Path) -> Result<(), CliError> {
+    must_be_right(directory, |ownership| ownership.wrong_for_command(false))
+}
+
+fn must_be_right(directory: &Path, wrong: impl Fn(&Ownership) -> Option<String>) -> Result<(), CliError> {
+    let Ok(metadata) = fs::metadata(directory) else { return Ok(()) };
+    let Some(why) = wrong(&Ownership::of(&metadata)) else { return Ok(()) };
+    let dir = directory.display();
+    Err(CliError::cannot_start(format!(
+        "the data directory {dir} cannot be used: {why}: run this command as the user that runs the server, and make the \
+         directory private with `chmod 700 {dir}`"
+    )))
 }
 
 /// Atomically writes a small file that only its owner can read.
@@ -360,4 +448,76 @@ pub fn write_new_private(path: &Path, text: &str) -> anyhow::Result<()> {
         None => Ok(()),
     });
     synced.with_context(|| format!("cannot create {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn data_dir(path: &Path) -> DataDir {
+        DataDir {
+            path: path.to_owned(),
+            option: String::new(),
+            is_named: true,
+            opened: Arc::default(),
+            socket_id: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_from_a_file_of_the_directory_and_from_no_link() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = elsewhere.path().join("admin.token");
+        fs::write(&other, "pt_admin_other\n").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let token_file = directory.path().join(TOKEN_FILE);
+        let token = || data_dir(directory.path()).token();
+        assert_eq!(token().unwrap(), None);
+        fs::write(&token_file, "pt_admin_own\n").unwrap();
+        assert_eq!(token().unwrap().as_deref(), Some("pt_admin_own"));
+
+        fs::remove_file(&token_file).unwrap();
+        symlink(&other, &token_file).unwrap();
+        let refused = format!("{:#}", token().unwrap_err());
+        assert!(refused.contains("admin.token: it is a symbolic link"), "{refused}");
+        fs::remove_file(&token_file).unwrap();
+        fs::create_dir(&token_file).unwrap();
+        assert!(format!("{:#}", token().unwrap_err()).contains("it is not a regular file"));
+        assert_eq!(data_dir(&directory.path().join("missing")).token().unwrap(), None);
+    }
+
+    #[test]
+    fn a_directory_that_takes_the_place_of_another_is_not_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let [path, moved] = ["data", "moved"].map(|name| parent.path().join(name));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        let checked = data_dir(&path);
+        let socket = checked.socket().unwrap();
+        fs::rename(&path, &moved).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(moved.join(SOCKET_FILE), "first").unwrap();
+        fs::write(path.join(SOCKET_FILE), "second").unwrap();
+        fs::write(path.join(TOKEN_FILE), "pt_admin_second").unwrap();
+        assert_eq!(fs::read_to_string(socket).unwrap(), "first");
+        assert_eq!(checked.token().unwrap(), None);
+        assert!(checked.must_be_trusted().is_ok());
+        fs::set_permissions(&moved, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(checked.must_be_trusted().is_err(), "it is checked again");
+    }
+
+    #[test]
+    fn the_files_of_a_store_are_those_of_its_user() {
+        let directory = tempfile::tempdir().unwrap();
+        for check in [must_be_own, must_not_be_foreign] {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+            assert!(check(directory.path()).is_ok());
+            assert!(check(&directory.path().join("missing")).is_ok());
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+            let refused = check(directory.path()).unwrap_err();
+            assert_eq!(refused.exit, Exit::CannotStart);
+            assert!(refused.message.contains("can write to it (mode 0777)"), "{refused}");
+        }
+    }
 }

@@ -112,6 +112,10 @@ fn report_client_error(error: &ClientError) -> Exit {
             eprintln!("  pass a host and a port, such as --server 127.0.0.1:7070");
             Exit::Misunderstood
         }
+        ClientError::Untrusted(_) => {
+            tell(&format!("error: {error}"));
+            Exit::Misunderstood
+        }
         ClientError::Unexpected(_) => {
             tell(&format!("error: {error}"));
             Exit::ServerFailed

@@ -39,7 +39,7 @@ pub use log_level::LogLevels;
 pub use oidc::{IssuerUrl, PublicUrl, RoleMapping, Text};
 pub use rates::{PerSecond, PerTime};
 pub use run_as::{QueueUser, RunAs};
-pub use secret_file::{exposure, foreign_hand, seen_password};
+pub use secret_file::{exposure, foreign_hand, foreign_keys, seen_password};
 pub use settings::{
     ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, DataPlace,
     ListenerSettings, LogSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,

@@ -1,5 +1,6 @@
 //! Files with secrets and commands: whether other users can read or write them.
 
+use crate::trust::Ownership;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,6 +28,11 @@ pub fn foreign_hand(file: &Path) -> io::Result<Option<String>> {
             "other users can write {file} (mode {mode:04o}), and this process runs the commands in it: chmod go-w {file}"
         )
     }))
+}
+
+/// Why the keys in a file must not be used: a user other than this one and root could choose them.
+pub fn foreign_keys(file: &Path) -> io::Result<Option<String>> {
+    Ok(Ownership::of(&std::fs::metadata(file)?).wrong_for_configuration())
 }
 
 /// A warning about a password in a URL that every user of the machine can see, because the flags of a process
@@ -57,6 +63,20 @@ mod tests {
         for (mode, is_foreign) in [(0o600, false), (0o644, false), (0o664, true), (0o602, true)] {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(foreign_hand(file.path()).unwrap().is_some(), is_foreign, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn keys_are_foreign_when_others_can_write_them_or_own_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, is_foreign) in [(0o600, false), (0o644, false), (0o602, true)] {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(foreign_keys(file.path()).unwrap().is_some(), is_foreign, "{mode:o}");
+        }
+        if rustix::process::geteuid().is_root() {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
+            std::os::unix::fs::chown(file.path(), Some(65534), None).unwrap();
+            assert!(foreign_keys(file.path()).unwrap().unwrap().starts_with("it belongs to user 65534"));
         }
     }
 

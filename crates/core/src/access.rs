@@ -217,6 +217,12 @@ pub(crate) fn is_any(patterns: &[NamePattern], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
 }
 
+/// Whether some name may match a pattern of each list. An empty list has all names.
+pub(crate) fn may_overlap(patterns: &[NamePattern], others: &[NamePattern]) -> bool {
+    let is_any_like = |other: &NamePattern| patterns.iter().any(|pattern| pattern.may_overlap(other));
+    patterns.is_empty() || others.is_empty() || others.iter().any(is_any_like)
+}
+
 pub(crate) fn problem_of(patterns: &[NamePattern]) -> Option<String> {
     if patterns.len() > limits::SCOPE_PATTERNS_MAX {
         return Some(format!("must have at most {} patterns", limits::SCOPE_PATTERNS_MAX));
@@ -236,6 +242,15 @@ impl NamePattern {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether some name may match both. It is not worked out for two patterns with a `*`.
+    fn may_overlap(&self, other: &NamePattern) -> bool {
+        match (self.0.contains('*'), other.0.contains('*')) {
+            (true, true) => true,
+            (_, false) => self.matches(&other.0),
+            (false, true) => other.matches(&self.0),
+        }
     }
 
     pub fn matches(&self, name: &str) -> bool {

@@ -4,7 +4,7 @@
 //! A payload refers to a secret with an object that has the single key `$secret`, at any place. Stored payloads
 //! keep the reference; only the worker that runs an execution gets the value.
 
-use crate::access::{NamePattern, is_any, problem_of};
+use crate::access::{NamePattern, Scope, is_any, may_overlap, problem_of};
 use crate::job::InvalidField;
 use crate::limits;
 use serde::de::{MapAccess, Visitor};
@@ -15,6 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 mod redaction;
+mod unescaped;
 pub use redaction::Redactor;
 
 /// The key of an object that stands for a secret.
@@ -40,6 +41,13 @@ impl SecretRule {
 
     pub fn has_owner(&self, owner: &str) -> bool {
         self.owners.iter().any(|pattern| pattern.matches(owner))
+    }
+
+    /// Whether it may allow some job in a scope.
+    pub fn may_allow_in(&self, scope: &Scope) -> bool {
+        scope.owner.as_deref().is_none_or(|owner| self.has_owner(owner))
+            && may_overlap(&self.queues, &scope.queues)
+            && may_overlap(&self.job_types, &scope.job_types)
     }
 
     pub fn problems(&self) -> impl Iterator<Item = InvalidField> {

@@ -191,10 +191,7 @@ impl Engine {
             // Not as a report of the worker: its error has no values that would have to be removed.
             self.reports.call(failed).await.map_err(unavailable)?;
         }
-        if ready.is_empty() {
-            // An empty answer would mean that the poll sequence number is unused.
-            return Err(WorkerPortError::StaleTurn);
-        }
+        // It may be empty although the poll sequence number is used: a worker that repeats the number resyncs.
         Ok(ready)
     }
 

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use punctual_config::data_dir::write_new_private;
 use punctual_config::exit::CliError;
 use punctual_config::store_url::Password;
-use punctual_config::{SecretsSettings, StoreSettings, exposure};
+use punctual_config::{SecretsSettings, StoreSettings, exposure, foreign_keys};
 use punctual_core::limits;
 use punctual_core::ports::{CipherError, JobQuery, SealedValue, SecretCipher, Store, StoreError};
 use punctual_core::sealed::key_of;
@@ -65,6 +65,17 @@ pub fn cipher(
     Ok(cipher)
 }
 
+/// Refuses to encrypt payloads without a key, before anything is created. Other problems with keys are told once the
+/// directory is known to be usable.
+pub fn check_encryption(
+    store: &StoreSettings,
+    settings: &SecretsSettings,
+    variable: &SecretsKeyArg,
+    place: &StorePlace,
+) -> Result<(), CliError> {
+    if store.encrypt_payloads.0 { cipher(store, settings, variable, place).map(drop) } else { Ok(()) }
+}
+
 fn key_ring(
     settings: &SecretsSettings,
     variable: &SecretsKeyArg,
@@ -98,6 +109,11 @@ fn read(file: &Path) -> Result<Option<SecretKeys>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(|error| error.to_string())?,
     };
+    if let Some(why) = foreign_keys(file).map_err(|error| error.to_string())? {
+        return Err(format!(
+            "{why}: make it your own with `chown` and `chmod 600`, if you trust the keys in it"
+        ));
+    }
     if let Ok(Some(warning)) = exposure(file) {
         tracing::warn!("{warning}");
     }
@@ -386,6 +402,16 @@ mod tests {
             let damaged = SealedValue { text: text.to_owned(), ..sealed.clone() };
             assert_eq!(ring.open(&damaged, b"db 1"), Err(CipherError::Mismatch), "{text}");
         }
+    }
+
+    #[test]
+    fn keys_that_others_can_write_are_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), ONE).unwrap();
+        assert!(read(file.path()).is_ok_and(|keys| keys.is_some()));
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o606)).unwrap();
+        let refused = read(file.path()).err().unwrap();
+        assert!(refused.contains("can write to it (mode 0606)"), "{refused}");
     }
 
     #[test]

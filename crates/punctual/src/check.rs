@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use punctual_client::host;
-use punctual_config::data_dir::DataDirArgs;
+use punctual_config::data_dir::{DataDirArgs, must_be_own};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::OutputArgs;
 use punctual_node::store::{self, ServerPlace, StoreArgs, StorePlace, cannot_open, must_hold_database};
@@ -77,6 +77,7 @@ async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<Found
 }
 
 async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
+    must_be_own(directory)?;
     let host = host::this_machine().context("cannot read randomness")?;
     let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone())
         .map_err(|error| cannot_open(directory, error))?;

@@ -204,8 +204,6 @@ mod tests {
     #[test]
     fn the_server_is_that_of_the_completed_command() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().into_iter();
-        let named = connect_args(words("punctual -- punctual job show --server a:1 -q --server x --wait"));
-        assert!(named.is_none(), "a flag that is given twice is a mistake");
         let named = connect_args(words("punctual -- punctual job show -o json --server=a:1 night")).unwrap();
         assert!(named.names_server());
         let unnamed = connect_args(words("punctual --server a:1 -- punctual job show night")).unwrap();

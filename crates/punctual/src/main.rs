@@ -21,6 +21,7 @@ use punctual_config::exit::{self, Exit};
 use punctual_config::{ConfigCommand, handover, output};
 use punctual_node::serve;
 use punctual_shim as shim;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
         Some(first) if first == shim::INIT_SUBCOMMAND => return shim::run_init(args),
         _ => {}
     }
+    keep_memory_private();
     completions::answer_script(command_line);
     let arguments = match handover::arguments() {
         Ok(arguments) => arguments,
@@ -185,6 +187,15 @@ fn main() -> ExitCode {
         }
         Err(error) => exit::report(&CommandFlags::of(&command_line, &matches).name_in(error)).into(),
     }
+}
+
+/// Keeps the memory of this process, with its keys and tokens, from other processes of the same user: they can neither
+/// make it write a core file nor use its files in `/proc`. Programs that it executes start without the second
+/// protection, which the stages of a command need for their namespaces.
+fn keep_memory_private() {
+    // Both always work: they only give up rights.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// The definition of the command line. A negative number or duration is always a value: only the flag's own

@@ -1,7 +1,7 @@
 //! `punctual __exec`: the stage between the shim and the command. It applies the command's limits and its
 //! sandbox to itself and then becomes the command: another process would apply them too late, or to the shim.
 
-use super::CannotStart;
+use super::{CannotStart, tree};
 use crate::sandbox;
 use punctual_worker::process::protocol::{Account, How, Landlock};
 use rustix::fs::{FileType, Gid, Mode, Uid, fstat};
@@ -19,6 +19,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 pub const SUBCOMMAND: &str = "__exec";
+/// The variable with the nonce that marks the reports of this stage on the command's stderr. Everyone can read the
+/// arguments of a process, but only its own user its environment.
+pub const NONCE_VARIABLE: &str = "PUNCTUAL_SHIM_NONCE";
 
 /// The usual limit of open files. The server raises its own, and a high limit is bad for programs that
 /// iterate over all possible descriptors or use `select`.
@@ -27,12 +30,12 @@ const OPEN_FILES: u64 = 1_024;
 const FIRST_PRIVATE_FD: i32 = 3;
 /// After SIGXCPU a command may clean up for this long; then the kernel kills it.
 const CPU_SECS_TO_TIDY_UP: u64 = 1;
+/// Counted for a worker whose threads `/proc` hides. Too many loosen a limit, too few would keep commands from running.
+const HIDDEN_WORKER_THREADS: u64 = 256;
 
 /// The setup for the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Setup {
-    /// Marks the reports of this stage on the command's stderr.
-    pub nonce: String,
     /// The files to write to in order to enter cgroups.
     pub cgroups: Vec<PathBuf>,
     pub memory_bytes: Option<u64>,
@@ -64,25 +67,27 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = args.next() else { return ExitCode::FAILURE };
     let problem = match set_up(&setup) {
         Ok(()) => {
-            let error = Command::new(&program).args(args).exec();
+            let error = Command::new(&program).args(args).env_remove(NONCE_VARIABLE).exec();
             cannot_start(&program.to_string_lossy(), &error)
         }
         Err(problem) => problem,
     };
-    report(&setup.nonce, How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent });
+    report(How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent });
     ExitCode::FAILURE
 }
 
 /// Reports to the shim, on the stderr of a command that was not started.
-pub fn report(nonce: &str, how: How) {
+pub fn report(how: How) {
+    let nonce = std::env::var(NONCE_VARIABLE).unwrap_or_default();
     let how = serde_json::to_string(&how).unwrap_or_default();
     let _ = writeln!(io::stderr(), "\0{nonce} {how}");
 }
 
-/// The report in a line of stderr, if it is one.
+/// The report in a line of stderr, if it is one. This stage cannot know how a command ended.
 pub fn read_report(line: &[u8], nonce: &str) -> Option<How> {
     let report = line.strip_prefix(b"\0")?.strip_prefix(nonce.as_bytes())?;
-    serde_json::from_slice(report).ok()
+    let how: How = serde_json::from_slice(report).ok()?;
+    matches!(how, How::CannotStart { .. }).then_some(how)
 }
 
 /// What an error at the start of a program means, and whether another attempt could succeed.
@@ -208,8 +213,20 @@ pub fn processes_of(account: Option<&Account>) -> u64 {
         let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
         is_process && entry.metadata().is_ok_and(|metadata| metadata.uid() == user)
     });
-    own.map(|entry| std::fs::read_dir(entry.path().join("task")).map_or(0, |tasks| tasks.count() as u64))
-        .sum()
+    let counted: u64 = own
+        .map(|entry| std::fs::read_dir(entry.path().join("task")).map_or(0, |tasks| tasks.count() as u64))
+        .sum();
+    match account {
+        Some(_) => counted,
+        None => counted + hidden_threads(tree::own_parent()),
+    }
+}
+
+/// The threads of the worker that cannot be counted: its memory is closed to its own user, and then `/proc` with
+/// `hidepid` (`ProtectProc` of systemd) does not show it.
+fn hidden_threads(worker: Option<u32>) -> u64 {
+    let is_hidden = worker.is_some_and(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).is_err());
+    if is_hidden { HIDDEN_WORKER_THREADS } else { 0 }
 }
 
 #[cfg(test)]
@@ -217,12 +234,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_reports_with_the_nonce_are_believed() {
+    fn only_reports_with_the_nonce_about_a_start_are_believed() {
         let how = How::CannotStart { problem: "no".to_owned(), is_permanent: true };
         let report = format!("\0abc {}", serde_json::to_string(&how).unwrap());
         assert_eq!(read_report(report.as_bytes(), "abc"), Some(how));
         assert_eq!(read_report(report.as_bytes(), "abd"), None);
         assert_eq!(read_report(b"plain", "abc"), None);
+        assert_eq!(read_report(b"\0abc {\"exited\":{\"code\":0}}", "abc"), None);
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_seen_is_counted_all_the_same() {
+        assert_eq!(hidden_threads(Some(std::process::id())), 0);
+        assert_eq!(hidden_threads(None), 0);
+        assert_eq!(hidden_threads(Some(u32::MAX)), HIDDEN_WORKER_THREADS);
     }
 
     #[test]

@@ -200,7 +200,6 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
     let sandbox = &request.enclosure.sandbox;
     let limits = request.limits;
     let setup = Setup {
-        nonce: nonce.to_owned(),
         cgroups: cgroups.memberships(),
         memory_bytes: limits.memory_bytes.filter(|_| !cgroups.limit_memory()),
         cpu_secs: limits.cpu_secs,
@@ -218,7 +217,7 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
     let mut command = Command::new(THIS_PROGRAM);
     let status_pipe = match request.enclosure.hold {
         Hold::ShimOnly | Hold::Cgroup { .. } if !sandbox.namespaces => None,
-        _ => Some(enter_namespace(&mut command, request, nonce)?),
+        _ => Some(enter_namespace(&mut command, request)?),
     };
     command
         .arg(exec::SUBCOMMAND)
@@ -226,6 +225,7 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         .args(&request.command)
         .env_clear()
         .envs(&request.env)
+        .env(exec::NONCE_VARIABLE, nonce)
         // Nothing refers to a directory that is hidden later; the last stage enters the command's own.
         .current_dir("/")
         .process_group(0)
@@ -260,7 +260,7 @@ fn working_dir(request: &Request) -> WorkingDir {
 }
 
 /// Makes the command start under the first process of a new PID namespace.
-fn enter_namespace(command: &mut Command, request: &Request, nonce: &str) -> Result<StatusPipe, CannotStart> {
+fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPipe, CannotStart> {
     let sandbox = &request.enclosure.sandbox;
     let unshared = if sandbox.namespaces { namespace::unshare_for_mounts() } else { namespace::unshare() };
     let opened = unshared.and_then(|()| StatusPipe::open());
@@ -271,7 +271,7 @@ fn enter_namespace(command: &mut Command, request: &Request, nonce: &str) -> Res
     let mounts = sandbox
         .namespaces
         .then(|| Mounts { hidden: sandbox.hidden.clone(), scratch: sandbox.scratch.clone() });
-    let setup = InitSetup::new(&status_pipe, request.kill_grace, nonce, mounts);
+    let setup = InitSetup::new(&status_pipe, request.kill_grace, mounts);
     let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
     command.arg(INIT_SUBCOMMAND).arg(setup);
     Ok(status_pipe)
@@ -426,11 +426,7 @@ impl Tree {
         let stdout = self.stdout.await.unwrap_or_default();
         let stderr = self.stderr.await.unwrap_or_default();
         let told = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
-        let how = match (told, self.status) {
-            (Some(how), _) => how,
-            (None, Some(status)) => how(status),
-            (None, None) => How::Exited { code: -1 },
-        };
+        let how = ending(told, self.status.map(how));
         let result = match stdout.result() {
             Ok(result) => result,
             Err(problem) => {
@@ -455,6 +451,19 @@ async fn wake_at(moment: Option<Instant>) {
     }
 }
 
+/// How the command ended: by the report of another stage, and by the status of the child, which is the command or ends
+/// with the command's exit code. A command may be able to forge the report, but not the status, so a report never
+/// contradicts an exit code. The first process of a namespace has none if it was killed after the command had ended.
+fn ending(told: Option<How>, status: Option<How>) -> How {
+    match (told, status) {
+        (_, Some(How::Exited { code: 0 })) => How::Exited { code: 0 },
+        (Some(How::Exited { .. }), Some(How::Exited { code })) => How::Exited { code },
+        (Some(told), _) => told,
+        (None, Some(status)) => status,
+        (None, None) => How::Exited { code: -1 },
+    }
+}
+
 fn how(status: WaitStatus) -> How {
     match (status.exit_status(), status.terminating_signal()) {
         (_, Some(signal)) => How::Signaled { signal },
@@ -475,4 +484,28 @@ fn listen(mut inlet: BufReader<pipe::Receiver>) -> mpsc::Receiver<u8> {
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_never_contradicts_an_exit_code() {
+        let exited = |code: i32| How::Exited { code };
+        let killed = How::Signaled { signal: 9 };
+        let not_started = How::CannotStart { problem: "no".to_owned(), is_permanent: true };
+        for (told, status, how) in [
+            (Some(exited(0)), Some(exited(3)), exited(3)),
+            (Some(exited(3)), Some(exited(0)), exited(0)),
+            (Some(not_started.clone()), Some(exited(0)), exited(0)),
+            (Some(not_started.clone()), Some(exited(1)), not_started),
+            (Some(killed.clone()), Some(exited(1)), killed.clone()),
+            (Some(exited(0)), Some(killed.clone()), exited(0)),
+            (None, Some(killed.clone()), killed),
+            (None, None, exited(-1)),
+        ] {
+            assert_eq!(ending(told.clone(), status.clone()), how, "{told:?} {status:?}");
+        }
+    }
 }

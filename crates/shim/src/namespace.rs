@@ -3,9 +3,9 @@
 //!
 //! The shim stays outside. The first process in the namespace is `punctual __init`, because the kernel treats
 //! signals to that process in a special way that programs do not expect. It starts the command, reaps,
-//! reports to the shim how the command ended, and ends when nothing is left or the grace period is over. The
-//! kernel kills it when the shim dies. In a sandbox, it first enters a mount namespace. Without root, all this
-//! happens in a user namespace.
+//! reports to the shim how the command ended, and ends with the command's exit code when nothing is left or the
+//! grace period is over. The kernel kills it when the shim dies. In a sandbox, it first enters a mount
+//! namespace. Without root, all this happens in a user namespace.
 
 use super::{THIS_PROGRAM, exec, tree, wake_at};
 use crate::sandbox::mounts::{self, Mounts};
@@ -126,15 +126,13 @@ pub struct InitSetup {
     shim: u32,
     status: PathBuf,
     kill_grace: Duration,
-    nonce: String,
     /// For a mount namespace as well.
     mounts: Option<Mounts>,
 }
 
 impl InitSetup {
-    pub fn new(status: &StatusPipe, kill_grace: Duration, nonce: &str, mounts: Option<Mounts>) -> Self {
-        let shim = std::process::id();
-        InitSetup { shim, status: status.path(), kill_grace, nonce: nonce.to_owned(), mounts }
+    pub fn new(status: &StatusPipe, kill_grace: Duration, mounts: Option<Mounts>) -> Self {
+        InitSetup { shim: std::process::id(), status: status.path(), kill_grace, mounts }
     }
 }
 
@@ -148,16 +146,17 @@ pub fn run_init(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(serve(&setup, args))) {
         // Remaining processes die with this one.
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let problem = format!("the namespaces of the command cannot be used: {error}");
-            exec::report(&setup.nonce, How::CannotStart { problem, is_permanent: false });
+            exec::report(How::CannotStart { problem, is_permanent: false });
             ExitCode::FAILURE
         }
     }
 }
 
-async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::Result<()> {
+/// Returns the command's own exit code, or a failure if a signal has ended the command.
+async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     let _ = rustix::thread::set_name(c"punctual-init");
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The shim may have died before.
@@ -175,10 +174,11 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     }
     let main = Command::new(THIS_PROGRAM).args(args).process_group(0).spawn()?;
     let main = Pid::from_child(&main);
-    let mut ends_at = None;
+    let (mut ends_at, mut code) = (None, ExitCode::FAILURE);
     while let Left::Some { main_ended } = reap(main) {
         if let Some(status) = main_ended {
             tell(&mut told, status)?;
+            code = exit_code(status);
             // To all processes of the namespace except this one.
             let _ = kill_process_group(Pid::INIT, Signal::TERM);
             ends_at = Some(Instant::now() + setup.kill_grace);
@@ -187,10 +187,15 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
         tokio::select! {
             biased;
             _ = children.recv() => {}
-            () = wake_at(ends_at) => return Ok(()),
+            () = wake_at(ends_at) => return Ok(code),
         }
     }
-    Ok(())
+    Ok(code)
+}
+
+fn exit_code(status: WaitStatus) -> ExitCode {
+    let code = status.exit_status().and_then(|code| u8::try_from(code).ok());
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn tell(told: &mut fs::File, status: WaitStatus) -> io::Result<()> {

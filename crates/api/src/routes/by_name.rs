@@ -22,6 +22,7 @@ use punctual_core::time::Timestamp;
 use punctual_engine::{RequestTry, UseCaseError};
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub async fn put_job(
     call: Call,
@@ -31,7 +32,14 @@ pub async fn put_job(
 ) -> Result<Response, ApiError> {
     let put = JobPut::of(&call, name, &body.bytes)?;
     match call.cases.job_by_name(&put.owner, &put.job.name).await? {
-        Some(view) => replace(&call, view.job.id, expected, &put).await,
+        Some(view) => {
+            let job = &view.job;
+            let is_same = expected.is_none() && put.replacing(&job.spec, job.created_at)? == job.spec;
+            if is_same {
+                return Ok(jobs::answer(StatusCode::OK, jobs::read(&call, job.id).await?));
+            }
+            replace(&call, (job.id, job.created_at), expected, &put).await
+        }
         None if expected.is_some() => {
             Err(ApiError::NotFound(format!("there is no job named {} to replace", put.job.name)))
         }
@@ -52,13 +60,28 @@ pub async fn plan(
         let after = comparable(&spec);
         return Ok(Json(PlannedPut { action: PutAction::Create, job_id: None, before: None, after }));
     };
-    let spec = put.replacing(&view.job.spec)?;
-    call.cases.check_update(&view, &spec).await?;
+    let spec = put.replacing(&view.job.spec, view.job.created_at)?;
     let action = if spec == view.job.spec { PutAction::None } else { PutAction::Update };
+    if action == PutAction::Update {
+        call.cases.check_update(&view, &spec).await.map_err(told)?;
+    }
     let job_id = Some(view.job.id);
     let before = Some(comparable(&call.cases.shown(view).job.spec));
     Ok(Json(PlannedPut { action, job_id, before, after: comparable(&spec) }))
 }
+
+/// The error for a put. A cancelled job keeps its name.
+fn told(error: UseCaseError) -> ApiError {
+    match error {
+        UseCaseError::Refused { job, refusal: Refusal::Cancelled } => ApiError::Conflict(format!(
+            "job {job} has this name and is cancelled, which is permanent: delete it, so that its name is free for a new one"
+        )),
+        other => other.into(),
+    }
+}
+
+/// How much later than its time a job with a delay may seem to be due, counted from its creation.
+const DELAY_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// The job in the body. Its name is that of the path, and may be left out.
 fn named_job(name: String, body: &[u8]) -> Result<SubmitJob, ApiError> {
@@ -96,11 +119,17 @@ impl JobPut {
 
     /// The new description of a stored job. A delay counts from the time when the job was created, and an
     /// interval may name the time from which it counts anyway.
-    fn replacing(&self, stored: &JobSpec) -> Result<JobSpec, ApiError> {
+    fn replacing(&self, stored: &JobSpec, created_at: Timestamp) -> Result<JobSpec, ApiError> {
         let schedule = &stored.settings.schedule;
         let mut job = self.job.clone();
-        if let (Some(_), Schedule::OneTime { at }) = (job.delay, schedule) {
-            (job.delay, job.execute_at) = (None, Some(*at));
+        if let Some(delay) = job.delay.take() {
+            let asked = created_at.plus(delay.get());
+            // The delay was added to the time of the request, which is a little before the creation.
+            let is_same = |at: &Timestamp| asked >= *at && asked <= at.plus(DELAY_TOLERANCE);
+            job.execute_at = Some(match schedule {
+                Schedule::OneTime { at } if is_same(at) => *at,
+                _ => asked,
+            });
         }
         if job.start_at.is_some()
             && job.start_at == interval_anchor(schedule)
@@ -132,16 +161,20 @@ async fn create(call: &Call, put: &JobPut) -> Result<Response, ApiError> {
     let submitted = submitted.ok_or_else(|| ApiError::Internal("a put without an answer".to_owned()))??;
     if submitted.existing {
         // Another request has created it meanwhile.
-        return replace(call, submitted.job_id, None, put).await;
+        return replace(call, (submitted.job_id, put.now), None, put).await;
     }
     let job = jobs::read(call, submitted.job_id).await?;
     let location = [(LOCATION, submit::location_of(submitted.job_id))];
     Ok((location, jobs::answer(StatusCode::CREATED, job)).into_response())
 }
 
-async fn replace(call: &Call, id: JobId, expected: Option<u32>, put: &JobPut) -> Result<Response, ApiError> {
-    let mut id = id;
-    let make = |stored: &JobSpec| put.replacing(stored).map_err(PutFailure::Invalid);
+async fn replace(
+    call: &Call,
+    (mut id, created_at): (JobId, Timestamp),
+    expected: Option<u32>,
+    put: &JobPut,
+) -> Result<Response, ApiError> {
+    let make = |stored: &JobSpec| put.replacing(stored, created_at).map_err(PutFailure::Invalid);
     match call.cases.update(id, expected, make).await {
         // Another request has put a job by this name meanwhile.
         Err(PutFailure::UseCase(UseCaseError::Refused { refusal: Refusal::NameTaken(namesake), .. })) => {
@@ -168,7 +201,7 @@ impl From<UseCaseError> for PutFailure {
 impl From<PutFailure> for ApiError {
     fn from(failure: PutFailure) -> Self {
         match failure {
-            PutFailure::UseCase(error) => error.into(),
+            PutFailure::UseCase(error) => told(error),
             PutFailure::Invalid(error) => error,
         }
     }

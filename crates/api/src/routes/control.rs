@@ -108,7 +108,8 @@ pub fn refused(id: JobId, refusal: Refusal) -> ApiError {
     match refusal {
         Refusal::Stale { version } => ApiError::VersionChanged { version },
         Refusal::Fixed(field) => ApiError::field(field, "cannot be changed after the job was submitted"),
-        Refusal::KeyTaken(job) | Refusal::NameTaken(job) => ApiError::KeyTaken { detail, job },
+        Refusal::KeyTaken(job) => ApiError::KeyTaken { detail, job },
+        Refusal::NameTaken(_) => ApiError::Conflict(detail),
         refusal => ApiError::Advised { detail, advice: advice_on(id, &refusal) },
     }
 }

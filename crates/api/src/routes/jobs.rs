@@ -19,7 +19,11 @@ use punctual_engine::{JobDetails, JobPredicate, lane_of};
 
 /// One job, with its version as an ETag.
 pub async fn show(call: Call, IdInPath(id): IdInPath<JobId>) -> Result<Response, ApiError> {
-    Ok(answer(StatusCode::OK, read(&call, id).await?))
+    let details = call.cases.job_details(id).await?;
+    if let Some(error) = &details.unreadable {
+        return Err(error.clone().into());
+    }
+    Ok(answer(StatusCode::OK, body(&call, details)))
 }
 
 /// The response that contains a whole job.
@@ -28,7 +32,11 @@ pub fn answer(status: StatusCode, job: JobBody) -> Response {
 }
 
 pub async fn read(call: &Call, id: JobId) -> Result<JobBody, ApiError> {
-    let JobDetails { view, blamed, sessions, progress } = call.cases.job_details(id).await?;
+    Ok(body(call, call.cases.job_details(id).await?))
+}
+
+fn body(call: &Call, details: JobDetails) -> JobBody {
+    let JobDetails { view, blamed, sessions, progress, .. } = details;
     let reason = reasons::of_status(&view, blamed.as_ref().map(|(name, _)| name.as_str()));
     let why_queued = |sessions: Vec<SessionRow>| {
         if call.api.is_stopping() {
@@ -40,7 +48,7 @@ pub async fn read(call: &Call, id: JobId) -> Result<JobBody, ApiError> {
     let mut job = views::job(view);
     job.progress = progress.as_ref().and_then(views::progress);
     job.status_reason = reason;
-    Ok(job)
+    job
 }
 
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<JobBody>>, ApiError> {

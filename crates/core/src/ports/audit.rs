@@ -231,7 +231,9 @@ pub struct ChainCheck {
 impl ChainCheck {
     /// Of a chain without ends: nothing tells how long it was.
     pub fn without_ends() -> Self {
-        let problem = "the rows that name the first and the last entry (audit_chain) were removed".to_owned();
+        let problem =
+            "the rows that name the first and the last entry (audit_chain) were removed or made unreadable";
+        let problem = problem.to_owned();
         let broken = Some(BrokenChain { number: Seal::START.number, problem });
         ChainCheck { checked: 0, last: Seal::START, broken }
     }
@@ -245,6 +247,10 @@ impl ChainPart {
         let seals = self.rows.iter().filter_map(|row| Some((row.seal?, row)));
         let broken = |number, problem: &str| Some(BrokenChain { number, problem: problem.to_owned() });
         let has_first = || self.rows.iter().any(|row| row.seal.is_some_and(|seal| seal.number == after));
+        if anchor.number > self.after.head.number {
+            check.broken = broken(anchor.number, "more entries were deleted than were sealed (audit_chain)");
+            return check;
+        }
         if after > anchor.number && !has_first() {
             check.broken = broken(after, "it was removed");
             return check;
@@ -501,6 +507,20 @@ mod tests {
             let check = ChainPart { before, rows: read, after, is_cut_off: false }.check(0);
             assert_eq!(check.broken, None);
         }
+    }
+
+    #[test]
+    fn ends_that_do_not_fit_together_break_the_chain() {
+        let rows = chain(4);
+        let seal = |number: usize| rows[number - 1].seal.unwrap();
+        let broken = |rows: &[AuditRow], ends: ChainEnds| part(rows.to_vec(), ends).check(0).broken;
+        let swapped = ChainEnds { anchor: seal(4), head: seal(2) };
+        assert!(broken(&rows[..0], swapped).is_some() && broken(&rows[..], swapped).is_some());
+        // The last entry was deleted, and the head is the one before it, with the hash of the deleted one.
+        let lowered = Seal { number: 3, ..seal(4) };
+        let lowered = ChainEnds { anchor: Seal::START, head: lowered };
+        assert_eq!(broken(&rows[..3], lowered).map(|broken| broken.number), Some(3));
+        assert_eq!(broken(&rows[..0], lowered).map(|broken| broken.number), Some(1));
     }
 
     #[test]

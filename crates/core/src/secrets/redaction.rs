@@ -1,5 +1,6 @@
 //! Removes the values of secrets from the output of handlers.
 
+use super::unescaped::Unescaped;
 use crate::limits;
 use crate::notes::CUT_MARK;
 use aho_corasick::automaton::Automaton;
@@ -13,12 +14,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
+use url::Url;
 
 /// What stands in place of a result or checkpoint whose secrets cannot be replaced one by one.
 pub(super) const REMOVED: &str = "[removed: it contained secrets]";
 
-/// Replaces the values of secrets in texts of handlers: the value itself, its forms in JSON, its Base64, and each
-/// of its lines.
+/// Replaces the values of secrets in texts of handlers: the value itself, its Base64, each of its lines, and the
+/// host of a URL. All of them are found with and without the escapes of JSON.
 pub struct Redactor {
     needles: Vec<Needle>,
     /// Finds all needles in one pass, however many they are.
@@ -48,14 +50,9 @@ impl Redactor {
         for (name, value) in secrets {
             lines.extend(value.lines().map(|line| (name, line.trim().to_owned())));
             if is_long(value) {
-                let quoted = Value::from(value).to_string();
-                let quoted = &quoted[1..quoted.len() - 1];
                 encodings.push((name, STANDARD_NO_PAD.encode(value)));
-                encodings.push((name, quoted.to_owned()));
-                if !quoted.is_ascii() {
-                    encodings.extend(ascii_forms(quoted).map(|form| (name, form)));
-                }
                 encodings.push((name, URL_SAFE_NO_PAD.encode(value)));
+                encodings.extend(host(value).map(|host| (name, host)));
                 values.push((name, value.to_owned()));
             }
         }
@@ -147,8 +144,19 @@ impl Redactor {
         if is_left || redacted.len() > bytes_max { Value::from(REMOVED).to_string() } else { redacted }
     }
 
-    /// Where values are, in the order of their ends: of several that end at one place, the longest one.
+    /// Where values are, as they are or with the escapes of JSON.
     fn found(&self, text: &str) -> Vec<FoundValue<'_>> {
+        let mut found = self.found_unescaped(text);
+        for Unescaped { text, places } in Unescaped::levels(text) {
+            let in_source = |range: Range<usize>| places[range.start]..places[range.end];
+            let decoded = self.found_unescaped(&text).into_iter();
+            found.extend(decoded.map(|(range, mark)| (in_source(range), mark)));
+        }
+        found
+    }
+
+    /// Where values are as they are: of several that end at one place, the longest one.
+    fn found_unescaped(&self, text: &str) -> Vec<FoundValue<'_>> {
         let automaton = &self.automaton;
         let mut state = automaton.start_state(Anchored::No).expect("it searches at any place");
         let mut found = Vec::new();
@@ -189,14 +197,25 @@ impl Redactor {
             None if text.len() + 3 < bytes_max => return None,
             kept => kept.unwrap_or(text),
         };
+        let whole = self.beginning_at_end(kept).map(|(length, mark)| (kept.len() - length, mark));
+        let levels = Unescaped::levels(kept);
+        let decoded = levels.iter().filter_map(|Unescaped { text, places }| {
+            let (length, mark) = self.beginning_at_end(text)?;
+            Some((places[text.len() - length], mark))
+        });
+        let (start, mark) = whole.into_iter().chain(decoded).min_by_key(|(start, _)| *start)?;
+        Some((start..kept.len(), mark))
+    }
+
+    /// The length of the longest beginning of a value with which a text ends.
+    fn beginning_at_end(&self, text: &str) -> Option<(usize, &str)> {
         let beginnings = self.needles.iter().filter_map(|needle| {
             let (shortest, _) = needle.text.char_indices().nth(limits::SECRET_REDACTED_CHARS_MIN)?;
-            let lengths = shortest..=needle.text.len().min(kept.len());
-            let is_there = |length: &usize| kept.as_bytes().ends_with(&needle.text.as_bytes()[..*length]);
+            let lengths = shortest..=needle.text.len().min(text.len());
+            let is_there = |length: &usize| text.as_bytes().ends_with(&needle.text.as_bytes()[..*length]);
             Some((lengths.rev().find(is_there)?, needle.mark.as_str()))
         });
-        let (length, mark) = beginnings.max_by_key(|(length, _)| *length)?;
-        Some((kept.len() - length..kept.len(), mark))
+        beginnings.max_by_key(|(length, _)| *length)
     }
 }
 
@@ -204,22 +223,10 @@ fn is_long(text: &str) -> bool {
     text.chars().count() >= limits::SECRET_REDACTED_CHARS_MIN
 }
 
-/// JSON in ASCII only, with escapes of all other characters: some programs write lower-case digits, others upper-case
-/// ones.
-fn ascii_forms(quoted: &str) -> [String; 2] {
-    let (mut lower, mut upper) = (String::new(), String::new());
-    for character in quoted.chars() {
-        if character.is_ascii() {
-            lower.push(character);
-            upper.push(character);
-            continue;
-        }
-        for unit in character.encode_utf16(&mut [0; 2]) {
-            lower.push_str(&format!("\\u{unit:04x}"));
-            upper.push_str(&format!("\\u{unit:04X}"));
-        }
-    }
-    [lower, upper]
+/// The host of a value that is a URL, as programs write it in their messages: in lower case.
+fn host(value: &str) -> Option<String> {
+    let url = Url::parse(value.trim()).ok()?;
+    url.host_str().filter(|host| is_long(host)).map(str::to_owned)
 }
 
 /// The same places in order and without overlaps.

@@ -64,7 +64,7 @@ impl UseCases {
     pub async fn check_submit(&self, spec: &JobSpec) -> Result<(), UseCaseError> {
         self.permit(UseCase::Submit)?;
         self.check_target(spec)?;
-        if let Some(problem) = self.secret_problem(spec, &mut SecretRules::default()).await? {
+        if let Some(problem) = self.payload_problem(spec, &mut SecretRules::default()).await? {
             return Err(UseCaseError::Invalid(vec![problem]));
         }
         match crate::submit::admit(JobId::new(self.now(), 0), spec.clone(), self.now()) {
@@ -78,6 +78,7 @@ impl UseCases {
     pub async fn check_update(&self, view: &JobView, spec: &JobSpec) -> Result<(), UseCaseError> {
         let job = &view.job;
         self.permit_on(UseCase::UpdateJob, format_args!("job {}", job.id))?;
+        self.check_payload_is_plain(view)?;
         self.check_change(job.id, &job.spec, spec).await?;
         let refused = |error| UseCaseError::of_control(job.id, error);
         self.engine.check_update(job, spec).map_err(refused)?;

@@ -55,6 +55,8 @@ pub struct JobDetails {
     pub sessions: Option<Vec<SessionRow>>,
     /// The progress of its running execution; of several, the latest.
     pub progress: Option<Noted>,
+    /// Why the payload cannot be shown: this node cannot decrypt it.
+    pub unreadable: Option<UseCaseError>,
 }
 
 impl UseCases {
@@ -143,7 +145,7 @@ impl UseCases {
 
     /// What is wrong with the payload of a new or changed job: its handler would refuse it, or the job may not use a
     /// secret in it.
-    async fn payload_problem(
+    pub(super) async fn payload_problem(
         &self,
         spec: &JobSpec,
         rules: &mut SecretRules,
@@ -156,21 +158,22 @@ impl UseCases {
 
     pub async fn job(&self, id: JobId) -> Result<JobView, UseCaseError> {
         self.permit_on(UseCase::ReadJobs, format_args!("job {id}"))?;
-        let view = self.job_in_scope(id).await?;
-        if self.may_read_payloads() {
-            self.check_payload_is_plain(&view)?;
-        }
-        Ok(self.shown(view))
+        Ok(self.shown(self.job_in_scope(id).await?))
     }
 
     pub async fn job_details(&self, id: JobId) -> Result<JobDetails, UseCaseError> {
-        let view = self.job(id).await?;
+        self.permit_on(UseCase::ReadJobs, format_args!("job {id}"))?;
+        let stored = self.job_in_scope(id).await?;
+        let is_checked = self.may_read_payloads();
+        let unreadable = if is_checked { self.check_payload_is_plain(&stored).err() } else { None };
+        let view = self.shown(stored);
         let is_unfinished = matches!(view.status(), JobStatus::Active | JobStatus::Paused);
         let is_queued = view.open.iter().any(|live| matches!(live.state, LiveState::Queued));
         Ok(JobDetails {
             blamed: self.blamed(&view).await?,
             sessions: if is_unfinished && is_queued { Some(self.store().sessions().await?) } else { None },
             progress: self.progress(&view).await?,
+            unreadable,
             view,
         })
     }

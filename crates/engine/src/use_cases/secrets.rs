@@ -1,8 +1,8 @@
 //! Secrets: setting, listing and removing them, re-encrypting them, and whether a job may refer to them. No use
 //! case returns a value.
 //!
-//! Names are shared by all owners. A caller that is limited to an owner sees the secrets that jobs of the owner
-//! may use, and changes those that only they may use.
+//! Names are shared by all owners. A caller sees the secrets that jobs in its scope may use. One that is limited to an
+//! owner changes those that only jobs of the owner may use.
 
 use super::{Forbidden, UseCase, UseCaseError, UseCases};
 use crate::sealed_store::PayloadsResealed;
@@ -106,10 +106,12 @@ impl UseCases {
             if rule.owners.is_empty() {
                 rule.owners = vec![self.own_pattern()?];
             }
-            self.noted(UseCase::SetSecret, &object, self.check_manages(&rule))?;
+            // First, because the kept part of its rule is not for everyone.
             if let Some(stored) = &stored {
                 self.noted(UseCase::SetSecret, &object, self.check_replaces(&stored.about.rule))?;
-            } else {
+            }
+            self.noted(UseCase::SetSecret, &object, self.check_manages(&rule))?;
+            if stored.is_none() {
                 self.check_room_for_secret().await?;
             }
             self.check_key_is_not_lost(name).await?;
@@ -247,7 +249,7 @@ impl UseCases {
     }
 
     fn sees_secret(&self, rule: &SecretRule) -> bool {
-        self.caller.grant.scope.owner.as_ref().is_none_or(|own| rule.has_owner(own))
+        rule.may_allow_in(&self.caller.grant.scope)
     }
 
     /// Refuses a rule that reaches beyond the caller's scope.

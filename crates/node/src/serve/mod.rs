@@ -84,7 +84,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let mut transport = transport.checked(&settings.api.listen.0)?;
     let provider = oidc::config(&settings.oidc, origin)?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
-    let cipher = secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
+    secrets::check_encryption(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
     let mut hidden = around.secret_files(&args.settings);
     hidden.push(data_dir.path().to_owned());
     if let StorePlace::Sqlite(directory) = &place {
@@ -109,7 +109,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     );
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let mut config = retention::config(&settings.scheduler, &settings.coordination);
-    config.secret_cipher = Some(cipher);
+    config.secret_cipher =
+        Some(secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?);
     config.encrypt_payloads = settings.store.encrypt_payloads.0;
     config.submit_quota = settings.api.submit_quota.0;
     if driven.is_some() {

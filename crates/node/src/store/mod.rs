@@ -10,7 +10,7 @@ pub use server::{
 pub use trouble::denied;
 
 use punctual_client::host;
-use punctual_config::data_dir::DATABASE_FILE;
+use punctual_config::data_dir::{DATABASE_FILE, must_be_own, must_not_be_foreign};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{quoted, tell};
 use punctual_config::store_url::{Dialect, Password, ServerUrl, StoreUrl};
@@ -211,10 +211,11 @@ pub struct OpenStore {
     pub is_embedded: bool,
 }
 
-/// A store as the source or target of a data migration.
+/// A store as the source or target of a data migration. Its directory must be this user's own.
 pub fn address(url: &StoreUrl, password: Option<&Password>) -> Result<StoreAddress, CliError> {
     let server = match url {
         StoreUrl::Sqlite { directory: Some(directory) } => {
+            must_be_own(directory)?;
             return Ok(StoreAddress::Sqlite(directory.clone()));
         }
         StoreUrl::Sqlite { directory: None } => {
@@ -233,7 +234,10 @@ pub fn address(url: &StoreUrl, password: Option<&Password>) -> Result<StoreAddre
 /// Turns a restored copy into an independent store; returns the queues that are paused in it.
 pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
     let address = match place {
-        StorePlace::Sqlite(directory) => StoreAddress::Sqlite(directory.clone()),
+        StorePlace::Sqlite(directory) => {
+            must_be_own(directory)?;
+            StoreAddress::Sqlite(directory.clone())
+        }
         StorePlace::Server(server) => match server.url.dialect {
             Dialect::Postgres => StoreAddress::Postgres(server::postgres_options(server)),
             Dialect::Mysql => StoreAddress::MySql(server::mysql_options(server)),
@@ -311,8 +315,10 @@ pub fn holds_database(directory: &Path) -> Result<bool, CliError> {
     }
 }
 
-/// Rejects a directory without a database: commands that only read must not create one.
+/// Rejects a directory without a database: commands that only read must not create one. Also rejects one
+/// of another user.
 pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
+    must_not_be_foreign(directory)?;
     sqlite::refuse_incomplete(directory).map_err(|error| CliError::cannot_start(error.to_string()))?;
     if holds_database(directory)? {
         return Ok(());

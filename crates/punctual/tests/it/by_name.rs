@@ -51,6 +51,10 @@ async fn a_finished_job_is_not_run_again() {
         assert_eq!((status, &again["status"]), (StatusCode::OK, &json!("COMPLETED")), "{again}");
         assert_eq!((&again["job_id"], &again["version"]), (&first["job_id"], &json!(1)));
     }
+    let (_, later) = put(&server, "later", &json!({"job_type": "noop", "delay": "10m"})).await;
+    let (_, moved) = put(&server, "later", &json!({"job_type": "noop", "delay": "20m"})).await;
+    assert!(moved["execute_at"].as_str().unwrap() > later["execute_at"].as_str().unwrap(), "{moved}");
+    assert_eq!(moved["version"], 2);
 }
 
 #[tokio::test]
@@ -115,7 +119,12 @@ async fn a_plan_says_what_a_put_would_do_and_changes_nothing() {
     assert_eq!(planned["after"]["timezone"], "UTC");
     let (_, read) = put(&server, "billing", &job).await;
     assert_eq!(read["version"], 1);
-    for bad in [json!({"job_type": "noop", "interval": "x"}), json!({"name": "other"}), json!({"nme": 1})] {
+    for bad in [
+        json!({"job_type": "shell", "payload": {"scrip": "true"}}),
+        json!({"job_type": "noop", "interval": "x"}),
+        json!({"name": "other"}),
+        json!({"nme": 1}),
+    ] {
         for (status, problem) in [put(&server, "billing", &bad).await, plan(&server, "billing", &bad).await] {
             assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
         }
@@ -132,7 +141,15 @@ async fn a_deleted_job_gives_its_name_free() {
     assert_eq!(deleted.status(), StatusCode::NO_CONTENT);
     let (status, second) = put(&server, "report", &job).await;
     assert_eq!(status, StatusCode::CREATED, "{second}");
-    let request = server.request(Method::PUT, "/api/v1/jobs/by-name/report").header("if-match", "\"7\"");
+    let path = format!("/api/v1/jobs/{}/cancel", second["job_id"].as_str().unwrap());
+    assert_eq!(server.post(&path, "{}").await.0, StatusCode::OK);
+    assert_eq!(put(&server, "report", &job).await.0, StatusCode::OK, "nothing is to be changed");
+    let (status, problem) = put(&server, "report", &json!({"job_type": "noop"})).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("delete it"), "{problem}");
+    let (_, third) = put(&server, "third", &job).await;
+    assert_eq!(third["version"], 1);
+    let request = server.request(Method::PUT, "/api/v1/jobs/by-name/third").header("if-match", "\"7\"");
     let (status, problem) = answer(request.json(&json!({"job_type": "noop"}))).await;
     assert_eq!(status, StatusCode::PRECONDITION_FAILED, "{problem}");
     let request = server.request(Method::PUT, "/api/v1/jobs/by-name/unknown").header("if-match", "\"7\"");

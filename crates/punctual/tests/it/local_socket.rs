@@ -163,9 +163,69 @@ fn a_command_trusts_no_socket_that_another_user_can_replace() {
     if is_root() {
         // Root manages the server of a service's user, but does not come across one by accident.
         chown(&data, Some(65534), None).unwrap();
+        let mixed = server.cli(&["job", "list"]);
+        assert!(
+            told(&mixed).contains("it belongs to user 0, but its directory to user 65534"),
+            "{}",
+            told(&mixed)
+        );
+        for file in ["admin.token", "server.address"] {
+            chown(data.join(file), Some(65534), None).unwrap();
+        }
         assert!(server.cli(&["job", "list"]).status.success());
         let found =
             Command::new(BINARY).args(["job", "list"]).current_dir(directory.path()).output().unwrap();
         distrusts(found, "it belongs to user 65534 (mode 0700), and this command runs as user 0");
     }
+}
+
+/// Otherwise the owner of the directory could have files that only root can read.
+#[test]
+fn a_command_sends_no_file_that_a_link_leads_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let [data, other] = ["data", "other.token"].map(|name| directory.path().join(name));
+    let server = Server::start_in(&data, &[]);
+    let token = data.join("admin.token");
+    std::fs::rename(&token, &other).unwrap();
+    std::os::unix::fs::symlink(&other, &token).unwrap();
+    let linked = server.cli(&["job", "list"]);
+    assert!(!linked.status.success());
+    assert!(told(&linked).contains("admin.token: it is a symbolic link"), "{}", told(&linked));
+    std::fs::remove_file(&token).unwrap();
+    std::fs::write(&token, "a key of something else").unwrap();
+    let other_text = server.cli(&["job", "list"]);
+    assert_eq!(other_text.status.code(), Some(2), "{}", told(&other_text));
+    assert!(told(&other_text).contains("does not contain a token of Punctual"), "{}", told(&other_text));
+    assert!(!told(&other_text).contains("something else"), "{}", told(&other_text));
+}
+
+/// Links in it could make root create or change other files.
+#[test]
+fn commands_about_a_store_refuse_a_directory_of_another_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    assert!(Server::start_in(&data, &[]).stop().success());
+    assert!(run(&data, &["check", "--repair"]).status.success());
+    let copy = directory.path().join("copy");
+    let refuse = |why: &str| {
+        for arguments in [
+            &["check"][..],
+            &["check", "--repair"],
+            &["backup", copy.to_str().unwrap()],
+            &["migrate", "fork", "--this-is-a-copy"],
+        ] {
+            let output = run(&data, arguments);
+            assert_eq!(output.status.code(), Some(7), "{arguments:?}: {}", told(&output));
+            let expected = format!("the data directory {} cannot be used: {why}", data.display());
+            assert!(told(&output).contains(&expected), "{arguments:?}: {}", told(&output));
+        }
+    };
+    set_mode(&data, 0o777);
+    refuse("users other than its owner");
+    if is_root() {
+        set_mode(&data, 0o700);
+        chown(&data, Some(65534), None).unwrap();
+        refuse("it belongs to user 65534 (mode 0700), and this command runs as user 0");
+    }
+    assert!(!copy.exists());
 }

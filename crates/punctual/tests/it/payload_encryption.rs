@@ -107,6 +107,8 @@ async fn run_everything(server: &Server) -> JobId {
     assert_eq!(server.get(&path).await.1["checkpoint"], json!({"at": MARKER}));
     report(server, session, &second, json!({"outcome": "succeeded", "result": {"found": MARKER}})).await;
     assert_eq!(server.get(&path).await.1["result"], json!({"found": MARKER}));
+    let closed = server.request(Method::DELETE, &format!("/api/v1/worker/sessions/{session}"));
+    assert!(closed.send().await.unwrap().status().is_success());
     job
 }
 
@@ -136,7 +138,7 @@ fn without_a_key_the_server_does_not_start_and_names_both_settings() {
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     for part in
-        ["store.encrypt_payloads needs a key", "secrets.key_file", "PUNCTUAL_SECRETS_KEY", "secrets.key,"]
+        ["store.encrypt_payloads: needs a key", "secrets.key_file", "PUNCTUAL_SECRETS_KEY", "secrets.key,"]
     {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -241,13 +243,15 @@ async fn with_the_wrong_key_a_job_is_neither_shown_nor_run() {
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("cannot be decrypted"), "{doctor:?}");
 
     let session = open(&server).await;
-    let (status, _) = server.post("/api/v1/worker/poll", &poll_body(session, 1, 30).to_string()).await;
-    assert_eq!(status, StatusCode::CONFLICT, "the number of the poll is used up");
+    let (status, polled) = server.post("/api/v1/worker/poll", &poll_body(session, 1, 30).to_string()).await;
+    assert_eq!((status, &polled["assignments"]), (StatusCode::OK, &json!([])), "{polled}");
     let path = format!("/api/v1/jobs/{job}/executions");
     let executions = server.get(&path).await.1;
     let failed =
         executions["items"].as_array().unwrap().iter().find(|one| one["status"] == "FAILED").unwrap();
     assert!(failed["error_message"].as_str().unwrap().starts_with(&expected), "{executions}");
+    let (status, paused) = server.post(&format!("/api/v1/jobs/{other}/pause"), "{}").await;
+    assert_eq!((status, &paused["status"]), (StatusCode::OK, &json!("PAUSED")), "{paused}");
     let (status, _) = answer(server.request(Method::DELETE, &format!("/api/v1/jobs/{other}"))).await;
     assert!(status.is_success(), "it can be deleted");
     server.stop();
@@ -311,19 +315,18 @@ async fn is_encrypted_in(url: &str, open: impl AsyncFnOnce() -> Box<dyn Store>) 
     let server = site.start(&[ENCRYPT, "--store", url]);
     let job = run_everything(&server).await;
     everything_can_be_read(&server, job).await;
-    let store = open().await;
-    let stored = store.job(job).await.unwrap().unwrap();
+    assert!(server.stop().success());
+    // First, because the source must not be in use.
+    let path = site.directory.path().join("copy");
+    let to = format!("sqlite:{}", path.display());
+    let copied = Command::new(BINARY).args(["migrate-data", "--from", url, "--to", &to]).output().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    assert_eq!(files_with(&path, MARKER), [] as [PathBuf; 0]);
+    let stored = open().await.job(job).await.unwrap().unwrap();
     let result = stored.last_finished.unwrap().result.unwrap();
     for text in [&stored.job.spec.payload, &result] {
         assert!(is_sealed(text) && !text.contains(MARKER), "{text}");
     }
-    let path = site.directory.path().join("copy");
-    let to = format!("sqlite:{}", path.display());
-    assert!(server.stop().success());
-    drop(store);
-    let copied = Command::new(BINARY).args(["migrate-data", "--from", url, "--to", &to]).output().unwrap();
-    assert!(copied.status.success(), "{copied:?}");
-    assert_eq!(files_with(&path, MARKER), [] as [PathBuf; 0]);
     std::fs::copy(site.data().join("admin.token"), path.join("admin.token")).unwrap();
     let moved = Server::start_in(
         &path,

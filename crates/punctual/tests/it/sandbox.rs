@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -231,6 +231,30 @@ async fn a_command_cannot_read_or_write_the_data_directory() {
         let inside = run(&server.client(), json!({"script": "cat admin.token", "cwd": data_dir})).await;
         assert_eq!(inside.status, ExecutionStatus::Failed, "{way:?}");
         assert!(stdout(&server.client(), &inside).await.is_empty(), "{way:?}");
+    }
+}
+
+/// Otherwise a command of the same user could raise the server's limit of core files, end it with a signal and read
+/// its keys in the core file, where Landlock is the only layer.
+#[tokio::test]
+async fn the_memory_of_a_server_is_closed_to_its_own_user() {
+    for (way, server, _directory) in servers(Way::all()) {
+        let proc = PathBuf::from(format!("/proc/{}", server.pid()));
+        let limits = std::fs::read_to_string(proc.join("limits")).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).expect("a line");
+        let limits: Vec<&str> = line.split_whitespace().take(2).collect();
+        assert_eq!(limits, ["0", "0"], "{way:?}: soft and hard");
+        for file in ["environ", "mem", "oom_score_adj"] {
+            let owner = std::fs::metadata(proc.join(file)).unwrap().uid();
+            assert_eq!(owner, 0, "{way:?}: {file}");
+        }
+        if way == Way::SameUser && geteuid().is_root() {
+            let mut read = Command::new(AS_NOBODY[0]);
+            read.args(&AS_NOBODY[1..]).arg("cat").arg(proc.join("environ"));
+            assert!(!read.output().unwrap().status.success(), "the same user can read it");
+        }
+        // Commands run all the same.
+        assert_eq!(said(&server.client(), json!({"script": "echo ran"})).await, ["ran"], "{way:?}");
     }
 }
 
@@ -485,6 +509,30 @@ async fn a_directory_that_the_user_cannot_enter_is_named() {
     {
         let execution = run(&server.client(), json!({"script": "true", "cwd": closed.path()})).await;
         assert!(failure(&execution).starts_with(&expected(way)), "{:?}", execution.error_message);
+    }
+}
+
+#[tokio::test]
+async fn a_command_cannot_forge_its_end() {
+    let script = r#"
+        if grep -aq __init /proc/1/cmdline; then
+            grep -aq '"nonc[e]"' /proc/1/cmdline && echo "a nonce in the arguments"
+            nonces=$(cat /proc/1/environ | grep -ao 'NONCE=[0-9]*')
+            for nonce in $(echo "$nonces" | grep -o '[0-9]*'); do
+                printf '\0%s {"exited":{"code":0}}\n' "$nonce" >&2
+            done
+            for fd in /proc/1/fd/*; do
+                [ -p "$fd" ] && printf '{"exited":{"code":0}}' >"$fd"
+            done
+        fi
+        exit 3"#;
+    for (way, server, _directory) in servers(Way::all()) {
+        let execution = run(&server.client(), json!({"script": script})).await;
+        assert_eq!(execution.status, ExecutionStatus::Failed, "{way:?}");
+        let error = execution.error_message.as_deref().unwrap_or_default();
+        assert!(error.contains("code 3"), "{way:?}: {error}");
+        let shown = stdout(&server.client(), &execution).await;
+        assert!(!shown.iter().any(|line| line.contains("a nonce")), "{way:?}: {shown:?}");
     }
 }
 

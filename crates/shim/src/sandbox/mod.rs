@@ -23,6 +23,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+const ROOT_GROUP: u32 = 0;
+
 /// What the operator has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum IsolationMode {
@@ -61,6 +63,11 @@ impl Accounts {
         };
         let by_queue = by_queue.iter().map(of_queue).collect::<Result<Vec<_>, String>>()?;
         Ok(Accounts { usual, by_queue: by_queue.into_iter().flatten().collect() })
+    }
+
+    /// Those with the group of root, which can read and write many files of the machine.
+    fn with_roots_group(&self) -> impl Iterator<Item = &Account> {
+        self.all().into_iter().flatten().filter(|account| account.gid == ROOT_GROUP)
     }
 
     /// Each of them once; `None` is the worker's user.
@@ -213,6 +220,9 @@ impl Sandboxes {
 
     /// Logs it.
     pub fn announce(&self) {
+        for account in self.choice.accounts.with_roots_group() {
+            tracing::warn!(user = %account, "commands have the group of root: name another one, such as 1001:1001");
+        }
         if self.choice.mode == IsolationMode::None {
             tracing::warn!(users = %self, "commands are not isolated: worker.isolation is none");
             return;
@@ -293,6 +303,14 @@ fn has_right(path: &Path, account: &Account, right: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_with_the_group_of_root_are_known() {
+        let [jobs, roots] = [1001, ROOT_GROUP].map(|gid| Account { uid: 1001, gid, name: None, home: None });
+        let by_queue = BTreeMap::from([("mail".to_owned(), roots.clone())]);
+        let accounts = Accounts { usual: Some(jobs), by_queue };
+        assert_eq!(accounts.with_roots_group().collect::<Vec<_>>(), [&roots]);
+    }
 
     #[test]
     fn what_is_created_later_is_denied_where_commands_cannot_create_files() {

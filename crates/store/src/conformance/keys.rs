@@ -182,7 +182,7 @@ pub async fn a_name_identifies_one_job_that_was_put_by_it(store: Arc<dyn Store>)
     assert_eq!(harness.store.named_job("ann".to_owned(), "nightly".to_owned()).await.unwrap(), None);
     assert_eq!(harness.try_submit(at(2), put(3)).await, SubmitOutcome::Existing(put(2).id));
     harness.submit(at(2), nightly(4)).await;
-    while !worker.is_idle(at(3)).await {
+    for _ in 0..3 {
         worker.run(at(3), succeeded(3)).await;
     }
     let again = harness.try_submit(at(4), put(3)).await;

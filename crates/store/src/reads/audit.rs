@@ -16,10 +16,10 @@ impl Reads<'_> {
         Ok(query.page(readable(fetched.iter().map(read_audit))?, fetched.len()))
     }
 
-    /// `None` if somebody has removed a row of them.
+    /// `None` if somebody has removed a row of them, or made it unreadable.
     pub async fn audit_ends(&mut self) -> Result<Option<ChainEnds>, Fault> {
         let fetched = self.rows(Query::of(ReadKind::AuditEnds, [])).await?;
-        Ok(ends(&fetched.iter().map(read_end).collect::<Result<Vec<_>, _>>()?))
+        Ok(ends(&readable(fetched.iter().map(read_end))?))
     }
 
     /// Sealed entries after a number.

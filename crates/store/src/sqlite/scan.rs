@@ -6,6 +6,7 @@
 
 use super::rows::{all, limit};
 use crate::fault::Fault;
+use punctual_core::sealed::is_sealed;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::cmp::Ordering;
@@ -228,7 +229,11 @@ impl TableScan {
             }
         }
         for (at, place) in self.json.iter().enumerate() {
-            if row.get::<_, Option<bool>>(first + self.columns.len() + at)? == Some(false) {
+            let is_encrypted = match row.get_ref(first + *place)? {
+                ValueRef::Text(text) => std::str::from_utf8(text).is_ok_and(is_sealed),
+                _ => false,
+            };
+            if row.get::<_, Option<bool>>(first + self.columns.len() + at)? == Some(false) && !is_encrypted {
                 found(&self.columns[*place], "a document that is not JSON");
             }
         }

@@ -189,6 +189,10 @@ const FILLING: &[&str] = &[
         "sessions (id, worker, lease_us, beat, turn, opened_at, beaten_at, slots, mode, embedded, attention, lost, job_types)",
         "n + 1, n + 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, '[]'"
     ),
+    fill!(
+        "job_keys (owner, kind, `key`, job)",
+        "CONCAT('owner ', n), 2, CONCAT('name ', n), UNHEX(LPAD(HEX(n), 32, '0'))"
+    ),
     fill!("tokens (id, secret_sha256, role, created_at)", "CONCAT('token ', n), UNHEX(SHA2(n, 256)), 0, n"),
     fill!("users (id, email, role, created_at)", "CONCAT('user ', n), CONCAT(n, '@example.org'), 0, n"),
     fill!("secrets (id, version, key_id, sealed, about)", "CONCAT('secret ', n), n, 'k', 'x', '{}'"),
@@ -231,6 +235,6 @@ const FILLING: &[&str] = &[
         "UNHEX(LPAD(HEX(n % 100), 32, '0')), 1, 1, n, n, 0, 'a line'"
     ),
     "DROP TABLE ten",
-    "ANALYZE TABLE lanes, workers, sessions, tokens, users, secrets, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
+    "ANALYZE TABLE lanes, workers, sessions, job_keys, tokens, users, secrets, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
      checkpoints, log_lines",
 ];

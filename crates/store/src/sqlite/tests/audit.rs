@@ -48,9 +48,16 @@ fn check(core: &mut SqliteCore) -> ChainCheck {
 
 #[test]
 fn a_chain_without_its_ends_is_not_read() {
-    let mut core = sealed(2);
-    core.connection().execute_batch("DELETE FROM audit; DELETE FROM audit_chain").unwrap();
-    assert_eq!(core.reads().audit_ends().unwrap(), None);
+    for damage in [
+        "DELETE FROM audit; DELETE FROM audit_chain",
+        "DELETE FROM audit WHERE number = 2; UPDATE audit_chain SET number = number - 1",
+        "UPDATE audit_chain SET hash = x''",
+        "UPDATE audit_chain SET name = name || '2'",
+    ] {
+        let mut core = sealed(2);
+        core.connection().execute_batch(damage).unwrap();
+        assert_eq!(core.reads().audit_ends().unwrap(), None, "{damage}");
+    }
 }
 
 #[test]
